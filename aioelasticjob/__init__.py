@@ -1,0 +1,1 @@
+"""Distributed cron for asyncio: sharded jobs, elastic re-sharding and failover over ZooKeeper."""

@@ -1,0 +1,110 @@
+"""Everything that can go wrong, as one tree.
+
+    ElasticJobError
+    ├── InvalidSetting            a setting is wrong: names it, its value and what would be right
+    │   ├── JobConflict           the name is already used by another kind of job
+    │   └── ForeignData           a znode or directory holds data that is not ours
+    ├── ClockSkew                 this host and the registry disagree about the time
+    └── RegistryError
+        ├── RegistryUnreachable   no server answered in time
+        ├── AuthenticationFailed  the registry refused the digest
+        ├── NotPermitted          an ACL forbids the operation
+        ├── SessionEnded          the session something was decided under is over; nothing was written
+        ├── Suspended             no connection at the moment; nothing was written
+        ├── OutcomeUnknown        the connection broke between a write and its reply
+        ├── NodeMissing           a node that was read does not exist
+        ├── NodeTooLarge          a request would exceed the registry's jute.maxbuffer
+        └── Conflict              a transaction's condition did not hold; nothing was written
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class ElasticJobError(Exception):
+    """Base of all errors of this package."""
+
+
+class InvalidSetting(ElasticJobError, ValueError):
+    """A setting is wrong."""
+
+    def __init__(self, setting: str, value: object, expected: str) -> None:
+        super().__init__(f"{setting} = {value!r}: {expected}")
+        self.setting, self.value, self.expected = setting, value, expected
+
+
+class JobConflict(InvalidSetting):
+    """The job's name is already used by another kind of job in this namespace."""
+
+
+class ForeignData(InvalidSetting):
+    """A place meant for our data holds something else; it was left as it is."""
+
+
+class ClockSkew(ElasticJobError):
+    """This host and the registry disagree about the time."""
+
+    def __init__(self, skew: timedelta, tolerated: timedelta) -> None:
+        super().__init__(f"clock is off by {skew}, tolerated {tolerated}: check NTP or max_time_diff_seconds")
+        self.skew, self.tolerated = skew, tolerated
+
+
+class RegistryError(ElasticJobError):
+    """The registry could not do what was asked."""
+
+
+class RegistryUnreachable(RegistryError):
+    """No server of the registry answered in time."""
+
+    def __init__(self, hosts: str, seconds: float, reason: str) -> None:
+        super().__init__(f"no registry at {hosts} within {seconds:g} s ({reason}): check the address, or start one")
+        self.hosts, self.seconds, self.reason = hosts, seconds, reason
+
+
+class AuthenticationFailed(RegistryError):
+    """The registry refused the credentials given as digest."""
+
+
+class NotPermitted(RegistryError):
+    """An access control list forbids the operation."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"not permitted at {path}: give the digest ('user:password') the node was made with")
+        self.path = path
+
+
+class SessionEnded(RegistryError):
+    """The session something was decided under is over; nothing was written."""
+
+
+class Suspended(RegistryError):
+    """There is no connection at the moment; nothing was written."""
+
+
+class OutcomeUnknown(RegistryError):
+    """The connection broke between a write and its reply: it may or may not have happened."""
+
+
+class NodeMissing(RegistryError):
+    """A node that was read does not exist."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"no node {path}")
+        self.path = path
+
+
+class NodeTooLarge(RegistryError):
+    """A request would exceed the registry's jute.maxbuffer."""
+
+    def __init__(self, path: str, size: int, limit: int) -> None:
+        super().__init__(f"request for {path} is {size} bytes, the registry takes {limit}: shorten it or raise jute.maxbuffer")
+        self.path, self.size, self.limit = path, size, limit
+
+
+class Conflict(RegistryError):
+    """A transaction's condition did not hold; nothing was written."""
+
+    def __init__(self, index: int, path: str, reason: str) -> None:
+        super().__init__(f"operation {index} on {path}: {reason}")
+        self.index, self.path, self.reason = index, path, reason

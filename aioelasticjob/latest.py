@@ -1,0 +1,39 @@
+"""State that flows as its newest value: a slow reader skips, never lags, and never misses the last one."""
+
+from __future__ import annotations
+
+from asyncio import Event
+from collections.abc import AsyncIterator, Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Latest(Generic[T]):
+    """A value with any number of readers, each of whom sees the newest one."""
+
+    def __init__(self, first: T) -> None:
+        self.value = first
+        self._changed = Event()
+
+    def set(self, value: T) -> None:
+        """Replace the value and wake every reader."""
+        stale, self.value, self._changed = self._changed, value, Event()
+        stale.set()
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        while True:
+            changed = self._changed  # taken before the reader works, so nothing falls between
+            yield self.value
+            await changed.wait()
+
+    async def changed(self) -> T:
+        """Wait for the next ``set`` and return the value then current."""
+        await self._changed.wait()
+        return self.value
+
+    async def until(self, holds: Callable[[T], bool]) -> T:
+        """Wait for a value that satisfies ``holds``."""
+        while not holds(self.value):
+            await self._changed.wait()
+        return self.value
