@@ -1,0 +1,95 @@
+"""What can go wrong: hosts that hang, die or lose their clock, and networks that delay, swallow and part.
+
+Everything takes effect at once and at the given moment of simulated time, so a schedule of faults is an ordinary
+coroutine, and with ``loop.random`` as its dice it is part of the seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Literal
+
+from aioelasticjob.testing.loop import VirtualLoop
+from aioelasticjob.testing.network import Link
+from aioelasticjob.testing.process import Main, Process
+
+Farewell = Literal["fin", "reset", "silent"]
+"""How the peers learn of a crash: from the kernel politely or rudely, or, when the whole host is gone, not at all."""
+
+
+class Faults:
+    """The hand that breaks and mends one simulated world."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop), "faults are for a VirtualLoop"
+        self.loop, self.network = loop, loop.network
+
+    # -- processes
+
+    def start(self, name: str, address: str, main: Main, *, skew: float = 0.0) -> Process:
+        """Start ``main()`` as a process on the host ``address``, which is powered on if need be."""
+        self.network.unpowered.discard(address)
+        self.network.links_changed()
+        return Process(name, address, skew=skew).start(main)
+
+    def crash(self, process: Process, farewell: Farewell = "fin") -> None:
+        """Kill a process as ``kill -9`` does (``fin``, ``reset``), or as a power cut of its host (``silent``)."""
+        process.kill()
+        if farewell == "silent":
+            self.network.unpowered.add(process.address)
+        for listener in self.network.listeners_of(process):
+            listener.close()
+        for connection in list(self.network.connections.values()):
+            for end in connection.ends():
+                if end.process is process:
+                    {"fin": end.hang_up, "reset": end.abort, "silent": end.vanish}[farewell]()
+
+    def pause(self, process: Process) -> None:
+        """Stop a process (SIGSTOP); its kernel goes on taking bytes for it."""
+        process.pause()
+
+    def resume(self, process: Process) -> None:
+        """Let a paused process go on (SIGCONT): everything that came due meanwhile happens now."""
+        self.loop.resume(process)
+
+    # -- the network
+
+    def delay(self, a: str, b: str, latency: float, jitter: float = 0.0) -> None:
+        """Make every packet between two hosts take ``latency`` seconds and up to ``jitter`` more."""
+        for source, target in ((a, b), (b, a)):
+            self._change(source, target, replace(self.network.link(source, target), latency=latency, jitter=jitter))
+
+    def drop(self, source: str, target: str, *, both: bool = True) -> None:
+        """Swallow every packet from ``source`` to ``target``, and back if ``both``."""
+        for a, b in ((source, target), (target, source))[: 1 + both]:
+            self._change(a, b, replace(self.network.link(a, b), up=False))
+
+    def partition(self, *sides: Iterable[str]) -> None:
+        """Let no packet pass between hosts of different sides."""
+        for one, other in itertools.combinations([tuple(side) for side in sides], 2):
+            for a, b in itertools.product(one, other):
+                self.drop(a, b)
+
+    def reset(self, a: str, b: str) -> None:
+        """Break all connections between two hosts; both ends see a reset."""
+        for connection in self.network.between(a, b):
+            connection.reset()
+
+    def half_open(self, a: str, b: str) -> None:
+        """Forget their connections on the way, as a restarted NAT does: nothing passes, nobody is told."""
+        for connection in self.network.between(a, b):
+            connection.severed = True
+
+    def heal(self, a: str | None = None, b: str | None = None) -> None:
+        """Restore the links between two hosts, of one host, or all: what TCP held back arrives."""
+        for pair in list(self.network.links):
+            if {host for host in (a, b) if host} <= set(pair):
+                del self.network.links[pair]
+        self.network.links_changed()
+
+    def _change(self, source: str, target: str, link: Link) -> None:
+        self.network.links[source, target] = link

@@ -1,0 +1,349 @@
+"""An event loop whose time is simulated: it never sleeps, it jumps to the next timer.
+
+Production code runs on it unmodified.  Its sockets are those of ``aioelasticjob.testing.network``; threads, file
+descriptors and child processes do not exist on it, since nothing says when they would be done.  The same seed gives
+the same run (across interpreters too, if ``PYTHONHASHSEED`` is fixed: sets of strings are ordered by it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+import random
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
+from unittest import mock
+
+from anyio._backends._asyncio import CancelScope
+
+from aioelasticjob.testing.network import Network
+from aioelasticjob.testing.process import Process, current_process
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+START = 1_767_225_600.0
+"""Where the simulated wall clock begins unless told otherwise: 2026-01-01T00:00:00Z."""
+
+_PATIENCE = 200_000
+"""So many turns of the loop without time passing are taken for an endless loop."""
+
+
+class Deadlock(RuntimeError):
+    """Every task waits and no timer is set: nothing can ever happen again."""
+
+    def __init__(self, waiting: list[str]) -> None:
+        super().__init__("nothing is scheduled and nothing is ready; waiting are:\n" + "\n".join(waiting))
+        self.waiting = waiting
+
+
+class Livelock(RuntimeError):
+    """Tasks keep waking each other and time stands still."""
+
+
+class OutsideWorld(RuntimeError):
+    """Something was asked for that a simulation cannot have."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} cannot be simulated: use the in-memory network, and asyncio.sleep for time")
+
+
+class UnhandledErrors(ExceptionGroup[Exception]):
+    """Errors that reached the loop's exception handler during a run, where they would only have been logged."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """Asyncio's own scheduler over simulated time and an in-memory network."""
+
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
+    def __init__(self, *, seed: int = 0, start: float = START) -> None:
+        super().__init__()
+        self.start, self.random = start, random.Random(seed)
+        self.unhandled: list[Exception] = []
+        self.tasks = itertools.count()
+        self.thread = threading.current_thread()
+        self._now, self._idle_turns = 0.0, 0
+        self._selector = self  # the scheduler asks its selector how long to wait
+        self._clock_resolution = 1e-6  # a float can tell such moments apart for more than a century
+        self.set_task_factory(_SimulatedTask.make)
+        self.set_exception_handler(lambda _loop, context: self._note_unhandled(context))
+        self.network = Network(self)
+
+    def time(self) -> float:
+        """Return the simulated seconds since the loop was made."""
+        return self._now
+
+    def wall(self) -> float:
+        """Return the wall time of the running process in seconds since the epoch."""
+        process = current_process()
+        return self.start + self._now + (process.skew if process else 0.0)
+
+    def select(self, timeout: float | None) -> tuple[()]:
+        """Let time pass until the next timer is due.
+
+        Raises: Deadlock if there is none, Livelock if time has stood still for very long.
+        """
+        if timeout is None:
+            raise Deadlock([_describe(task) for task in sorted(asyncio.all_tasks(self), key=hash)])
+        if timeout > 0:
+            self._now, self._idle_turns = max(self._now, self._scheduled[0].when()), 0
+        elif (turns := self._idle_turns + 1) > _PATIENCE:
+            raise Livelock(f"{turns} turns of the loop at second {self._now}; next is {self._ready[0]}")
+        else:
+            self._idle_turns = turns
+        return ()
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """Run ``callback`` in the next turn, if its process lives and is not paused."""
+        self._check_closed()
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run ``callback`` at ``when``, if its process lives and is not paused then."""
+        self._check_closed()
+        timer = _Timer(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True
+        return timer
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run ``callback`` after ``delay`` seconds, if its process lives and is not paused then."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """Run ``callback`` in the next turn; called by another thread, refuse."""
+        if threading.current_thread() is not self.thread:
+            raise OutsideWorld("a call from another thread")
+        return self.call_soon(callback, *args, context=context)
+
+    async def create_connection(self, protocol_factory: Callable[[], Any], *args: Any, **options: Any) -> Any:
+        """Connect over the in-memory network."""
+        return await self.network.connect(protocol_factory, *args, **options)
+
+    async def create_server(self, protocol_factory: Callable[[], Any], *args: Any, **options: Any) -> Any:
+        """Listen on the in-memory network."""
+        return await self.network.listen(protocol_factory, *args, **options)
+
+    async def getaddrinfo(self, host: Any, port: Any, **_options: Any) -> Any:
+        """Return the one address a name has in the simulated world."""
+        return self.network.addresses(host, port)
+
+    def resume(self, process: Process) -> None:
+        """Let a paused process go on."""
+        process.resume(self._ready)
+
+    def count_turns_anew(self) -> None:
+        """Be patient again: something new is tried."""
+        self._idle_turns = 0
+
+    def tasks_of(self, process: Process) -> list[asyncio.Task[Any]]:
+        """Return the unfinished tasks of ``process``, oldest first."""
+        tasks = (task for task in asyncio.all_tasks(self) if isinstance(task, _SimulatedTask))
+        return sorted((task for task in tasks if task.process is process), key=hash)
+
+    def _process_events(self, _events: tuple[()]) -> None:
+        """There are no file descriptors, hence no events."""
+
+    def _check_closed(self) -> None:
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
+
+    def _note_unhandled(self, context: dict[str, Any]) -> None:
+        failure = context.get("exception")
+        self.unhandled.append(failure if isinstance(failure, Exception) else RuntimeError(context["message"]))
+
+
+def _refuse(name: str) -> Callable[..., NoReturn]:
+    def refuse(*_args: object, **_options: object) -> NoReturn:
+        raise OutsideWorld(name)
+
+    return refuse
+
+
+for _name in (
+    *("run_in_executor", "subprocess_exec", "subprocess_shell", "connect_read_pipe", "connect_write_pipe"),
+    *("add_reader", "add_writer", "remove_reader", "remove_writer", "sendfile", "start_tls"),
+    *("sock_recv", "sock_recv_into", "sock_sendall", "sock_connect", "sock_accept", "sock_sendfile"),
+    *("create_datagram_endpoint", "create_unix_connection", "create_unix_server", "connect_accepted_socket"),
+):
+    setattr(VirtualLoop, _name, _refuse(f"loop.{_name}"))
+
+
+class _Held:
+    """Asks the process a handle belongs to before it runs."""
+
+    __slots__ = ()
+    _context: contextvars.Context
+
+    def _run(self) -> None:
+        process = current_process(self._context)
+        if process is None or process.admits(self):  # type: ignore[arg-type]  # mixed into handles only
+            super()._run()  # type: ignore[misc]
+
+
+class _Handle(_Held, asyncio.Handle):
+    __slots__ = ()
+
+
+class _Timer(_Held, asyncio.TimerHandle):
+    __slots__ = ()
+    _scheduled: bool
+
+
+class _SimulatedTask(asyncio.Task[Any]):
+    """A task that knows its process.  Its hash is its age, so that sets of tasks have the same order in each run."""
+
+    def __init__(self, coro: Coroutine[Any, Any, Any], loop: VirtualLoop, **options: Any) -> None:
+        self._age = next(loop.tasks)  # asked for while the base class registers the task
+        self.process = current_process(options.get("context"))
+        super().__init__(coro, loop=loop, **options)
+
+    @classmethod
+    def make(cls, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> _SimulatedTask:
+        assert isinstance(loop, VirtualLoop)
+        return cls(coro, loop, **options)
+
+    def __hash__(self) -> int:
+        return self._age
+
+    def bury(self) -> None:
+        """Unwind a task whose process was killed: its ``finally`` blocks run where nothing can hear them."""
+        self._log_destroy_pending = False
+        coroutine: Any = self.get_coro()
+        context = self.process.context.copy() if self.process else contextvars.copy_context()
+        for _ in range(100):  # once for each ``await`` that its unwinding meets
+            try:
+                context.run(coroutine.close)
+            except BaseException:  # whatever the dead say, nobody listens
+                continue
+            return
+
+
+class VirtualClock:
+    """The wall clock of the process that asks, skew included; an ``aioelasticjob.clock.Clock``."""
+
+    def now(self) -> float:
+        """Return the simulated wall time in seconds since the epoch."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop), "VirtualClock only runs in a VirtualLoop"
+        return loop.wall()
+
+
+def run(main: Callable[[], Awaitable[T]], *, seed: int = 0, start: float = START) -> T:
+    """Return what ``main()`` returns, run in a simulated world of its own.
+
+    ``random`` and the functions of ``time`` follow the seed and the simulated time meanwhile, so code that reads them
+    directly is simulated too.  Raises: what ``main`` raises; Deadlock, Livelock; UnhandledErrors when errors ended up
+    in the loop's exception handler.
+    """
+    loop = VirtualLoop(seed=seed, start=start)
+
+    async def body() -> T:
+        return await main()
+
+    with _simulated(loop, seed):
+        try:
+            result = loop.run_until_complete(body())
+            unhandled = loop.unhandled.copy()  # what is cut off at the end may complain, and is not heard
+        finally:
+            _shut_down(loop)
+    if unhandled:
+        raise UnhandledErrors("errors nobody handled", unhandled)
+    return result
+
+
+@contextmanager
+def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
+    """Turn the interpreter's sources of time and chance into the loop's, and refuse threads."""
+    start_thread = threading.Thread.start
+
+    def refuse_thread(thread: threading.Thread) -> None:
+        if threading.current_thread() is loop.thread:
+            raise OutsideWorld(f"a thread ({thread.name})")
+        start_thread(thread)
+
+    state = random.getstate()
+    random.seed(seed)
+    with ExitStack() as patches:
+        patches.callback(random.setstate, state)
+        for target, name, replacement in (
+            (time, "time", loop.wall),
+            (time, "time_ns", lambda: int(loop.wall() * 1e9)),
+            (time, "monotonic", loop.time),
+            (time, "sleep", _refuse("time.sleep")),
+            (threading.Thread, "start", refuse_thread),
+            (CancelScope, "__hash__", lambda _scope: 0),  # a set of scopes is then in the order they were added
+        ):
+            patches.enter_context(mock.patch.object(target, name, replacement))
+        yield
+
+
+def _shut_down(loop: VirtualLoop) -> None:
+    """End everything that is left, the killed first, and close the loop."""
+    tasks = [task for task in sorted(asyncio.all_tasks(loop), key=hash) if isinstance(task, _SimulatedTask)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # coroutines that a dead task makes while it unwinds are never awaited
+        for task in tasks:
+            if task.process and not task.process.alive:
+                task.bury()
+    living = [task for task in tasks if not task.process or task.process.alive]
+    for task in living:
+        if task.process and task.process.paused:
+            loop.resume(task.process)
+        task.cancel()
+    loop.count_turns_anew()
+    try:
+        with suppress(Deadlock, Livelock):
+            loop.run_until_complete(asyncio.wait(living) if living else asyncio.sleep(0))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.network.dissolve()
+        for task in tasks:
+            task._log_destroy_pending = False
+        loop.close()
+
+
+def _describe(task: asyncio.Task[Any]) -> str:
+    """Name a task and the places it waits at, innermost first."""
+    places: list[str] = []
+    awaited: Any = task.get_coro()
+    while awaited is not None:
+        frame = next((f for a in ("cr_frame", "gi_frame", "ag_frame") if (f := getattr(awaited, a, None))), None)
+        if frame:
+            places.append(f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})")
+        awaited = next((n for a in ("cr_await", "gi_yieldfrom", "ag_await") if (n := getattr(awaited, a, None))), None)
+    process = f" of {task.process}" if isinstance(task, _SimulatedTask) and task.process else ""
+    return f"  {task.get_name()}{process} at " + " <- ".join(reversed(places))

@@ -1,0 +1,105 @@
+"""A process of the simulated world: several of them share one event loop, and each can be stopped or killed alone.
+
+Everything the loop runs carries the context it was scheduled in, and the context names the process.  So a process is
+stopped as a kernel stops it, from outside: its callbacks and timers come due and are held back; killed, they are
+dropped, and not even a ``finally`` of its code runs any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+
+Main = Callable[[], Coroutine[object, object, object]]
+
+
+class ProcessKilled(Exception):
+    """The process that was waited for has been killed."""
+
+
+class Process:
+    """Code with an address, a clock and a fate of its own."""
+
+    def __init__(self, name: str, address: str, *, skew: float = 0.0) -> None:
+        self.name, self.address = name, address
+        self.skew = skew
+        """Seconds by which this process's wall clock is ahead of the true one."""
+        self.alive, self.paused = True, False
+        self._held: deque[asyncio.Handle] = deque()
+        self._main: asyncio.Task[object] | None = None
+        self._ended = asyncio.get_running_loop().create_future()
+        self.context = contextvars.copy_context()
+        self.context.run(_current.set, self)
+
+    def __repr__(self) -> str:
+        state = "killed" if not self.alive else "paused" if self.paused else "running"
+        return f"<Process {self.name} at {self.address}, {state}>"
+
+    def start(self, main: Main) -> Process:
+        """Run ``main()`` as the code of this process and return the process."""
+        loop = asyncio.get_running_loop()
+        self._main = self.context.run(lambda: loop.create_task(main(), name=self.name, context=self.context.copy()))
+        self._main.add_done_callback(self._finish, context=contextvars.Context())
+        return self
+
+    async def wait(self) -> object:
+        """Return what the process's main function returned.
+
+        Raises: what that function raised; ``ProcessKilled`` if the process was killed first.
+        """
+        return await asyncio.shield(self._ended)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the main function has returned or failed, or the process was killed."""
+        return self._ended.done()
+
+    def terminate(self) -> None:
+        """Cancel the main function, as a handler of SIGTERM would."""
+        if self._main is not None and self.alive:
+            self.context.copy().run(self._main.cancel)
+
+    def pause(self) -> None:
+        """Stop the process in its tracks, as SIGSTOP does; what comes due is held until ``resume``."""
+        self.paused = True
+
+    def resume(self, ready: deque[asyncio.Handle]) -> None:
+        """Let it go on: everything held back becomes ``ready``, oldest first and before what is ready already."""
+        self.paused = False
+        ready.extendleft(reversed(self._held))
+        self._held.clear()
+
+    def kill(self) -> None:
+        """End the process between two of its steps; no code of it runs again."""
+        self.alive = False
+        self._held.clear()
+        if not self._ended.done():
+            self._ended.set_exception(ProcessKilled(self.name))
+            self._ended.exception()  # nobody has to wait for a process that was killed on purpose
+
+    def admits(self, handle: asyncio.Handle) -> bool:
+        """Say whether ``handle`` may run now; keep it for later if the process is only paused."""
+        if self.alive and self.paused:
+            self._held.append(handle)
+        return self.alive and not self.paused
+
+    def _finish(self, main: asyncio.Task[object]) -> None:
+        if self._ended.done():
+            return
+        if main.cancelled():
+            self._ended.set_result(None)
+        elif failure := main.exception():
+            self._ended.set_exception(failure)
+        else:
+            self._ended.set_result(main.result())
+
+
+_current: ContextVar[Process | None] = ContextVar("aioelasticjob.testing.process", default=None)
+
+
+def current_process(context: contextvars.Context | None = None) -> Process | None:
+    """Return the process whose code is running, or ``context``'s; ``None`` is the world outside of all processes."""
+    return _current.get() if context is None else context.get(_current)
