@@ -1,0 +1,1 @@
+"""ZooKeeper as values and streams: a session, trees that follow it, and transactions bound to it."""

@@ -1,0 +1,99 @@
+"""Client: requests over whatever connection there is.  A read is asked again, a write never."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import anyio
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.errors import NodeTooLarge, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.registry.codec import LOST, MULTI, SESSION_OVER, Codec, Reply, committed, failure
+from aioelasticjob.registry.keeper import Keeper, SessionState
+from aioelasticjob.registry.settings import ConnectionSettings
+from aioelasticjob.registry.txn import Committed, Create, Op, Set
+
+
+class Client:
+    """Reads and writes under one keeper."""
+
+    def __init__(self, settings: ConnectionSettings, keeper: Keeper, clock: Clock) -> None:
+        self.settings, self.keeper, self.clock = settings, keeper, clock
+        self.skew: float | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def read(self, opcode: int, body: bytes) -> Reply:
+        """Return the first reply that comes; its error is the reader's to judge.
+
+        Raises: Suspended after max_retries, SessionEnded when closed, AuthenticationFailed.
+        """
+        (reply,) = await self.read_all(opcode, (body,))
+        return reply
+
+    async def read_all(self, opcode: int, bodies: Sequence[bytes]) -> list[Reply]:
+        """Send all at once, return the replies in that order.
+
+        Raises: Suspended after max_retries, SessionEnded when closed, AuthenticationFailed.
+        """
+        retries = 0
+        while True:
+            if (connection := self.keeper.connection) is not None:
+                futures = [connection.call(opcode, body) for body in bodies]
+                replies = [await future for future in futures]
+                if not any(error == LOST or error in SESSION_OVER for error, _, _ in replies):
+                    return replies
+            if self.keeper.refused is not None:
+                raise self.keeper.refused
+            if retries == self.settings.max_retries:
+                raise Suspended(f"no connection to the registry ({self.keeper.reason}), after {retries} retries")
+            await self._retry(retries)
+            retries += 1
+
+    async def write(self, ops: Sequence[Op], incarnation: int, codec: Codec) -> tuple[Committed, float]:
+        """Commit a transaction, return what came of it and the registry's time (0: it did not say).
+
+        Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
+        """
+        keeper = self.keeper
+        body = codec.multi(ops)
+        if len(body) > self.settings.max_request:
+            raise _too_large(ops, len(body), self.settings.max_request)
+        if incarnation != keeper.lease.incarnation or not incarnation:
+            raise SessionEnded(f"session {incarnation:#x} is over; nothing was written")
+        if (connection := keeper.connection) is None:
+            raise Suspended(f"no connection to the registry ({keeper.reason}); nothing was written")
+        sent = self._loop.time()
+        error, zxid, frame = await connection.call(MULTI, body)
+        if error:
+            if error == LOST:
+                raise OutcomeUnknown(
+                    f"connection lost ({connection.reason}) before the reply: look whether it was written"
+                )
+            raise failure(error, ops[0].path)
+        result, time = committed(frame, zxid, ops)
+        if time:  # somewhere between request and reply: on average in the middle
+            self.skew = self.clock.now() - (self._loop.time() - sent) / 2 - time
+        return result, time
+
+    async def connected(self) -> None:
+        """Wait for a connection.
+
+        Raises: SessionEnded when closed.
+        """
+        status = await self.keeper.status.until(lambda now: now.state in (SessionState.CONNECTED, SessionState.CLOSED))
+        if status.state is SessionState.CLOSED:
+            raise SessionEnded("the session was closed")
+
+    async def _retry(self, retries: int) -> None:
+        """Wait for a connection, longer with every retry."""
+        settings = self.settings
+        seconds = min(settings.max_sleep_time, settings.base_sleep_time * 2**retries)
+        with anyio.move_on_after(self.keeper.jitter(seconds)):
+            await self.connected()
+        await asyncio.sleep(0)  # a reply that is already there yields to nobody: without this a retry could spin
+
+
+def _too_large(ops: Sequence[Op], size: int, limit: int) -> NodeTooLarge:
+    largest = max(ops, key=lambda op: len(op.data) if isinstance(op, Create | Set) else 0)
+    return NodeTooLarge(largest.path, size, limit)

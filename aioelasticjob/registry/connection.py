@@ -1,0 +1,170 @@
+"""Connection: one TCP connection to one server, from its first frame to its end, which nobody overlooks.
+
+It stands where aiozk has its own (docs/why/aiozk.md): an end of any kind fails all pending calls in the same callback, requests of one
+round of the loop leave in one write, and replies cost one future each, no task and no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, cast
+
+from aiozk import protocol
+
+from aioelasticjob.registry.codec import AUTH, HEADER, LOST, MULTI, SYNC, Reply
+from aioelasticjob.registry.lease import Lease
+
+log = logging.getLogger(__name__)
+
+EVENT_XID: Final[int] = protocol.WATCH_XID
+AUTH_XID: Final[int] = protocol.AUTH_XID
+LAST_XID: Final = 0x7FFFFFFF
+LONGEST: Final = 1 << 30  # bytes; a longer frame is no frame
+THROUGH_LEADER: Final = frozenset({MULTI, SYNC})
+
+_size = Struct("!i")
+_head = Struct("!iii")  # size, xid, opcode
+
+
+class Connection(asyncio.Protocol):
+    """Frames out, replies and events in.
+
+    There is no back-pressure on purpose: every caller waits for its reply, so what is unsent is bounded by the callers.
+    """
+
+    def __init__(self, lease: Lease, on_event: Callable[[bytes], None], on_lost: Callable[[Connection], None]) -> None:
+        self.lease, self.on_event, self.on_lost = lease, on_event, on_lost
+        self.loop = asyncio.get_running_loop()
+        self.heard = self.loop.time()  # when the last byte came
+        self.lost, self.gone = asyncio.Event(), asyncio.Event()  # no more calls; no more socket
+        self.reason = ""
+        self._transport: asyncio.Transport | None = None
+        self._greeting: asyncio.Future[bytes] | None = None
+        self._pending: dict[int, tuple[asyncio.Future[Reply], float, bool]] = {}
+        self._auths: deque[asyncio.Future[Reply]] = deque()
+        self._rest = bytearray()  # the beginning of a frame
+        self._missing = 0  # bytes of it still to come, as far as known
+        self._out: list[bytes] = []
+        self._xid = 0
+
+    @property
+    def host(self) -> str:
+        """Our own address on this connection."""
+        name = self._transport.get_extra_info("sockname") if self._transport else None
+        return str(name[0]) if name else ""
+
+    async def greet(self, frame: bytes) -> bytes:
+        """Send the frame that attaches a session, return the answer.
+
+        Raises: ConnectionError when the connection ends instead.
+        """
+        self._greeting = self.loop.create_future()
+        self._write(_size.pack(len(frame)) + frame)
+        return await self._greeting
+
+    def call(self, opcode: int, body: bytes) -> asyncio.Future[Reply]:
+        """Send a request; the future never fails, a connection that ends first answers LOST."""
+        future: asyncio.Future[Reply] = self.loop.create_future()
+        if self.lost.is_set():
+            future.set_result((LOST, 0, b""))
+            return future
+        if opcode == AUTH:  # answered out of turn, and under a number of its own
+            xid = AUTH_XID
+            self._auths.append(future)
+        else:
+            xid = self._xid = self._xid % LAST_XID + 1
+            self._pending[xid] = (future, self.loop.time(), opcode in THROUGH_LEADER)
+        self._write(_head.pack(len(body) + 8, xid, opcode) + body)
+        return future
+
+    def abort(self, reason: str) -> None:
+        """End the connection and every call on it, now."""
+        if self.lost.is_set():
+            return
+        self.reason = reason
+        self.lost.set()
+        if self._transport is not None:
+            self._transport.abort()
+        if self._greeting is not None and not self._greeting.done():
+            self._greeting.set_exception(ConnectionError(reason))
+            self._greeting.exception()  # seen: the one who waited may have been cancelled
+        pending = [*self._auths, *(future for future, _, _ in self._pending.values())]
+        self._auths.clear()
+        self._pending.clear()
+        self._out.clear()
+        for future in pending:
+            if not future.done():
+                future.set_result((LOST, 0, b""))
+        self.on_lost(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self.gone.set()
+        self.abort(str(exc or "") or "closed by the server")
+
+    def data_received(self, data: bytes) -> None:
+        """Take frames off what has come."""
+        self.heard = self.loop.time()
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._missing:  # a long frame is joined once, not with every packet
+                return
+            data = bytes(self._rest)
+            self._rest.clear()
+        at, end = 0, len(data)
+        try:
+            while end - at >= 4:
+                (size,) = _size.unpack_from(data, at)
+                if not 0 <= size <= LONGEST:
+                    raise ValueError(f"a frame of {size} bytes")
+                if end - at - 4 < size:
+                    self._missing = size + 4
+                    break
+                at += 4 + size
+                self._frame(data[at - size : at])
+        except Exception as error:
+            log.exception("not ZooKeeper's protocol")
+            self.abort(f"not ZooKeeper's protocol: {error}")
+            return
+        if at < end:
+            self._rest += data[at:]
+
+    def _frame(self, frame: bytes) -> None:
+        if self._greeting is not None:
+            greeting, self._greeting = self._greeting, None
+            if not greeting.done():
+                greeting.set_result(frame)
+            return
+        xid, zxid, error = HEADER.unpack_from(frame)
+        if xid == EVENT_XID:
+            self.on_event(frame)
+            return
+        if xid == AUTH_XID:
+            future = self._auths.popleft()
+        else:
+            future, sent, through_leader = self._pending.pop(xid)
+            lease = self.lease
+            if zxid > lease.zxid:
+                lease.zxid = zxid
+            if through_leader and sent > lease.proven:
+                lease.proven = sent
+        if not future.done():
+            future.set_result((error, zxid, frame))
+
+    def _write(self, frame: bytes) -> None:
+        if not self._out:
+            self.loop.call_soon(self._flush)
+        self._out.append(frame)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if out and self._transport is not None:
+            self._transport.write(b"".join(out))

@@ -1,0 +1,263 @@
+"""Keeper: keeps one session alive over connections that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from struct import error as Malformed  # noqa: N812  # a class, whatever its name
+from typing import Final
+
+import anyio
+
+from aioelasticjob.errors import AuthenticationFailed
+from aioelasticjob.latest import Latest
+from aioelasticjob.registry.codec import (
+    AUTH,
+    CLOSE,
+    LOST,
+    REWATCH,
+    SYNC,
+    UNWATCH,
+    WATCH,
+    Codec,
+    Reply,
+    attach,
+    attached,
+    credentials,
+    event,
+)
+from aioelasticjob.registry.connection import Connection
+from aioelasticjob.registry.lease import BEATS, Lease
+from aioelasticjob.registry.settings import ConnectionSettings
+from aioelasticjob.registry.watches import Watcher, Watches
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE: Final = 0.03  # seconds
+STEADY: Final = 1.0  # seconds a connection has to live to be worth another one at once
+SILENCE: Final = 2  # of a server, as a part of the session timeout: half of it is three heartbeats without an answer
+CLOSING: Final = 2.0  # seconds to say goodbye at most
+NOBODY: Final = bytes(16)  # the password of no session
+
+
+class SessionState(StrEnum):
+    """How things stand between us and the registry."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"  # no connection; the session may still be alive
+    EXPIRED = "expired"  # the registry said so; a new session is being made
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatus:
+    """A state, and the id of the session it is about: the current or last one, 0 before the first."""
+
+    state: SessionState
+    incarnation: int
+
+
+class Keeper:
+    """One session: who serves it now, how long it is good for, who watches what.
+
+    ``keep`` never waits for a reply while it connects: a connection that breaks then is found out by ``lost``, not by a request that
+    only ``keep`` itself could rescue.
+    """
+
+    def __init__(self, settings: ConnectionSettings, codec: Codec, random: Random) -> None:
+        self.settings, self.codec = settings, codec
+        self.lease, self.watches = Lease(), Watches()
+        self.status = Latest(SessionStatus(SessionState.SUSPENDED, 0))
+        self.connection: Connection | None = None  # set exactly while the state is CONNECTED
+        self.host = ""  # our own address
+        self.refused: AuthenticationFailed | None = None
+        self.reason = "not asked yet"  # why there is no connection
+        self._random = random
+        self._hosts = random.sample(settings.hosts, len(settings.hosts))
+        self._password = NOBODY
+        self._loop = asyncio.get_running_loop()
+
+    async def keep(self) -> None:
+        """Connect, stay connected, connect again: until cancelled."""
+        failures = 0
+        while True:
+            connection = await self._anywhere()
+            failures += 1
+            if connection is not None:
+                since = self._loop.time()
+                await self._attend(connection)
+                if self._loop.time() - since >= STEADY:  # else a refusal in disguise: wrong digest, watches too long
+                    failures = 0
+            await anyio.sleep(self._pause(failures))
+
+    async def close(self) -> None:
+        """End the session, politely if that takes no more than a moment.  ``keep`` must have ended."""
+        self.lease.close()
+        connection, self.connection = self.connection, None
+        self.status.set(SessionStatus(SessionState.CLOSED, self.status.value.incarnation))
+        self.watches.reset()
+        if connection is None:
+            return
+        with anyio.move_on_after(min(CLOSING, self.lease.timeout / 3), shield=True):
+            await connection.call(CLOSE, b"")
+        connection.abort("closed by us")
+        with anyio.move_on_after(CLOSING, shield=True):
+            await connection.gone.wait()
+
+    def watch(self, root: str, watcher: Watcher) -> None:
+        """Tell ``watcher`` of everything that happens at ``root`` and below.
+
+        Nothing is awaited: the registry answers in order, so whatever is read from now on is read after the watch was set.
+        """
+        if self.watches.add(root, watcher) and self.connection is not None:
+            self.connection.call(WATCH, self.codec.add_watch(root)).add_done_callback(_report)
+
+    def unwatch(self, root: str, watcher: Watcher) -> None:
+        """Tell ``watcher`` no more."""
+        if self.watches.remove(root, watcher) and self.connection is not None:
+            self.connection.call(UNWATCH, self.codec.remove_watch(root))
+
+    async def _anywhere(self) -> Connection | None:
+        for host in tuple(self._hosts):
+            connection = await self._attach(host)
+            if connection is not None:
+                return connection
+            self._last(host)
+        return None
+
+    async def _attach(self, host: tuple[str, int]) -> Connection | None:
+        """Try one server, for no longer than leaves time to try another while the session lives."""
+        patience = (self.lease.timeout or self.settings.session_timeout) / (3 if len(self._hosts) == 1 else 6)
+        connection = Connection(self.lease, self._event, self._lost)
+        try:
+            with anyio.fail_after(patience):
+                await self._loop.create_connection(lambda: connection, *host)
+                asked, sent = self.lease.incarnation, self._loop.time()
+                answer = await connection.greet(
+                    attach(asked, self._password, self.settings.session_timeout, self._seen())
+                )
+            session, password, timeout = attached(answer)
+        except (OSError, Malformed) as error:  # a timeout and the end of a connection are OSErrors
+            self.reason = f"no answer within {patience:g} s" if isinstance(error, TimeoutError) else str(error)
+            connection.abort(self.reason)
+            return None
+        except BaseException:
+            connection.abort("cancelled")
+            raise
+        if session and not connection.lost.is_set():
+            self._begin(connection, host, SessionStatus(SessionState.CONNECTED, session), password, timeout, sent)
+            return connection
+        connection.abort("refused")
+        if session or not asked:
+            self.reason = "refused"
+            return None
+        self._expire()
+        return await self._attach(host)  # a server that knows the end of a session can begin the next one
+
+    def _begin(
+        self,
+        connection: Connection,
+        host: tuple[str, int],
+        status: SessionStatus,
+        password: bytes,
+        timeout: float,
+        sent: float,
+    ) -> None:
+        """Everything up to CONNECTED happens between two rounds of the loop, so nobody's request comes before auth and watches."""
+        self.connection, self._password, self.host = connection, password, connection.host
+        self.lease.begin(status.incarnation, timeout, sent)
+        if self.settings.digest is not None:
+            connection.call(AUTH, credentials(self.settings.digest)).add_done_callback(self._authenticated)
+        for body in self.codec.rewatch(self.watches.roots, self.lease.zxid):
+            connection.call(REWATCH, body).add_done_callback(_report)
+        self._last(host)
+        log.info(
+            "connected",
+            extra={"server": f"{host[0]}:{host[1]}", "session": f"{status.incarnation:#x}", "timeout": timeout},
+        )
+        self.status.set(status)
+        self.watches.reset()
+
+    async def _attend(self, connection: Connection) -> None:
+        """Send heartbeats, and end a connection that has fallen silent.
+
+        A heartbeat is a sync: it is answered through the leader, and answers keep their order, so a server that is cut off from
+        its leader falls silent too.  Half the session timeout (Java's client: two thirds) leaves time to find another server before
+        work has to be cancelled.
+        """
+        beat = self._loop.time()
+        while not connection.lost.is_set():
+            now = self._loop.time()
+            if now >= beat:
+                connection.call(SYNC, self.codec.path("/"))
+                beat = now + self.lease.timeout / BEATS
+            silent = connection.heard + self.lease.timeout / SILENCE
+            with anyio.move_on_after(min(beat, silent) - now):
+                await connection.lost.wait()
+            await asyncio.sleep(0)  # a loop that was blocked reads first what has come meanwhile, and judges then
+            await asyncio.sleep(0)
+            if self._loop.time() >= connection.heard + self.lease.timeout / SILENCE:
+                connection.abort("silent")
+
+    def _lost(self, connection: Connection) -> None:
+        if connection is self.connection:  # the end of any other one means nothing
+            self.connection, self.reason = None, connection.reason
+            log.warning("connection lost", extra={"reason": connection.reason})
+            self.status.set(SessionStatus(SessionState.SUSPENDED, self.lease.incarnation))
+
+    def _expire(self) -> None:
+        log.warning("session expired", extra={"session": f"{self.lease.incarnation:#x}"})
+        self.status.set(SessionStatus(SessionState.EXPIRED, self.lease.incarnation))
+        self.lease.end()
+        self._password = NOBODY
+
+    def _event(self, frame: bytes) -> None:
+        kind, path = event(frame)
+        if kind > 0:
+            self.watches.dispatch(kind, self.codec.relative(path))
+
+    def _authenticated(self, reply: asyncio.Future[Reply]) -> None:
+        error = reply.result()[0]
+        if error == LOST:
+            return
+        self.refused = (
+            AuthenticationFailed("the registry refused the digest: check user and password") if error else None
+        )
+
+    def _last(self, host: tuple[str, int]) -> None:
+        """Ask this server last next time."""
+        self._hosts.remove(host)
+        self._hosts.append(host)
+
+    def _seen(self) -> int:
+        """The newest zxid seen: a server that is behind it sends us away.
+
+        Not for ever: when nobody takes us back for long after the session's end, the registry may have been wiped, and what we have seen
+        with it.
+        """
+        return self.lease.zxid if self._loop.time() < self.lease.proven + 2 * self.lease.timeout else 0
+
+    def _pause(self, failures: int) -> float:
+        """Seconds before the next round: 30 ms, doubling, with jitter; none after a connection that was good.
+
+        The longest is the base sleep time as long as the session may be rescued, the max sleep time from then on.
+        """
+        if not failures:
+            return 0
+        alive = self._loop.time() < self.lease.proven + self.lease.timeout
+        longest = self.settings.base_sleep_time if alive else self.settings.max_sleep_time
+        return self.jitter(min(longest, FIRST_PAUSE * 2 ** min(failures - 1, 16)))
+
+    def jitter(self, seconds: float) -> float:
+        """Return between half of ``seconds`` and all, so that those who fell together do not come back together."""
+        return self._random.uniform(0.5, 1) * seconds
+
+
+def _report(reply: asyncio.Future[Reply]) -> None:
+    """Say it when a watch was refused: nothing else would."""
+    error = reply.result()[0]
+    if error not in (0, LOST):
+        log.error("a watch was refused", extra={"error": error})

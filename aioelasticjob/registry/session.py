@@ -1,0 +1,289 @@
+"""Session: what the registry is to the rest of the house.  Reads, transactions, deadlines, and whether it is still there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from random import Random
+
+import anyio
+
+from aioelasticjob.clock import Clock, SystemClock
+from aioelasticjob.errors import (
+    AuthenticationFailed,
+    Conflict,
+    OutcomeUnknown,
+    RegistryUnreachable,
+    SessionEnded,
+    Suspended,
+)
+from aioelasticjob.latest import Latest
+from aioelasticjob.registry import codec as wire
+from aioelasticjob.registry.client import Client
+from aioelasticjob.registry.codec import Codec
+from aioelasticjob.registry.keeper import Keeper, SessionState, SessionStatus
+from aioelasticjob.registry.settings import ConnectionSettings
+from aioelasticjob.registry.tree import Node, Stat, Tree, parent
+from aioelasticjob.registry.txn import Committed, Create, Op, Set
+from aioelasticjob.registry.watches import Watcher
+
+__all__ = ["ConnectionSettings", "Session", "SessionState", "SessionStatus", "beside", "open_session"]
+
+CLOCK_NODE = "/systemTime/current"
+
+
+class Session:
+    """One session after the other with the registry.  Paths begin with ``/``, the namespace's root.
+
+    Reads wait out short losses of the connection, then raise Suspended.  Writes are never repeated, and are bound to the session they were
+    decided under, its ``incarnation``.
+    """
+
+    def __init__(self, client: Client, codec: Codec) -> None:
+        self.settings = client.settings
+        self._client, self._keeper, self._codec = client, client.keeper, codec
+
+    @property
+    def status(self) -> Latest[SessionStatus]:
+        """The state and the incarnation it is about."""
+        return self._keeper.status
+
+    @property
+    def incarnation(self) -> int:
+        """ZooKeeper's id of the current or last session."""
+        return self._keeper.status.value.incarnation
+
+    @property
+    def timeout(self) -> float:
+        """The session timeout the registry granted, in seconds."""
+        return self._keeper.lease.timeout
+
+    @property
+    def host(self) -> str:
+        """Our own address as seen on the connection, or on the last one."""
+        return self._keeper.host
+
+    @property
+    def zxid(self) -> int:
+        """The newest transaction seen in a reply: watchers have heard of everything up to it."""
+        return self._keeper.lease.zxid
+
+    @property
+    def clock_skew(self) -> float | None:
+        """Our clock minus the registry's in seconds, as of the newest transaction that set a node; None before the first."""
+        return self._client.skew
+
+    async def get(self, path: str) -> Node:
+        """Read a node.
+
+        Raises: NodeMissing, NotPermitted, Suspended.
+        """
+        return wire.node(await self._one(wire.GET, path))[0]
+
+    async def exists(self, path: str) -> Stat | None:
+        """Read a node's Stat; None if there is no such node.
+
+        Raises: Suspended.
+        """
+        error, _, frame = await self._client.read(wire.EXISTS, self._codec.watching(path))
+        if error and error != wire.MISSING:
+            raise wire.failure(error, path)
+        return None if error else wire.stat(frame)
+
+    async def children(self, path: str) -> tuple[str, ...]:
+        """Read the names below a node, sorted.
+
+        Raises: NodeMissing, NotPermitted, Suspended.
+        """
+        return tuple(sorted(wire.names(await self._one(wire.CHILDREN, path))[0]))
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """Read many nodes in few requests, in the order asked for; None where there is none.
+
+        Raises: NotPermitted, Suspended.
+        """
+        return [node for node in await self._many((wire.GET,), paths) if not isinstance(node, list)]
+
+    async def subtree(self, roots: Sequence[str]) -> Tree:
+        """Read nodes and everything below them, level by level; roots that do not exist are absent.
+
+        Raises: NotPermitted, Suspended.
+        """
+        zxid, found = self.zxid, dict[str, Node]()
+        level = list(dict.fromkeys(roots))
+        while level:
+            # The names come in the same breath as the data, so a level costs one round trip.
+            answers = await self._many((wire.GET, wire.CHILDREN), level)
+            below: list[str] = []
+            for path, node, names in zip(level, answers[::2], answers[1::2], strict=True):
+                if isinstance(node, Node):
+                    found[path] = node
+                if isinstance(names, list):
+                    prefix = path if path.endswith("/") else path + "/"
+                    below += (prefix + name for name in names)
+            level = [path for path in below if path not in found]
+        return Tree(found, zxid)
+
+    async def sync(self, path: str = "/") -> None:
+        """Wait until our server has caught up with everything committed before.
+
+        Raises: Suspended.
+        """
+        await self._one(wire.SYNC, path)
+
+    async def wait_deleted(self, path: str) -> None:
+        """Wait until the node that is there now is gone.  Outlives connections and sessions."""
+        gone = _Gone(path)
+        with self.watching((path,), gone):
+            czxid = None
+            while not gone.deleted:
+                gone.news.clear()
+                try:
+                    stat = await self.exists(path)
+                except Suspended:
+                    await self._client.connected()
+                    continue
+                if stat is None or czxid not in (None, stat.czxid):  # made anew, while we could not see it
+                    return
+                czxid = stat.czxid
+                await gone.news.wait()
+
+    @contextmanager
+    def watching(self, roots: Sequence[str], watcher: Watcher) -> Iterator[None]:
+        """Tell ``watcher`` of all changes at and below ``roots``, which need not exist; reads made inside see nothing older."""
+        for root in roots:
+            self._keeper.watch(root, watcher)
+        try:
+            yield
+        finally:
+            for root in roots:
+                self._keeper.unwatch(root, watcher)
+
+    def deadline(self, incarnation: int) -> AbstractContextManager[anyio.CancelScope]:
+        """Cancel what runs inside before the registry can have ended that session; at once if it has, or if there is another."""
+        return self._keeper.lease.scope(incarnation)
+
+    async def commit(self, ops: Sequence[Op], *, incarnation: int) -> Committed:
+        """Write all of ``ops`` or none, under the session ``incarnation`` or not at all.
+
+        Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
+        """
+        return (await self._client.write(ops, incarnation, self._codec))[0]
+
+    async def server_time(self, path: str = CLOCK_NODE) -> float:
+        """Touch a node and return its mtime: the registry's clock, in seconds since the epoch.
+
+        Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted.
+        """
+        while True:
+            try:
+                return (await self._client.write([Set(path, b"", -1)], self.incarnation, self._codec))[1]
+            except Conflict:
+                await _make(self._client, self._codec, path)
+
+    async def connected(self) -> None:
+        """Wait for a connection.
+
+        Raises: SessionEnded when the session was closed.
+        """
+        await self._client.connected()
+
+    async def _one(self, opcode: int, path: str) -> bytes:
+        body = self._codec.path(path) if opcode == wire.SYNC else self._codec.watching(path)
+        error, _, frame = await self._client.read(opcode, body)
+        if error:
+            raise wire.failure(error, path)
+        return frame
+
+    async def _many(self, kinds: Sequence[int], paths: Sequence[str]) -> list[Node | list[str] | None]:
+        """Read every path once for each of ``kinds``; the answers are in that order."""
+        asked = [[(kind, path) for path in chunk for kind in kinds] for chunk in wire.chunked(paths)]
+        replies = await self._client.read_all(wire.MULTI_READ, [self._codec.multi_read(reads) for reads in asked])
+        found: list[Node | list[str] | None] = []
+        for (error, _, frame), reads in zip(replies, asked, strict=True):
+            if error:
+                raise wire.failure(error, reads[0][1])
+            found += wire.nodes_and_names(frame, [path for _, path in reads])
+        return found
+
+
+class _Gone:
+    """Watches for the end of one node."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.deleted, self.news = path, False, asyncio.Event()
+
+    def changed(self, kind: int, path: str) -> None:
+        if kind == wire.DELETED and path == self.path:
+            self.deleted = True
+            self.news.set()
+
+    def reset(self) -> None:
+        self.news.set()
+
+
+@asynccontextmanager
+async def open_session(
+    settings: ConnectionSettings, *, clock: Clock | None = None, seed: int | None = None
+) -> AsyncIterator[Session]:
+    """Connect, make sure that the namespace is there, and stay connected; ``seed`` fixes what is otherwise left to chance.
+
+    Raises: RegistryUnreachable, AuthenticationFailed, NotPermitted.
+    """
+    codec = Codec(settings.namespace, private=settings.digest is not None)
+    keeper = Keeper(settings, codec, Random(seed))
+    session = Session(Client(settings, keeper, clock or SystemClock()), codec)
+    try:
+        async with beside(keeper.keep):
+            with anyio.move_on_after(settings.connection_timeout) as waiting:
+                await _arrive(session)
+            if waiting.cancelled_caught:
+                raise RegistryUnreachable(settings.servers, settings.connection_timeout, keeper.reason)
+            yield session
+    finally:
+        await keeper.close()
+
+
+@asynccontextmanager
+async def beside(work: Callable[[], Coroutine[object, object, None]]) -> AsyncIterator[None]:
+    """Run ``work`` while the block runs; an error of the block leaves it bare, not in a group as a task group would have it."""
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        try:
+            yield
+        except Exception as error:
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def _arrive(session: Session) -> None:
+    """Make sure that the namespace exists and is ours to read."""
+    client, codec, settings = session._client, session._codec, session.settings
+    while True:
+        await client.connected()
+        try:
+            error, _, _ = await client.read(wire.GET, codec.watching("/"))
+            if error == wire.FORBIDDEN and settings.digest is not None:
+                raise AuthenticationFailed(f"the digest does not open /{settings.namespace}: check user and password")
+            if error != wire.MISSING:
+                break
+            await _make(client, Codec("", private=settings.digest is not None), codec.absolute("/"))
+        except (Suspended, OutcomeUnknown, SessionEnded):  # nobody depends on us yet: try again for as long as we may
+            continue
+    if error:
+        raise wire.failure(error, codec.absolute("/"))
+
+
+async def _make(client: Client, codec: Codec, path: str) -> None:
+    """Make the missing levels of ``path``, which asks fewer rights than making all."""
+    missing: list[str] = []
+    while path != "/" and (await client.read(wire.EXISTS, codec.watching(path)))[0] == wire.MISSING:
+        missing.append(path)
+        path = parent(path)
+    for level in reversed(missing):
+        with suppress(Conflict):  # somebody else was faster
+            await client.write([Create(level)], client.keeper.lease.incarnation, codec)

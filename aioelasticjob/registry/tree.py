@@ -1,0 +1,110 @@
+"""Tree: a part of the registry as an immutable value, a mapping of paths to nodes.  Names nothing of the house."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What the registry knows about a node besides its data; times in seconds since the epoch."""
+
+    czxid: int
+    mzxid: int
+    ctime: float
+    mtime: float
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    num_children: int
+    pzxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node as it was read."""
+
+    data: bytes
+    stat: Stat
+
+
+class Tree:
+    """Nodes by path.  Equal to another tree with the same nodes, whatever the two have seen since (``zxid``)."""
+
+    __slots__ = ("_names", "_nodes", "zxid")
+
+    def __init__(self, nodes: Mapping[str, Node] | None = None, zxid: int = 0) -> None:
+        self._nodes: dict[str, Node] = dict(nodes or {})
+        self._names: dict[str, tuple[str, ...]] | None = None  # children by parent, made when first asked for
+        self.zxid = zxid  # everything committed up to here is in the tree
+
+    def get(self, path: str) -> Node | None:
+        """Return the node at ``path``, or None."""
+        return self._nodes.get(path)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """Return the sorted names directly below ``path``, which itself need not be in the tree."""
+        if self._names is None:
+            self._names = _index(self._nodes)
+        return self._names.get(path, ())
+
+    def below(self, path: str) -> Tree:
+        """Return the tree of ``path`` and everything below it, under the same full paths."""
+        found: dict[str, Node] = {}
+        waiting = [path]
+        while waiting:
+            here = waiting.pop()
+            if (node := self._nodes.get(here)) is not None:
+                found[here] = node
+            prefix = here if here.endswith("/") else here + "/"
+            waiting.extend(prefix + name for name in self.children(here))
+        return Tree(found, self.zxid)
+
+    def replace(self, changes: Mapping[str, Node | None], zxid: int) -> Tree:
+        """Return the tree with ``changes`` made to it; None removes a node."""
+        tree = Tree(self._nodes, zxid)
+        reshaped = False
+        for path, node in changes.items():
+            reshaped |= (node is None) is (path in tree._nodes)
+            if node is None:
+                tree._nodes.pop(path, None)
+            else:
+                tree._nodes[path] = node
+        if not reshaped:  # the common case, only data changed: both trees share the index
+            tree._names = self._names
+        return tree
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._nodes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._nodes))
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __eq__(self, other: object) -> bool:
+        return self._nodes == other._nodes if isinstance(other, Tree) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content, too large to hash
+
+    def __repr__(self) -> str:
+        return f"Tree({len(self)} nodes, zxid={self.zxid:#x})"
+
+
+def parent(path: str) -> str:
+    """Return the path one level up; the root is its own parent."""
+    return path.rpartition("/")[0] or "/"
+
+
+def _index(nodes: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
+    names: dict[str, list[str]] = {}
+    for path in nodes:
+        above, _, name = path.rpartition("/")
+        if name:
+            insort(names.setdefault(above or "/", []), name)
+    return {above: tuple(sorted_names) for above, sorted_names in names.items()}
