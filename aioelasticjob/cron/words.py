@@ -1,0 +1,128 @@
+"""A schedule in plain English, for people: made from the sets, so it says what will happen, not what was typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import assert_never
+
+from aioelasticjob.cron.fields import (
+    EVERY_YEAR,
+    Days,
+    EitherDay,
+    Fields,
+    LastDay,
+    LastWeekday,
+    MonthDays,
+    NearestWorkingDay,
+    NthWeekday,
+    Weekdays,
+)
+
+_WEEKDAYS = ("", "Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+_MONTHS = (
+    "",
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_ORDINALS = ("", "first", "second", "third", "fourth", "fifth")
+_MOST_TIMES = 6
+
+
+def sentence(fields: Fields) -> str:
+    """Return when a schedule fires, without its zone."""
+    parts = [_clock(fields), _days(fields.days)]
+    if len(fields.months) < 12:
+        parts.append(f"in {_spans(fields.months, _MONTHS)}")
+    if fields.years != EVERY_YEAR:
+        parts.append(f"in {_spans(fields.years)}")
+    return ", ".join(part for part in parts if part)
+
+
+def _clock(fields: Fields) -> str:
+    """Say the time of day: as times where they are few, as a rhythm where there is one, else field by field."""
+    if len(fields.hours) * len(fields.minutes) * len(fields.seconds) <= _MOST_TIMES:
+        times = product(sorted(fields.hours), sorted(fields.minutes), sorted(fields.seconds))
+        return f"At {_listed([f'{hour:02}:{minute:02}:{second:02}' for hour, minute, second in times])}"
+    hours = "" if len(fields.hours) == 24 else _hours(fields.hours)
+    second = f" at second {min(fields.seconds)}" if fields.seconds != {0} else ""
+    if len(fields.minutes) == 60 and (every := _rhythm(fields.seconds, 60, "second")):
+        return f"Every {every}{hours}"
+    if len(fields.seconds) == 1:
+        if every := _rhythm(fields.minutes, 60, "minute"):
+            return f"Every {every}{second}{hours}"
+        if len(fields.minutes) == 1 and (every := _rhythm(fields.hours, 24, "hour")):
+            return f"Every {every} at minute {min(fields.minutes)}{second}"
+    if len(fields.minutes) == 60:
+        return f"At second {_spans(fields.seconds)} of every minute{hours}"
+    minutes = f"minute {_spans(fields.minutes)}"
+    seconds = "every second" if len(fields.seconds) == 60 else f"second {_spans(fields.seconds)}"
+    which = minutes if fields.seconds == {0} else f"{seconds} of {minutes}"
+    return f"At {which}{hours or ' of every hour'}"
+
+
+def _hours(hours: frozenset[int]) -> str:
+    """Say some hours of the day: as a stretch if they are one, also across midnight."""
+    starts = [hour for hour in hours if (hour - 1) % 24 not in hours]
+    if len(starts) == 1:
+        return f" from {starts[0]:02}:00 to {(starts[0] + len(hours) - 1) % 24:02}:59"
+    return f" in the hours {_spans(hours)}"
+
+
+def _rhythm(members: frozenset[int], span: int, unit: str) -> str:
+    """Say ``second`` or ``10 seconds`` if the members are evenly spread from 0 around the clock, else nothing."""
+    if span % len(members) or members != set(range(0, span, span // len(members))) or len(members) == 1:
+        return ""
+    step = span // len(members)
+    return unit if step == 1 else f"{step} {unit}s"
+
+
+def _days(days: Days) -> str:
+    match days:
+        case MonthDays(days=numbers):
+            return "" if len(numbers) == 31 else f"on {_numbered(numbers)} of the month"
+        case LastDay(before=before, working=working):
+            if working and not before:
+                return "on the last working day of the month"
+            day = "the last day" if not before else f"{before} {'day' if before == 1 else 'days'} before the last day"
+            where = f"the working day nearest to {day}" if working else day
+            return f"on {where} of the month" if working or not before else f"{where} of the month"
+        case NearestWorkingDay(day=day):
+            return f"on the working day nearest to day {day} of the month"
+        case Weekdays(weekdays=weekdays):
+            return "" if len(weekdays) == 7 else _week(weekdays)
+        case LastWeekday(weekday=weekday):
+            return f"on the last {_WEEKDAYS[weekday]} of the month"
+        case NthWeekday(weekday=weekday, nth=nth):
+            return f"on the {_ORDINALS[nth]} {_WEEKDAYS[weekday]} of the month"
+        case EitherDay(month_days=month_days, weekdays=weekdays):
+            return f"{_days(month_days)} or on {_week(weekdays.weekdays)}"
+    assert_never(days)
+
+
+def _numbered(numbers: frozenset[int]) -> str:
+    return f"{'day' if len(numbers) == 1 else 'days'} {_spans(numbers)}"
+
+
+def _week(weekdays: frozenset[int]) -> str:
+    """Say weekdays from Monday on, so that a weekend stays together."""
+    return _spans(((day - 2) % 7 for day in weekdays), (*_WEEKDAYS[2:], _WEEKDAYS[1]))
+
+
+def _spans(members: Iterable[int], names: Sequence[str] | None = None) -> str:
+    """Say a set of numbers, three or more in a row as a span: ``1, 3 and 5 to 9``."""
+    rows: list[list[int]] = []
+    for member in sorted(members):
+        if rows and rows[-1][-1] == member - 1:
+            rows[-1].append(member)
+        else:
+            rows.append([member])
+    said: list[str] = []
+    for row in rows:
+        words = [names[member] if names is not None else str(member) for member in row]
+        said += [f"{words[0]} to {words[-1]}"] if len(row) > 2 else words
+    return _listed(said)
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

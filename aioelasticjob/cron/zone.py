@@ -1,0 +1,108 @@
+"""Time zones: how they are named, and where they turn their clocks."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import cache
+from importlib import resources
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from aioelasticjob.cron.fields import shortened
+from aioelasticjob.errors import InvalidSetting
+
+_OFFSET = re.compile(r"GMT([+-])([0-9]{1,2})(?::?([0-9]{2}))?")
+# right/ counts leap seconds, the others mean something else on every host
+_NAME = re.compile(r"(?!right/|posix/|localtime$|posixrules$|Factory$)[A-Za-z][A-Za-z0-9_+/-]{0,63}")
+
+
+def zone_named(name: str) -> tzinfo:
+    """Return the time zone of an IANA name, or of an offset as Java writes it: ``GMT+8``, ``GMT-09:30``, east positive.
+
+    Raises: InvalidSetting
+    """
+    if len(name) <= 10 and (offset := _OFFSET.fullmatch(name)) is not None:
+        return _offset_zone(name, offset[1], int(offset[2]), int(offset[3] or 0))
+    if _NAME.fullmatch(name) is None:
+        raise _unknown(name)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # OSError: the name of a directory
+        raise _unknown(name) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A zone changes its offset: wall times from ``begins`` up to ``ends`` are skipped, or shown twice."""
+
+    instant: datetime
+    """Naive, in UTC."""
+    before: timedelta
+    after: timedelta
+
+    @property
+    def repeats(self) -> bool:
+        """The clock is put back, not forward."""
+        return self.after < self.before
+
+    @property
+    def begins(self) -> datetime:
+        """First naive wall time that is skipped or shown twice."""
+        return self.instant + min(self.before, self.after)
+
+    @property
+    def ends(self) -> datetime:
+        """First naive wall time after those."""
+        return self.instant + max(self.before, self.after)
+
+
+def turn_at(wall: datetime, zone: tzinfo) -> Turn | None:
+    """Return the turn that skips or repeats a wall time, None if it is ordinary; a wall time's own zone is ignored."""
+    early, late = wall.replace(tzinfo=zone, fold=0), wall.replace(tzinfo=zone, fold=1)
+    before, after = early.utcoffset(), late.utcoffset()
+    assert before is not None
+    assert after is not None
+    if before == after:
+        return None
+    naive = wall.replace(tzinfo=None, fold=0)
+    # PEP 495: fold=0 reads with the offset before the turn, fold=1 with the one after it, in gaps as in overlaps.
+    # So the turn lies between the two readings, and bisecting the seconds between them finds it.
+    low = naive - max(before, after)
+    seconds = int(abs(after - before).total_seconds())
+    turned, unturned = seconds, 0
+    while turned - unturned > 1:
+        middle = (turned + unturned) // 2
+        probe = (low + timedelta(seconds=middle)).replace(tzinfo=UTC).astimezone(zone)
+        if probe.utcoffset() == before:
+            unturned = middle
+        else:
+            turned = middle
+    return Turn(low + timedelta(seconds=turned), before, after)
+
+
+def _offset_zone(name: str, sign: str, hours: int, minutes: int) -> timezone:
+    if hours > 23 or minutes > 59:
+        raise InvalidSetting(
+            "time_zone", name, "an offset has at most 23 hours and 59 minutes, as in 'GMT+8' or 'GMT-09:30'"
+        )
+    offset = timedelta(hours=hours, minutes=minutes)
+    return timezone(-offset if sign == "-" else offset, f"GMT{sign}{hours:02}:{minutes:02}")
+
+
+def _unknown(name: str) -> InvalidSetting:
+    as_offset = re.sub(r"^(UTC?|Etc/GMT)(?=[+-])", "GMT", name)
+    near = [as_offset] if _OFFSET.fullmatch(as_offset) else difflib.get_close_matches(name[:64], _names(), 1)
+    hint = (
+        f"did you mean {near[0]!r}?"
+        if near
+        else "expected a name such as 'Europe/Berlin', or an offset such as 'GMT+8'"
+    )
+    return InvalidSetting("time_zone", shortened(name), f"there is no such time zone: {hint}")
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    """Names for suggestions, from the packaged list: asking the host's database would walk its directories."""
+    return tuple((resources.files("tzdata") / "zones").read_text(encoding="ascii").split())
