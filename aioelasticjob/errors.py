@@ -1,20 +1,20 @@
 """Everything that can go wrong, as one tree.
 
-    ElasticJobError
-    ├── InvalidSetting            a setting is wrong: names it, its value and what would be right
-    │   ├── JobConflict           the name is already used by another kind of job
-    │   └── ForeignData           a znode or directory holds data that is not ours
-    ├── ClockSkew                 this host and the registry disagree about the time
-    └── RegistryError
-        ├── RegistryUnreachable   no server answered in time
-        ├── AuthenticationFailed  the registry refused the digest
-        ├── NotPermitted          an ACL forbids the operation
-        ├── SessionEnded          the session something was decided under is over; nothing was written
-        ├── Suspended             no connection at the moment; nothing was written
-        ├── OutcomeUnknown        the connection broke between a write and its reply
-        ├── NodeMissing           a node that was read does not exist
-        ├── NodeTooLarge          a request would exceed the registry's jute.maxbuffer
-        └── Conflict              a transaction's condition did not hold; nothing was written
+ElasticJobError
+├── InvalidSetting            a setting is wrong: names it, its value and what would be right
+│   ├── JobConflict           the name is already used by another kind of job
+│   └── ForeignData           a znode or directory holds data that is not ours
+├── ClockSkew                 this host and the registry disagree about the time
+└── RegistryError
+    ├── RegistryUnreachable   no server answered in time
+    ├── AuthenticationFailed  the registry refused the digest
+    ├── NotPermitted          an ACL forbids the operation
+    ├── SessionEnded          the session something was decided under is over; nothing was written
+    ├── Suspended             no connection at the moment; nothing was written
+    ├── OutcomeUnknown        the connection broke between a write and its reply
+    ├── NodeMissing           a node that was read does not exist
+    ├── NodeTooLarge          a request would exceed the registry's jute.maxbuffer
+    └── Conflict              a transaction's condition did not hold; nothing was written
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ class ClockSkew(ElasticJobError):
     def __init__(self, skew: timedelta, tolerated: timedelta) -> None:
         super().__init__(f"clock is off by {skew}, tolerated {tolerated}: check NTP or max_time_diff_seconds")
         self.skew, self.tolerated = skew, tolerated
+
+    @classmethod
+    def of(cls, seconds: float, tolerated: float) -> ClockSkew:
+        """Return the error for a difference in seconds."""
+        return cls(timedelta(seconds=seconds), timedelta(seconds=tolerated))
 
 
 class RegistryError(ElasticJobError):
@@ -98,7 +103,9 @@ class NodeTooLarge(RegistryError):
     """A request would exceed the registry's jute.maxbuffer."""
 
     def __init__(self, path: str, size: int, limit: int) -> None:
-        super().__init__(f"request for {path} is {size} bytes, the registry takes {limit}: shorten it or raise jute.maxbuffer")
+        super().__init__(
+            f"request for {path} is {size} bytes, the registry takes {limit}: shorten it or raise jute.maxbuffer"
+        )
         self.path, self.size, self.limit = path, size, limit
 
 

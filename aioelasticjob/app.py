@@ -1,0 +1,233 @@
+"""ElasticJob: declare jobs, and run them inside a loop that is there already or as a process of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anyio import CancelScope, CapacityLimiter, Event, create_task_group, open_signal_receiver
+
+from aioelasticjob.clock import Clock, SystemClock
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.strategies import find
+from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.events import Events, Listener
+from aioelasticjob.jobs.base import InstanceHandler, ItemHandler, Job
+from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.running.job import Host, retire, run_job
+from aioelasticjob.running.runner import Surroundings
+from aioelasticjob.zookeeper.server import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+F = TypeVar("F", bound=Callable[..., object])
+THREADS = 40
+"""Plain handlers that may run at the same time, over all jobs."""
+
+log = logging.getLogger(__name__)
+
+
+class ElasticJob:
+    """A set of jobs and the registry that they are shared through.
+
+    ``session_timeout``, ``connection_timeout``, ``base_sleep_time`` and ``max_sleep_time`` are seconds;
+    ``digest`` is ``user:password``.
+
+    Raises:
+        InvalidSetting: the address or an option makes no sense.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        session_timeout: float = 30,
+        connection_timeout: float = 15,
+        base_sleep_time: float = 1,
+        max_sleep_time: float = 3,
+        max_retries: int = 3,
+        digest: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        options: dict[str, Any] = {
+            "session_timeout": session_timeout,
+            "connection_timeout": connection_timeout,
+            "base_sleep_time": base_sleep_time,
+            "max_sleep_time": max_sleep_time,
+            "max_retries": max_retries,
+            "digest": digest,
+        }
+        self.address = address
+        self._private = _is_private(address)
+        self._options = options
+        self.settings = ConnectionSettings.parse("zk://127.0.0.1:2181" if self._private else address, **options)
+        self._jobs: dict[str, Job] = {}
+        self._clock = clock or SystemClock()
+        self._events = Events()
+        self._running = False
+
+    @property
+    def jobs(self) -> tuple[JobConfig, ...]:
+        """The configurations of the jobs declared here."""
+        return tuple(job.config for job in self._jobs.values())
+
+    def job(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:
+        """Declare the decorated function as a job; it stays callable.  The job's name is the function's unless given.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+        """
+
+        def declare(handler: F) -> F:
+            given = getattr(handler, "__name__", None) if name is None else name
+            self.add(handler, name=given, **settings)  # type: ignore[arg-type]
+            return handler
+
+        return declare
+
+    def add(self, handler: ItemHandler | InstanceHandler, *, name: str | None = None, **settings: Any) -> JobConfig:
+        """Declare a job without a decorator and return its configuration.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+        """
+        if not callable(handler):
+            raise InvalidSetting("handler", handler, "must be a function that takes one context")
+        config = JobConfig.build(job_name=name or getattr(handler, "__name__", ""), **settings)
+        find(config.sharding_strategy)
+        if config.job_name in self._jobs:
+            raise InvalidSetting("name", config.job_name, "is declared twice in this application")
+        if self._running:
+            raise InvalidSetting("name", config.job_name, "jobs are declared before the application runs")
+        self._jobs[config.job_name] = Job.declare(config, handler)
+        return config
+
+    @contextmanager
+    def events(self) -> Iterator[Listener]:
+        """Listen to what the jobs of this process do, as an async iterator of events."""
+        with self._events.listen() as listener:
+            yield listener
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Session]:
+        """Run all jobs while the block is open, inside the present event loop; leave gracefully at its end.
+
+        Raises:
+            RegistryUnreachable: no registry answered.
+            AuthenticationFailed: the registry refused the digest.
+            InvalidSetting: a job cannot be joined.
+        """
+        if self._running:
+            raise InvalidSetting("running", True, "this application runs already")
+        self._running = True
+        try:
+            async with AsyncExitStack() as stack:
+                settings = self.settings
+                if self._private:
+                    server = await stack.enter_async_context(serve("127.0.0.1", 0))
+                    address = f"zk://{server.host}:{server.port}{_namespace(self.address)}"
+                    settings = ConnectionSettings.parse(address, **self._options)
+                session = await stack.enter_async_context(open_session(settings, clock=self._clock))
+                with unwrapped():
+                    async with self._crew(session):
+                        yield session
+        finally:
+            self._running = False
+
+    def run(self) -> None:
+        """Run all jobs as a whole process: uvloop where it is installed, graceful stop on SIGTERM and SIGINT.
+
+        A second signal stops at once.
+        """
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(self._main())
+
+    async def _main(self) -> None:
+        with CancelScope() as everything:
+            async with create_task_group() as tasks:
+                asked = Event()
+                await tasks.start(_await_signals, asked, everything)
+                async with self.running():
+                    log.info("running", extra={"jobs": [job.job_name for job in self.jobs]})
+                    await asked.wait()
+                tasks.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def _crew(self, session: Session) -> AsyncIterator[None]:
+        shared = Surroundings(self._clock, self._events, CapacityLimiter(THREADS))
+        host, leaving = Host(session.host, socket.gethostname(), os.getpid()), Event()
+        async with create_task_group() as tasks:
+            async with create_task_group() as starting:
+                for job in self._jobs.values():
+                    starting.start_soon(tasks.start, run_job, job, session, host, shared, leaving)
+            try:
+                yield
+            finally:
+                with CancelScope(shield=True):
+                    leaving.set()
+                    async with create_task_group() as retiring:
+                        for runner in tuple(shared.runners):
+                            retiring.start_soon(retire, runner)
+                tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raise a lone error as it is, and of several a typed one, rather than a group of them."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        errors = list(_leaves(group))
+        typed = [error for error in errors if isinstance(error, ElasticJobError)]
+        if len(errors) == 1 or typed:
+            raise (typed or errors)[0] from None
+        raise
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+async def _await_signals(asked: Event, everything: CancelScope, *, task_status: Any) -> None:
+    with open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            if asked.is_set():
+                log.warning("second signal: stopping at once", extra={"signal": number})
+                everything.cancel()
+                return
+            asked.set()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _is_private(address: str) -> bool:
+    return (
+        isinstance(address, str)
+        and address.partition("?")[0].rstrip("/").startswith("embedded:")
+        and (address.removeprefix("embedded://")[:1] in ("", "/"))
+    )
+
+
+def _namespace(address: str) -> str:
+    return "/" + address.removeprefix("embedded://").strip("/")

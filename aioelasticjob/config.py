@@ -1,0 +1,173 @@
+"""A job's configuration: validated at the door, JSON with Elastic-Job's camelCase keys in the registry."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from aioelasticjob.cron import Cron
+from aioelasticjob.errors import ForeignData, InvalidSetting
+
+MAX_ITEMS = 100_000
+_NAME = re.compile(r"[\w.-]{1,200}")
+
+
+def _item_parameters(given: object) -> object:
+    """Take Elastic-Job's text (``0=Beijing,1=Shanghai``) as well as a mapping."""
+    if not isinstance(given, str):
+        return {} if given is None else given
+    parameters: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in given.split(","))):
+        item, equals, value = pair.partition("=")
+        if not equals or not item.strip().isdigit():
+            raise ValueError(f"{pair!r} is no pair like 0=Beijing")
+        if item.strip() in parameters:
+            raise ValueError(f"item {item.strip()} is given twice")
+        parameters[item.strip()] = value.strip()
+    return parameters
+
+
+ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
+Seconds = Annotated[float, Field(ge=0, le=10**9, allow_inf_nan=False)]
+
+
+class JobConfig(BaseModel):
+    """Everything that is configured of a job and shared by all its instances."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, validate_default=False
+    )
+
+    job_name: str
+    job_type: Literal["SIMPLE", "DATAFLOW", "SCRIPT", "HTTP"] = "SIMPLE"
+    cron: str | None = None
+    """Quartz (6 or 7 fields) or Unix (5 fields, @daily); None for a job that only runs when it is triggered."""
+    time_zone: str = "UTC"
+    dst: Literal["cron", "quartz"] = "cron"
+    sharding_total_count: int = Field(default=1, ge=1, le=MAX_ITEMS)
+    sharding_item_parameters: ItemParameters = Field(default_factory=dict)
+    job_parameter: str = ""
+    per: Literal["item", "instance"] = "item"
+    failover: bool = False
+    misfire: bool = True
+    catch_up: Seconds = 0
+    """Window in seconds within which a moment that nobody was up for is run once; 0 is off."""
+    monitor_execution: bool = True
+    max_time_diff_seconds: int = Field(default=-1, ge=-1)
+    sharding_strategy: str = Field(
+        default="average",
+        validation_alias=AliasChoices("sharding_strategy", "jobShardingStrategyType", "shardingStrategy"),
+        serialization_alias="jobShardingStrategyType",
+    )
+    timeout: Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)] | None = None
+    """Seconds a run of an item may take; None for no limit."""
+    shutdown_timeout: Seconds = 30
+    reconcile_interval: Annotated[float, Field(gt=0, le=86_400)] = 60
+    sharding_quiet: Annotated[float, Field(ge=0, le=60)] = 0.5
+    server_retention: Seconds = 7 * 86_400
+    description: str = ""
+    disabled: bool = False
+    overwrite: bool = Field(default=False, exclude=True)
+    """Replace the registry's configuration by this one at start; never stored."""
+
+    @field_validator("job_name")
+    @classmethod
+    def _is_a_node_name(cls, name: str) -> str:
+        if not _NAME.fullmatch(name) or set(name) <= {"."} or name == "zookeeper":
+            raise ValueError("must be 1 to 200 letters, digits, '_', '-' or '.', and not 'zookeeper'")
+        return name
+
+    @model_validator(mode="after")
+    def _settings_agree(self) -> JobConfig:
+        if self.cron is not None:
+            Cron.parse(self.cron, self.time_zone, self.dst)
+        for item in self.sharding_item_parameters:
+            if not 0 <= item < self.sharding_total_count:
+                raise InvalidSetting(
+                    "sharding_item_parameters",
+                    dict(self.sharding_item_parameters),
+                    f"item {item} is out of range: sharding_total_count = {self.sharding_total_count}"
+                    f" allows 0 to {self.sharding_total_count - 1}",
+                )
+        if self.failover and not self.monitor_execution:
+            raise InvalidSetting("failover", True, "needs monitor_execution = True, which is what finds orphans")
+        return self
+
+    @classmethod
+    def build(cls, **settings: Any) -> JobConfig:
+        """Return a configuration from keyword settings.
+
+        Raises:
+            InvalidSetting: naming the setting, its value and what would be right.
+        """
+        for name in settings:
+            if name not in cls.model_fields:
+                near = get_close_matches(name, cls.model_fields, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(cls.model_fields))}"
+                raise InvalidSetting(name, settings[name], f"there is no such setting; {hint}")
+        try:
+            return cls.model_validate(settings)
+        except ValidationError as error:
+            raise _first_mistake(error) from None
+
+    @classmethod
+    def from_json(cls, text: bytes, path: str) -> JobConfig:
+        """Return the configuration that ``path`` holds.
+
+        Raises:
+            ForeignData: what is there is no configuration of ours.
+        """
+        try:
+            found = json.loads(text)
+            if not isinstance(found, dict):
+                raise TypeError(f"{type(found).__name__} in place of an object")
+            return cls.model_validate(found)
+        except ValidationError as error:
+            mistake = _first_mistake(error)
+            raise ForeignData(
+                path, mistake.value, f"no job configuration: {mistake.setting}: {mistake.expected}"
+            ) from None
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ForeignData(path, text[:80], f"no job configuration: {error}") from None
+
+    def to_json(self) -> bytes:
+        """Return the text stored in the registry."""
+        return json.dumps(self.model_dump(by_alias=True, mode="json"), ensure_ascii=False, indent=1).encode()
+
+    @cached_property
+    def schedule(self) -> Cron | None:
+        """The parsed schedule, None for a job that is only triggered."""
+        return None if self.cron is None else Cron.parse(self.cron, self.time_zone, self.dst)
+
+    def changed(self, **settings: object) -> JobConfig:
+        """Return a validated copy with some settings replaced."""
+        return JobConfig.build(**{**self._as_settings(), **settings})
+
+    def _as_settings(self) -> Mapping[str, object]:
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+
+def _first_mistake(error: ValidationError) -> InvalidSetting:
+    first = error.errors(include_url=False)[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InvalidSetting):
+        return cause
+    location = ".".join(str(part) for part in first["loc"]) or "settings"
+    message = first["msg"].removeprefix("Value error, ")
+    return InvalidSetting(location, first.get("input"), message[:1].lower() + message[1:])

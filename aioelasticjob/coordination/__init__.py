@@ -1,0 +1,1 @@
+"""What to write to the registry, decided from one view of it."""

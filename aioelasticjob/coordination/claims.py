@@ -1,0 +1,276 @@
+"""The two transactions of a fire: claim takes items, settle gives them back.
+
+A claim holds only if the assignment is the one it was decided on, no item's record has moved since it was read (so
+nobody has claimed this or a later moment), and no item runs anywhere (``running`` is ephemeral and created here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.effects import PER_TRANSACTION
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
+from aioelasticjob.registry.session import Session, SessionState
+from aioelasticjob.registry.tree import Node
+from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
+
+AT_ONCE = PER_TRANSACTION // 3
+"""Items that one transaction claims or settles."""
+SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a claim came to."""
+
+    claim: Claim | None
+    elsewhere: frozenset[int] = frozenset()
+    """Items refused because another instance still runs them."""
+    stale: bool = False
+    """Whether the assignment changed under the claim, so that the rest waits for the next view."""
+
+
+class Ledger:
+    """What an instance knows of its items' records, and the only writer of them here."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._seen: dict[int, Seen] = {}
+        self._marked: set[int] = set()
+
+    def known(self) -> frozenset[int]:
+        """Return the items whose records have been read."""
+        return frozenset(self._seen)
+
+    def forget(self, items: Iterable[int]) -> None:
+        """Drop items that are no longer held here: another instance writes their records now."""
+        for item in items:
+            self._seen.pop(item, None)
+            self._marked.discard(item)
+
+    def slot(self, item: int) -> int:
+        """Return the last moment known to be claimed, in milliseconds since the epoch."""
+        return self._seen[item].record.slot
+
+    def assume(self, items: Collection[int], slot: int, fire: Fire | None = None) -> Claim | None:
+        """Take note of a moment without asking the registry, for a job whose execution is not monitored."""
+        assumed = {item: Seen(Record(slot=slot), None) for item in items}
+        self._seen.update(assumed)
+        return None if fire is None else Claim(fire, self._member.id, self._member.incarnation, {}, assumed)
+
+    async def learn(self, items: Collection[int]) -> None:
+        """Read the records of items newly held; once per assignment, not once per fire."""
+        await self._read(items)
+
+    async def claim(self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int) -> Taken:
+        """Take the items that can be taken.  ``now`` and ``next_fire`` are milliseconds since the epoch.
+
+        Raises:
+            Suspended: there is no connection.
+            SessionEnded: the session was lost.
+        """
+        taken: dict[int, Seen] = {}
+        fences: dict[int, int] = {}
+        elsewhere: set[int] = set()
+        rest, stale = sorted(items), False
+        while rest and not stale:
+            part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
+            wanted = {item: self._begun(self._seen[item].record, fire, now, next_fire) for item in part}
+            committed, busy, stale = await self._take(view, fire, wanted)
+            elsewhere |= busy
+            if committed is not None:
+                taken |= wanted_as_seen(wanted, committed.versions)
+                fences |= dict.fromkeys(wanted, committed.zxid)
+        self._seen.update(taken)
+        member = self._member
+        claim = Claim(fire, member.id, member.incarnation, fences, taken) if taken else None
+        return Taken(claim, frozenset(elsewhere), stale)
+
+    async def settle(self, claim: Claim, outcomes: Mapping[int, Outcome], now: int) -> bool:
+        """End the run of items; False if the session was lost, and ``running`` with it."""
+        rest = list(claim.items)
+        while rest:
+            part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
+            ended = {item: _ended(claim.items[item], outcomes.get(item), now) for item in part}
+            if not await self._give_back(ended):
+                return False
+        return True
+
+    async def mark_misfired(self, items: Iterable[int], slot: int) -> None:
+        """Leave a mark on items whose fire was refused, for operators to see; the next claim removes it."""
+        for item in items:
+            try:
+                path = self._member.layout.item(item).misfire
+                await self._member.session.commit(
+                    [Create(path, str(slot).encode())], incarnation=self._member.incarnation
+                )
+            except (Conflict, OutcomeUnknown):  # it is there already, or the next claim will find out
+                pass
+            self._marked.add(item)
+
+    async def _take(
+        self, view: JobView, fire: Fire, wanted: dict[int, Record]
+    ) -> tuple[Committed | None, set[int], bool]:
+        """Commit the claim of ``wanted``, leaving out what cannot be had; what is left in it has been taken."""
+        layout, elsewhere = self._member.layout, set[int]()
+        while wanted:
+            operations: list[Op] = [Check(layout.sharding, view.sharding_version)]
+            for item, record in wanted.items():
+                operations += self._claiming(item, record)
+            operations += [Delete(layout.item(item).misfire) for item in wanted if item in self._marked]
+            try:
+                committed = await self._member.session.commit(operations, incarnation=self._member.incarnation)
+            except Conflict as conflict:
+                if conflict.path == layout.sharding:
+                    return None, elsewhere, True
+                elsewhere |= await self._reconsider(fire, wanted, {})
+                continue
+            except OutcomeUnknown:
+                await connected(self._member.session, self._member.incarnation)
+                mine: dict[int, Node] = {}
+                before = dict(wanted)
+                elsewhere |= await self._reconsider(fire, wanted, mine)
+                if mine:  # all or nothing: the transaction did happen
+                    wanted.clear()
+                    wanted.update({item: before[item] for item in mine})
+                    return _as_committed(mine, wanted, self._seen), elsewhere, False
+                continue
+            self._marked -= wanted.keys()
+            return committed, elsewhere, False
+        return None, elsewhere, False
+
+    def _claiming(self, item: int, record: Record) -> list[Op]:
+        paths, version = self._member.layout.item(item), self._seen[item].version
+        data = records.encode(record)
+        begin: Op = Create(paths.execution, data) if version is None else Set(paths.execution, data, version)
+        return [begin, Create(paths.running, self._member.id.encode(), ephemeral=True)]
+
+    async def _reconsider(self, fire: Fire, wanted: dict[int, Record], mine: dict[int, Node]) -> set[int]:
+        """Read what refused the claim; drop what is running or done, renew the rest; return what runs elsewhere."""
+        running = await self._read(list(wanted))
+        elsewhere = set()
+        for item in list(wanted):
+            record, runner = self._seen[item].record, running.get(item)
+            if (
+                runner is not None
+                and runner.stat.ephemeral_owner == self._member.incarnation
+                and _same(record, wanted[item])
+            ):
+                mine[item] = runner
+            elif runner is not None:
+                elsewhere.add(item)
+                del wanted[item]
+            elif fire.source in SCHEDULED and record.slot >= fire.slot:
+                del wanted[item]
+            else:
+                wanted[item] = self._begun(record, fire, wanted[item].begun, wanted[item].next_fire)
+        return elsewhere
+
+    async def _read(self, items: Collection[int]) -> dict[int, Node]:
+        """Read records and marks; return the ``running`` nodes found."""
+        chosen = sorted(items)
+        paths = [self._member.layout.item(item) for item in chosen]
+        nodes = iter(
+            await self._member.session.get_many(
+                [path for one in paths for path in (one.execution, one.misfire, one.running)]
+            )
+        )
+        running = {}
+        for item in chosen:
+            record, mark, runner = next(nodes), next(nodes), next(nodes)
+            self._seen[item] = Seen(Record(), None) if record is None else _seen(record)
+            (self._marked.discard if mark is None else self._marked.add)(item)
+            if runner is not None:
+                running[item] = runner
+        return running
+
+    def _begun(self, last: Record, fire: Fire, now: int, next_fire: int) -> Record:
+        slot = fire.slot if fire.source in SCHEDULED else last.slot
+        return Record(slot, fire.source.value, self._member.id, now, last.completed_at, next_fire, completed=False)
+
+    async def _give_back(self, ended: dict[int, Seen]) -> bool:
+        member, layout = self._member, self._member.layout
+        while ended:
+            operations: list[Op] = []
+            for item, seen in ended.items():
+                paths = layout.item(item)
+                assert seen.version is not None  # a claim has written it
+                operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
+            try:
+                committed = await member.session.commit(operations, incarnation=member.incarnation)
+            except (Suspended, OutcomeUnknown, Conflict):
+                if not await connected(member.session, member.incarnation):
+                    return False
+                ended = await self._still_mine(ended)
+                continue
+            except SessionEnded:
+                return False
+            for n, (item, seen) in enumerate(ended.items()):
+                self._seen[item] = Seen(seen.record, committed.versions[2 * n])
+            return True
+        return True
+
+    async def _still_mine(self, ended: dict[int, Seen]) -> dict[int, Seen]:
+        """Return what is yet to be settled, at the records' present versions: somebody touched them by hand."""
+        running = await self._read(list(ended))
+        mine = {}
+        for item, seen in ended.items():
+            runner = running.get(item)
+            if runner is not None and runner.stat.ephemeral_owner == self._member.incarnation:
+                version = self._seen[item].version
+                if version is None:
+                    await self._restore(self._member.layout, item)
+                    version = 0
+                mine[item] = replace(seen, version=version)
+        return mine
+
+    async def _restore(self, layout: Layout, item: int) -> None:
+        try:
+            create = Create(layout.item(item).execution)
+            await self._member.session.commit([create], incarnation=self._member.incarnation)
+        except Conflict:
+            pass
+
+
+async def connected(session: Session, incarnation: int) -> bool:
+    """Wait for a connection of the same session; False when that session is over."""
+    over = (SessionState.EXPIRED, SessionState.CLOSED)
+    status = await session.status.until(
+        lambda now: now.state is SessionState.CONNECTED or now.state in over or now.incarnation != incarnation
+    )
+    return status.state is SessionState.CONNECTED and status.incarnation == incarnation
+
+
+def wanted_as_seen(wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, Seen]:
+    """Return the records as a claim wrote them, at the versions it gave them."""
+    return {item: Seen(record, versions[1 + 2 * n]) for n, (item, record) in enumerate(wanted.items())}
+
+
+def _as_committed(mine: Mapping[int, Node], wanted: Mapping[int, Record], seen: Mapping[int, Seen]) -> Committed:
+    versions = [-1]
+    for item in wanted:
+        versions += [seen[item].version or 0, 0]
+    return Committed(next(iter(mine.values())).stat.czxid, tuple(versions))
+
+
+def _seen(node: Node) -> Seen:
+    record = records.decode(node.data)
+    if record is None:  # written by hand: whatever was due until then counts as claimed rather than as owed
+        record = Record(slot=int(node.stat.mtime * 1000))
+    return Seen(record, node.stat.version)
+
+
+def _same(record: Record, wanted: Record) -> bool:
+    return (record.slot, record.instance, record.begun) == (wanted.slot, wanted.instance, wanted.begun)
+
+
+def _ended(seen: Seen, outcome: Outcome | None, now: int) -> Seen:
+    outcome = outcome or Outcome.CANCELLED
+    done = outcome is not Outcome.CANCELLED
+    return Seen(replace(seen.record, completed=done, completed_at=now, outcome=outcome.value), seen.version)

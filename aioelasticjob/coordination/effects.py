@@ -1,0 +1,132 @@
+"""The closed set of what rules may want written, and each one's transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
+
+PER_TRANSACTION = 1000
+"""Operations that one transaction may carry: far below jute.maxbuffer, and short enough not to hold up the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSeat:
+    """Become the leader."""
+
+    me: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveSeat:
+    """Stop leading."""
+
+    me: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkNecessary:
+    """Ask for an assignment."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Write an assignment, whole."""
+
+    assignment: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """Remove items beyond the count that nobody holds any more."""
+
+    items: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Remove a request that has been heard, or that is meant for somebody who is gone."""
+
+    paths: tuple[str, ...]
+
+
+Effect = TakeSeat | LeaveSeat | MarkNecessary | Assign | Prune | Forget
+Transaction = list[Op]
+
+
+def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
+    """Return the transactions that bring an effect about, each conditional on what the view shows."""
+    layout = view.layout
+    match effect:
+        case TakeSeat(me):
+            epoch = Create(layout.epoch) if view.epoch is None else Set(layout.epoch, b"", view.epoch)
+            return [[Create(layout.host, me.encode(), ephemeral=True), epoch, *mark_necessary(view)]]
+        case LeaveSeat():
+            return [[*_leading(view), Delete(layout.host)]]
+        case MarkNecessary():
+            return [[*_leading(view), *mark_necessary(view)]]
+        case Assign(assignment):
+            return _assign(view, assignment)
+        case Prune(items):
+            return [_prune(view, items)]
+        case Forget(paths):
+            return [[Delete(path)] for path in paths]
+    assert_never(effect)
+
+
+def mark_necessary(view: JobView) -> Transaction:
+    """Return the mark's operation: a mark that stands is touched, so that an assignment under way is decided anew."""
+    if view.necessary is None:
+        return [Create(view.layout.necessary)]
+    return [Set(view.layout.necessary, b"", -1)]
+
+
+def _leading(view: JobView) -> Transaction:
+    """Return the fence of every leader's write: the epoch outlives the seat, so a deposed leader is refused."""
+    return [Check(view.layout.epoch, -1 if view.epoch is None else view.epoch)]
+
+
+def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
+    layout = view.layout
+    moves = list(_moves(view, assignment))
+    begin: Transaction = [Create(layout.processing, ephemeral=True), Set(layout.sharding, b"", view.sharding_version)]
+    if view.processing:  # left by an assignment that was cut short; its author is fenced by the epoch
+        begin.insert(0, Delete(layout.processing))
+    end: Transaction = [Delete(layout.processing)]
+    if view.necessary is not None:
+        end.append(Delete(layout.necessary, view.necessary))
+    if len(moves) + len(begin) + len(end) <= PER_TRANSACTION:
+        return [[*_leading(view), *begin, *moves, *end]]
+    chunks = [moves[n : n + PER_TRANSACTION] for n in range(0, len(moves), PER_TRANSACTION)]
+    return [[*_leading(view), *part] for part in (begin, *chunks, end)]
+
+
+def _moves(view: JobView, assignment: Mapping[int, str]) -> Iterable[Op]:
+    layout = view.layout
+    for item in sorted(view.items | assignment.keys()):
+        paths, holder = layout.item(item), assignment.get(item)
+        if holder is None:
+            if item in view.assignment:
+                yield Delete(paths.instance)
+            continue
+        if item not in view.items:
+            yield Create(paths.sharding)
+        node = view.tree.get(paths.instance)
+        if node is None:
+            yield Create(paths.instance, holder.encode())
+        elif view.assignment.get(item) != holder:
+            yield Set(paths.instance, holder.encode(), node.stat.version)
+
+
+def _prune(view: JobView, items: frozenset[int]) -> Transaction:
+    operations: Transaction = _leading(view)
+    for item in sorted(items)[: PER_TRANSACTION // 4]:
+        paths = view.layout.item(item)
+        operations += [Delete(flag) for flag in (paths.disabled, paths.failover, paths.instance) if flag in view.tree]
+        operations.append(Delete(paths.sharding))
+    return operations

@@ -1,0 +1,125 @@
+"""Joining and leaving a job: each is one transaction that also asks for an assignment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anyio import move_on_after
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.effects import mark_necessary
+from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.errors import Conflict, ForeignData, JobConflict, OutcomeUnknown
+from aioelasticjob.latest import Latest
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.txn import Create, Delete, Op, Set
+
+ATTEMPTS = 50
+"""Instances that join at the same moment get in each other's way; each round at least one of them is through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One instance of a job within one session."""
+
+    session: Session
+    layout: Layout
+    id: str
+    ip: str
+    host: str
+    pid: int
+    incarnation: int
+
+    def describe(self) -> bytes:
+        """Return what the instance's node says."""
+        told = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid, "incarnation": self.incarnation}
+        return json.dumps(told).encode()
+
+
+async def join(member: Member, config: JobConfig, trees: Latest[Tree]) -> JobConfig:
+    """Register the instance and return the configuration that holds: the registry's, unless ``overwrite``.
+
+    Raises:
+        JobConflict: the name belongs to another kind of job.
+        ForeignData: ``config`` holds something that is no configuration; it is left as it is.
+        SessionEnded: the session was lost meanwhile.
+    """
+    for _ in range(ATTEMPTS):
+        tree = trees.value
+        stored = _stored(tree, member.layout)
+        holds = _agreed(stored, config)
+        skeleton = [path for path in member.layout.skeleton if path not in tree]
+        try:
+            known = await member.session.get_many(skeleton)
+            parents = [path for path, node in zip(skeleton, known, strict=True) if node is None]
+            committed = await member.session.commit(
+                _joining(member, tree, stored, holds, parents), incarnation=member.incarnation
+            )
+        except Conflict:
+            with move_on_after(1):
+                await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
+            continue
+        except OutcomeUnknown:
+            if await member.session.exists(member.layout.instance(member.id)) is None:
+                continue
+            return holds
+        with move_on_after(5):
+            await trees.until(lambda newer, at=committed.zxid: newer.zxid >= at)  # type: ignore[misc]
+        return holds
+    raise ForeignData(member.layout.root, "", f"could not join within {ATTEMPTS} attempts: something keeps changing it")
+
+
+async def leave(member: Member, view: JobView) -> None:
+    """Unregister, so that the items are handed over at once rather than after a session timeout."""
+    operations: list[Op] = []
+    if member.id in view.instances:
+        operations.append(Delete(member.layout.instance(member.id)))
+    if view.leader == member.id:
+        operations.append(Delete(member.layout.host))
+    operations += mark_necessary(view)
+    try:
+        await member.session.commit(operations, incarnation=member.incarnation)
+    except Conflict:  # the mark has come or gone meanwhile; what matters is the instance
+        try:
+            await member.session.commit([Delete(member.layout.instance(member.id))], incarnation=member.incarnation)
+        except Conflict:
+            pass
+
+
+def _stored(tree: Tree, layout: Layout) -> JobConfig | None:
+    node = tree.get(layout.config)
+    return None if node is None or not node.data else JobConfig.from_json(node.data, layout.config)
+
+
+def _agreed(stored: JobConfig | None, given: JobConfig) -> JobConfig:
+    if stored is None:
+        return given
+    if stored.job_type != given.job_type:
+        raise JobConflict(
+            "job_name", given.job_name, f"is already a {stored.job_type} job in this namespace: choose another name"
+        )
+    return given if given.overwrite else stored
+
+
+def _joining(
+    member: Member, tree: Tree, stored: JobConfig | None, holds: JobConfig, parents: Sequence[str]
+) -> list[Op]:
+    layout = member.layout
+    operations: list[Op] = [Create(path) for path in parents]
+    node = tree.get(layout.config)
+    if node is None:
+        operations.append(Create(layout.config, holds.to_json()))
+    elif stored is None or (holds.overwrite and holds.to_json() != node.data):
+        operations.append(Set(layout.config, holds.to_json(), node.stat.version))
+    server = layout.server(member.ip)
+    if server not in tree:
+        operations.append(Create(server, member.host.encode()))
+        if holds.disabled:
+            operations.append(Create(layout.server_disabled(member.ip)))
+    operations.append(Create(layout.instance(member.id), member.describe(), ephemeral=True))
+    operations += mark_necessary(read(tree, layout, holds))
+    return operations

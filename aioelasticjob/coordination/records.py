@@ -1,0 +1,64 @@
+"""An item's record as text: JSON with times in milliseconds since the epoch."""
+
+from __future__ import annotations
+
+import json
+
+from aioelasticjob.clock import moment
+from aioelasticjob.model import Record
+
+
+def encode(record: Record) -> bytes:
+    """Return the data of ``execution/{item}``."""
+    return (
+        f'{{"slot":{record.slot},"source":"{record.source}","instance":{json.dumps(record.instance)},'
+        f'"lastBeginTime":{record.begun},"lastCompleteTime":{record.completed_at},"nextFireTime":{record.next_fire},'
+        f'"completed":{"true" if record.completed else "false"},"outcome":{json.dumps(record.outcome)}}}'
+    ).encode()
+
+
+def decode(data: bytes) -> Record | None:
+    """Return the record that ``data`` holds; an empty node never ran; None if it is no record of ours."""
+    if not data:
+        return Record()
+    try:
+        told = json.loads(data)
+        return Record(
+            slot=_number(told["slot"]),
+            source=str(told.get("source", "")),
+            instance=str(told.get("instance", "")),
+            begun=_number(told.get("lastBeginTime", 0)),
+            completed_at=_number(told.get("lastCompleteTime", 0)),
+            next_fire=_number(told.get("nextFireTime", 0)),
+            completed=told.get("completed", True) is not False,
+            outcome=str(told.get("outcome", "")),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def as_json(record: Record) -> dict[str, object]:
+    """Return the record for people and programs: times in ISO 8601, None where there is none."""
+    return {
+        "slot": _iso(record.slot),
+        "source": record.source or None,
+        "instance": record.instance or None,
+        "lastBeginTime": _iso(record.begun),
+        "lastCompleteTime": _iso(record.completed_at),
+        "nextFireTime": _iso(record.next_fire),
+        "completed": record.completed,
+        "outcome": record.outcome or None,
+    }
+
+
+def _number(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is no number of milliseconds")
+    return value
+
+
+def _iso(milliseconds: int) -> str | None:
+    try:
+        return moment(milliseconds / 1000).isoformat(timespec="milliseconds") if milliseconds else None
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,23 @@
+"""What one instance would write, given a view: pure functions, in the order in which their effects are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from aioelasticjob.coordination.effects import Effect
+from aioelasticjob.coordination.rules.election import abdicate, elect
+from aioelasticjob.coordination.rules.housekeeping import forget_requests, prune
+from aioelasticjob.coordination.rules.sharding import assign, require
+from aioelasticjob.coordination.rules.situation import Situation
+
+Rule = Callable[[Situation], Iterable[Effect]]
+
+RULES: tuple[Rule, ...] = (elect, abdicate, require, assign, prune, forget_requests)
+
+
+def decide(situation: Situation) -> list[Effect]:
+    """Return every effect wanted; nothing when all is well."""
+    return [effect for rule in RULES for effect in rule(situation)]
+
+
+__all__ = ["RULES", "Rule", "Situation", "decide"]

@@ -1,0 +1,137 @@
+"""Who gets which items: plain functions of the eligible instances, the item count, and the present assignment.
+
+Every strategy is deterministic and settled: given its own answer as the present assignment, it gives it again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
+from typing import cast
+
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.model import Instance
+
+Assignment = Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """What a strategy decides upon."""
+
+    job: str
+    instances: tuple[str, ...]
+    """Eligible instances, sorted by address; never empty."""
+    count: int
+    present: Assignment = field(default_factory=dict)
+    """Who holds which item now, dead instances included."""
+
+
+Strategy = Callable[[Allotment], Assignment]
+
+
+def in_order(instances: Sequence[Instance]) -> tuple[str, ...]:
+    """Return the ids sorted by address (numerically where it is one), then by id: a stable order."""
+    return tuple(one.id for one in sorted(instances, key=_place))
+
+
+def average(given: Allotment) -> Assignment:
+    """Give equal runs of items, the remainder one each from the first (AverageAllocation)."""
+    return _runs(given.instances, given.count)
+
+
+def odevity(given: Allotment) -> Assignment:
+    """Average over the instances ascending or, if the job name's hash is even, descending."""
+    order = given.instances if java_hash(given.job) % 2 else given.instances[::-1]
+    return _runs(order, given.count)
+
+
+def round_robin(given: Allotment) -> Assignment:
+    """Average over the instances rotated by the hash of the job name."""
+    return _runs(_rotated(given.instances, abs(java_hash(given.job))), given.count)
+
+
+def single_balance(given: Allotment) -> Assignment:
+    """Spread jobs of few items: item by item from an instance chosen by the hash of the job name."""
+    order = _rotated(given.instances, abs(java_hash(given.job)))
+    return {item: order[item % len(order)] for item in range(given.count)}
+
+
+def sticky(given: Allotment) -> Assignment:
+    """Move as few items as a balanced assignment allows.
+
+    Every instance keeps up to its share; shares differ by at most one, and the larger ones go to those that hold most.
+    """
+    held: dict[str, list[int]] = {one: [] for one in given.instances}
+    free: list[int] = []
+    for item in range(given.count):
+        held.get(given.present.get(item, ""), free).append(item)
+    share, extra = divmod(given.count, len(given.instances))
+    places = {one: n for n, one in enumerate(given.instances)}
+    by_load = sorted(given.instances, key=lambda one: (-len(held[one]), places[one]))
+    quota = {one: share + (n < extra) for n, one in enumerate(by_load)}
+    for one, items in held.items():
+        free += items[quota[one] :]
+        del items[quota[one] :]
+    free.sort(reverse=True)
+    for one in given.instances:
+        while len(held[one]) < quota[one]:
+            held[one].append(free.pop())
+    return {item: one for one, items in held.items() for item in items}
+
+
+def java_hash(text: str) -> int:
+    """Return Java's ``String.hashCode``, so that both worlds order instances alike."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (value * 31 + (high << 8 | low)) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+@cache
+def find(name: str) -> Strategy:
+    """Return the strategy registered as ``name`` in the entry points ``aioelasticjob.strategies``.
+
+    Raises:
+        InvalidSetting: no such strategy.
+    """
+    found = _BUILT_IN.get(name)
+    if found is not None:
+        return found
+    others = {point.name: point for point in entry_points(group="aioelasticjob.strategies")}
+    if name not in others:
+        known = ", ".join(sorted({*_BUILT_IN, *others}))
+        raise InvalidSetting("sharding_strategy", name, f"must be one of {known}")
+    return cast(Strategy, others[name].load())
+
+
+def _runs(order: Sequence[str], count: int) -> Assignment:
+    share, rest = divmod(count, len(order))
+    assignment = {item: order[item // share] for item in range(share * len(order))} if share else {}
+    return assignment | {share * len(order) + n: order[n] for n in range(rest)}
+
+
+def _rotated(order: tuple[str, ...], by: int) -> tuple[str, ...]:
+    by %= len(order)
+    return order[by:] + order[:by]
+
+
+def _place(instance: Instance) -> tuple[int, int, str, str]:
+    try:
+        address = ipaddress.ip_address(instance.ip)
+    except ValueError:
+        return (9, 0, instance.ip, instance.id)
+    return (address.version, int(address), "", instance.id)
+
+
+_BUILT_IN: Mapping[str, Strategy] = {
+    "average": average,
+    "odevity": odevity,
+    "round-robin": round_robin,
+    "single-balance": single_balance,
+    "sticky": sticky,
+}

@@ -1,0 +1,163 @@
+"""The mirrored subtree of a job, read as what it means.  Properties only: a view decides nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.strategies import in_order
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import Instance
+from aioelasticjob.registry.tree import Tree
+
+
+@dataclass(frozen=True)
+class JobView:
+    """One job as the registry has it, at one moment."""
+
+    layout: Layout
+    tree: Tree
+    config: JobConfig
+    """The newest configuration that made sense."""
+    fault: str | None = None
+    """What is wrong with the configuration now in the registry, if it makes none."""
+
+    @cached_property
+    def instances(self) -> Mapping[str, Instance]:
+        """Everybody registered, by id."""
+        return _instances(self.tree, self.layout)
+
+    @cached_property
+    def eligible(self) -> tuple[str, ...]:
+        """Who may hold items and lead, in the order that strategies use."""
+        return in_order([one for one in self.instances.values() if self._server_is_open(one.ip)])
+
+    @cached_property
+    def leader(self) -> str | None:
+        """The id on the leader's seat."""
+        node = self.tree.get(self.layout.host)
+        return None if node is None else _text(node.data)
+
+    @cached_property
+    def epoch(self) -> int | None:
+        """The version that every leader's write checks; None before the first election."""
+        node = self.tree.get(self.layout.epoch)
+        return None if node is None else node.stat.version
+
+    @cached_property
+    def necessary(self) -> int | None:
+        """The version of the mark that asks for an assignment, None without it."""
+        node = self.tree.get(self.layout.necessary)
+        return None if node is None else node.stat.version
+
+    @cached_property
+    def processing(self) -> bool:
+        """Whether an assignment is being written in several parts."""
+        return self.layout.processing in self.tree
+
+    @property
+    def settled(self) -> bool:
+        """Whether the assignment stands, so that items may be claimed."""
+        return self.necessary is None and not self.processing
+
+    @cached_property
+    def sharding_version(self) -> int:
+        """Rises with every assignment."""
+        node = self.tree.get(self.layout.sharding)
+        return -1 if node is None else node.stat.version
+
+    @cached_property
+    def items(self) -> frozenset[int]:
+        """The items that have a node, whether or not they should."""
+        return frozenset(_numbers(self.tree.children(self.layout.sharding)))
+
+    @cached_property
+    def assignment(self) -> Mapping[int, str]:
+        """Who holds which item; items without a holder are absent."""
+        return _assignment(self.tree, self.layout, self.items)
+
+    @cached_property
+    def disabled_items(self) -> frozenset[int]:
+        """The items that an operator has switched off."""
+        return frozenset(item for item in self.items if self.layout.item(item).disabled in self.tree)
+
+    @cached_property
+    def orphans(self) -> frozenset[int]:
+        """The items that wait for a rescuer."""
+        return frozenset(_numbers(self.tree.children(self.layout.orphans)))
+
+    @cached_property
+    def rescues(self) -> Mapping[int, str]:
+        """Who is rescuing which item."""
+        found = {item: self.tree.get(self.layout.item(item).failover) for item in self.items}
+        return {item: _text(node.data) for item, node in found.items() if node is not None}
+
+    @cached_property
+    def up_since(self) -> float:
+        """When the instance that has been here longest joined, by the registry's clock; infinity without any."""
+        return min((one.started for one in self.instances.values()), default=float("inf"))
+
+    @cached_property
+    def scheduled_since(self) -> float:
+        """When the configuration was last written, by the registry's clock."""
+        node = self.tree.get(self.layout.config)
+        return 0.0 if node is None else node.stat.mtime
+
+    def _server_is_open(self, ip: str) -> bool:
+        closed = (self.layout.server_disabled(ip), self.layout.server_paused(ip))
+        return not any(flag in self.tree for flag in closed)
+
+
+def read(tree: Tree, layout: Layout, last: JobConfig) -> JobView:
+    """Return the view of a tree; nonsense in ``config`` leaves the last good configuration standing."""
+    node = tree.get(layout.config)
+    if node is None:
+        return JobView(layout, tree, last, f"{layout.config} is missing")
+    try:
+        return JobView(layout, tree, _config(node.data, layout))
+    except InvalidSetting as mistake:
+        return JobView(layout, tree, last, str(mistake))
+
+
+@lru_cache(maxsize=4096)
+def _config(data: bytes, layout: Layout) -> JobConfig:
+    config = JobConfig.from_json(data, layout.config)
+    if config.job_name != layout.job:
+        raise InvalidSetting(layout.config, config.job_name, f"the job's name is {layout.job} and never changes")
+    return config
+
+
+def _instances(tree: Tree, layout: Layout) -> Mapping[str, Instance]:
+    found = {}
+    for name in tree.children(layout.instances):
+        node = tree.get(layout.instance(name))
+        if node is not None and node.stat.ephemeral_owner:
+            found[name] = _instance(name, node.data, node.stat.ctime, node.stat.ephemeral_owner)
+    return found
+
+
+@lru_cache(maxsize=65536)
+def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instance:
+    try:
+        told = json.loads(data)
+        ip, host, pid = str(told["ip"]), str(told.get("host", "")), int(told.get("pid", 0))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        ip, host, pid = name.partition("@-@")[0], "", 0  # hand-made nodes are named like ours at best
+    return Instance(name, ip, host, pid, incarnation, joined)
+
+
+def _assignment(tree: Tree, layout: Layout, items: frozenset[int]) -> Mapping[int, str]:
+    found = {item: tree.get(layout.item(item).instance) for item in items}
+    return {item: _text(node.data) for item, node in found.items() if node is not None}
+
+
+def _numbers(names: tuple[str, ...]) -> list[int]:
+    return [int(name) for name in names if name.isascii() and name.isdigit() and str(int(name)) == name]
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""What a user writes: handlers, and what they are told."""

@@ -1,0 +1,169 @@
+"""A job as its author declares it, and the context its handler is given."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.model import Claim, Fire, FireSource
+
+log = logging.getLogger("aioelasticjob.job")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every handler is told about the run it is part of."""
+
+    job_name: str
+    job_parameter: str
+    sharding_total_count: int
+    instance: str
+    fire: Fire = field(repr=False)
+
+    @property
+    def source(self) -> FireSource:
+        """Why this run happens."""
+        return self.fire.source
+
+    @property
+    def fire_time(self) -> datetime:
+        """The scheduled moment, aware, in UTC."""
+        return self.fire.at
+
+
+@dataclass(frozen=True)
+class ItemContext(Context):
+    """The context of one sharding item."""
+
+    item: int
+    parameter: str | None
+    fence: int
+    """Grows with every claim of the item: a store that remembers the largest one seen refuses a zombie."""
+
+    @property
+    def task_id(self) -> str:
+        """The name of this run of this item, unique."""
+        return _task_id(self, str(self.item), self.fence)
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger bound to this run."""
+        return _RunLog(log, {"job": self.job_name, "item": self.item, "task_id": self.task_id})
+
+
+@dataclass(frozen=True)
+class InstanceContext(Context):
+    """The context of all items that this instance took for one fire."""
+
+    items: tuple[int, ...]
+    parameters: Mapping[int, str]
+    fences: Mapping[int, int]
+
+    @property
+    def fence(self) -> int:
+        """The largest of the items' fences."""
+        return max(self.fences.values())
+
+    @property
+    def task_id(self) -> str:
+        """The name of this run, unique."""
+        return _task_id(self, ",".join(map(str, self.items)), self.fence)
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger bound to this run."""
+        return _RunLog(log, {"job": self.job_name, "items": self.items, "task_id": self.task_id})
+
+
+ItemHandler: TypeAlias = Callable[[ItemContext], Awaitable[object]] | Callable[[ItemContext], object]
+InstanceHandler: TypeAlias = Callable[[InstanceContext], Awaitable[object]] | Callable[[InstanceContext], object]
+Handler: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job and the handler that does its work here."""
+
+    config: JobConfig
+    handler: Handler
+    blocking: bool
+    """Whether the handler is a plain function, to be run in a thread."""
+
+    @classmethod
+    def declare(cls, config: JobConfig, handler: Handler) -> Job:
+        """Return the job after a look at the handler's signature.
+
+        Raises:
+            InvalidSetting: the handler cannot be called with one context.
+        """
+        if not callable(handler):
+            raise InvalidSetting("handler", handler, "must be a function that takes one context")
+        try:
+            inspect.signature(handler).bind(object())
+        except TypeError as mismatch:
+            raise InvalidSetting(
+                "handler", _name(handler), f"must take one context and nothing else: {mismatch}"
+            ) from None
+        except ValueError:  # built in C: it has no signature to look at
+            pass
+        if inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler):
+            raise InvalidSetting(
+                "handler", _name(handler), "is a generator: a job's handler returns; dataflow jobs yield"
+            )
+        return cls(config, handler, not _is_async(handler))
+
+
+def item_context(config: JobConfig, claim: Claim, item: int) -> ItemContext:
+    """Return the context of one claimed item."""
+    return ItemContext(
+        config.job_name,
+        config.job_parameter,
+        config.sharding_total_count,
+        claim.instance,
+        claim.fire,
+        item,
+        config.sharding_item_parameters.get(item),
+        claim.fences.get(item, 0),
+    )
+
+
+def instance_context(config: JobConfig, claim: Claim) -> InstanceContext:
+    """Return the context of all claimed items."""
+    given = config.sharding_item_parameters
+    return InstanceContext(
+        config.job_name,
+        config.job_parameter,
+        config.sharding_total_count,
+        claim.instance,
+        claim.fire,
+        tuple(sorted(claim.items)),
+        {item: given[item] for item in claim.items if item in given},
+        claim.fences,
+    )
+
+
+class _RunLog(logging.LoggerAdapter[logging.Logger]):
+    """Adds the run's fields and keeps those that the caller gives."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+
+def _task_id(context: Context, items: str, fence: int) -> str:
+    return f"{context.job_name}@-@{items}@-@READY@-@{context.instance}@-@{fence or context.fire.slot:x}"
+
+
+def _is_async(handler: Handler) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+def _name(handler: Handler) -> str:
+    return getattr(handler, "__qualname__", repr(handler))

@@ -1,0 +1,98 @@
+"""Values that the rooms hand to each other: frozen, and meaning the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from aioelasticjob.clock import moment
+
+
+class FireSource(StrEnum):
+    """Why a fire happens."""
+
+    CRON = "CRON"
+    TRIGGER = "TRIGGER"
+    MISFIRE = "MISFIRE"
+    FAILOVER = "FAILOVER"
+
+
+class Outcome(StrEnum):
+    """How the run of an item ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """One scheduled moment of a job."""
+
+    slot: int
+    """The scheduled moment in milliseconds since the epoch; for a trigger the moment it was taken."""
+    source: FireSource
+    items: frozenset[int] | None = None
+    """The only items meant, or None for all held here."""
+
+    @property
+    def at(self) -> datetime:
+        """The scheduled moment, in UTC."""
+        return moment(self.slot / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known of an item's newest run, as ``execution/{item}`` holds it."""
+
+    slot: int = 0
+    """The last scheduled moment claimed, milliseconds since the epoch; 0 before the first."""
+    source: str = ""
+    instance: str = ""
+    begun: int = 0
+    completed_at: int = 0
+    next_fire: int = 0
+    completed: bool = True
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An item's record together with the node version it was read at; None where there was no node."""
+
+    record: Record
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Items taken by one committed transaction, and what settling them needs."""
+
+    fire: Fire
+    instance: str
+    incarnation: int
+    fences: Mapping[int, int]
+    """The zxid of the transaction that took each item: grows with every claim of it."""
+    items: Mapping[int, Seen]
+    """The record of each item as the claim wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One running copy of a job in one process."""
+
+    id: str
+    ip: str
+    host: str = ""
+    pid: int = 0
+    incarnation: int = 0
+    started: float = 0.0
+    """When it joined, by the registry's clock, seconds since the epoch."""
+
+
+def instance_id(ip: str, pid: int, suffix: str) -> str:
+    """Return the name of an instance: the suffix keeps containers that share address and pid apart."""
+    return f"{ip}@-@{pid}-{suffix}"

@@ -1,0 +1,75 @@
+"""One flight: the claimed items' handlers side by side, inside the session's deadline.  Errors end here as values."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import MutableMapping
+
+from anyio import CapacityLimiter, create_task_group, fail_after, get_cancelled_exc_class, to_thread
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.jobs.base import Context, Job, instance_context, item_context
+from aioelasticjob.model import Claim, Outcome
+
+log = logging.getLogger(__name__)
+
+
+Outcomes = MutableMapping[int, Outcome]
+
+
+async def execute(job: Job, config: JobConfig, claim: Claim, threads: CapacityLimiter, outcomes: Outcomes) -> None:
+    """Run the handlers of all claimed items and note in ``outcomes`` how each one ended; those cut off stay absent."""
+
+    async def run(context: Context, *items: int) -> None:
+        outcome = await _run(job, config, context, threads)
+        outcomes.update(dict.fromkeys(items, outcome))
+
+    if config.per == "instance":
+        await run(instance_context(config, claim), *claim.items)
+    elif len(claim.items) == 1:
+        (item,) = claim.items
+        await run(item_context(config, claim, item), item)
+    else:
+        async with create_task_group() as tasks:
+            for item in claim.items:
+                tasks.start_soon(run, item_context(config, claim, item), item)
+
+
+async def _run(job: Job, config: JobConfig, context: Context, threads: CapacityLimiter) -> Outcome:
+    try:
+        if config.timeout is None:
+            await _call(job, context, threads)
+        else:
+            with fail_after(config.timeout) as limit:
+                await _call(job, context, threads)
+    except get_cancelled_exc_class():
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return _failed(context, RuntimeError("the handler was cancelled from within, not by us"))
+    except TimeoutError as error:
+        if config.timeout is not None and limit.cancelled_caught:
+            log.error("item timed out", extra=_fields(context) | {"seconds": config.timeout})
+            return Outcome.TIMED_OUT
+        return _failed(context, error)
+    except Exception as error:
+        return _failed(context, error)
+    return Outcome.COMPLETED
+
+
+async def _call(job: Job, context: Context, threads: CapacityLimiter) -> None:
+    if job.blocking:  # a thread cannot be interrupted: its item stays ours until it has ended
+        await to_thread.run_sync(job.handler, context, limiter=threads)
+    else:
+        await job.handler(context)
+
+
+def _failed(context: Context, error: Exception) -> Outcome:
+    log.error("item failed", exc_info=error, extra=_fields(context))
+    return Outcome.FAILED
+
+
+def _fields(context: Context) -> dict[str, object]:
+    which = getattr(context, "items", None) or getattr(context, "item", None)
+    return {"job": context.job_name, "item": which, "fire_time": context.fire_time.isoformat()}

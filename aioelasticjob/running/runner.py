@@ -1,0 +1,271 @@
+"""A job's fires here, one flight at a time: what is owed, claim it, run it, settle it.
+
+What is owed follows from state, not from wake-ups: an item held here whose record lies before the newest due moment.
+So a moment survives a re-sharding, whoever held the item when it came.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from anyio import CancelScope, CapacityLimiter, Event, create_task_group, move_on_after
+from anyio.abc import TaskGroup
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.claims import Ledger, connected
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import ClockSkew, Conflict, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.events import Began, Ended, Events, Misfired, Refused
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.latest import Latest
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome
+from aioelasticjob.registry.txn import Delete
+from aioelasticjob.running.executor import execute
+from aioelasticjob.running.schedule import Timetable
+
+LONGEST_NAP = 60.0
+"""Seconds after which the wall clock is looked at again: it may have been set, or the machine may have slept."""
+AHEAD = 1.0
+"""Seconds by which this host's clock may run ahead of the registry's before the registry's is followed."""
+LAST_WORD = 3.0
+"""Seconds that settling may take when everything is being cancelled."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all jobs of a process share."""
+
+    clock: Clock
+    events: Events
+    threads: CapacityLimiter
+    runners: set[Runner] = field(default_factory=set)
+
+
+class Runner:
+    """The single flight of one job in one session."""
+
+    def __init__(self, job: Job, member: Member, views: Latest[JobView], shared: Surroundings) -> None:
+        self._job, self._member, self._views, self._shared = job, member, views, shared
+        self._ledger = Ledger(member)
+        self._view = views.value
+        self._floor = int(self._view.scheduled_since * 1000)
+        self._floors: dict[int, int] = {}
+        self._held: frozenset[int] = frozenset()
+        self._elsewhere: set[int] = set()
+        self._missed = 0
+        self._leaving = False
+        self.done = Event()
+        """Set when the job has left or its session is over."""
+        self._nap = self._flight = CancelScope()
+        self._tasks: TaskGroup
+        self._timetable = Timetable(self._config.schedule, self._now())
+
+    def leave(self) -> None:
+        """Claim nothing any more; ``run`` returns once the flight is over."""
+        self._leaving = True
+        self._nap.cancel()
+
+    def cut(self) -> None:
+        """Cancel the flight; its items are settled as cancelled."""
+        self._flight.cancel()
+
+    async def run(self) -> None:
+        """Fly until asked to leave; return early when the session is over."""
+        async with create_task_group() as self._tasks:
+            while not self._leaving:
+                try:
+                    view = await self._look()
+                    if not await self._answer_trigger(view) and not await self._fly_owed(view):
+                        await self._rest(view)
+                except (Suspended, OutcomeUnknown):
+                    if not await connected(self._member.session, self._member.incarnation):
+                        break
+                except SessionEnded:
+                    break
+            self._tasks.cancel_scope.cancel()
+
+    @property
+    def shutdown_timeout(self) -> float:
+        """Seconds that running items may take to finish when the job leaves."""
+        return self._config.shutdown_timeout
+
+    @property
+    def _config(self) -> JobConfig:
+        return self._view.config
+
+    def _now(self) -> int:
+        """Return the time in milliseconds; a clock that runs ahead is held back to the registry's."""
+        ahead = self._member.session.clock_skew or 0.0
+        return int((self._shared.clock.now() - (ahead if ahead > AHEAD else 0.0)) * 1000)
+
+    async def _look(self) -> JobView:
+        """Take in the newest view: schedule, items gained and lost, what is switched off."""
+        view, before = self._views.value, self._view
+        if view is not before or not self._held:
+            self._view = view
+            if _schedule(view.config) != _schedule(before.config):
+                self._timetable, self._floor = Timetable(view.config.schedule, self._now()), self._now()
+            await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
+        self._advance(view)
+        if self._member.id not in view.eligible:
+            self._floor = max(self._floor, self._timetable.newest)
+        for item in self._held & view.disabled_items:
+            self._floors[item] = self._timetable.newest
+        return view
+
+    async def _hold(self, view: JobView, *, renew: bool) -> None:
+        held = frozenset(item for item, holder in view.assignment.items() if holder == self._member.id)
+        self._ledger.forget(self._ledger.known() if renew else self._ledger.known() - held)
+        gained = held - self._ledger.known()
+        if view.config.monitor_execution and gained:
+            await self._ledger.learn(gained)
+        elif gained:  # nothing tells whether its last holder has run the newest moment
+            self._ledger.assume(gained, self._timetable.newest)
+        for item in gained:
+            born = view.tree.get(view.layout.item(item).sharding)
+            self._floors[item] = 0 if born is None else int(born.stat.ctime * 1000)
+        self._held = held
+
+    def _advance(self, view: JobView) -> None:
+        waiting, before = self._owed(view), self._timetable.newest
+        if passed := self._timetable.advance(self._now()) - 1 + bool(waiting):
+            if passed > 0 and self._timetable.newest != before:
+                why = "the assignment was not settled" if waiting else "this process was held up"
+                self._report_misfire(waiting or self._held, passed, why)
+
+    def _owed(self, view: JobView) -> frozenset[int]:
+        """Return the items whose newest moment has not been claimed and is ours to claim."""
+        newest = self._timetable.newest
+        if newest <= self._floor or newest < view.up_since * 1000:
+            return frozenset()
+        ledger, floors = self._ledger, self._floors
+        return frozenset(
+            item
+            for item in self._held
+            if item not in self._elsewhere and ledger.slot(item) < newest and floors.get(item, 0) < newest
+        )
+
+    async def _answer_trigger(self, view: JobView) -> bool:
+        layout = self._member.layout
+        path = layout.trigger(self._member.id)
+        if path not in view.tree or not view.settled:
+            return False
+        try:
+            await self._member.session.commit([Delete(path)], incarnation=self._member.incarnation)
+        except Conflict:  # taken already; the mirror has not heard of it yet
+            await self._rest(view)
+            return True
+        items = self._held - view.disabled_items - self._elsewhere
+        if items and self._member.id in view.eligible:
+            await self._fly(view, Fire(self._now(), FireSource.TRIGGER), items)
+        return True
+
+    async def _fly_owed(self, view: JobView) -> bool:
+        owed = self._owed(view) if view.settled else frozenset()
+        if not owed:
+            return False
+        if skew := self._intolerable_skew():
+            self._floor = self._timetable.newest
+            self._shared.events.put(Refused(view.layout.job, self._member.id, str(skew)))
+            log.error("not run: %s", skew, extra={"job": view.layout.job})
+            return True
+        newest = self._timetable.newest
+        source = FireSource.MISFIRE if newest == self._missed else FireSource.CRON
+        await self._fly(view, Fire(newest, source), owed)
+        return True
+
+    async def _fly(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
+        claim = await self._claim(view, fire, items)
+        if claim is None:
+            return
+        began, outcomes = time.perf_counter(), dict[int, Outcome]()
+        job, events, session = view.layout.job, self._shared.events, self._member.session
+        late = self._shared.clock.now() - fire.slot / 1000
+        events.put(Began(job, self._member.id, fire.slot, fire.source, tuple(claim.items), late))
+        try:
+            with CancelScope() as self._flight, session.deadline(self._member.incarnation):
+                await execute(self._job, view.config, claim, self._shared.threads, outcomes)
+        finally:
+            with move_on_after(LAST_WORD, shield=True) as last_word:
+                await self._settle(claim, outcomes)
+            seconds = time.perf_counter() - began
+            for item in claim.items:
+                outcome = outcomes.get(item, Outcome.CANCELLED)
+                events.put(Ended(job, self._member.id, fire.slot, fire.source, item, outcome, seconds))
+        if last_word.cancelled_caught:
+            raise SessionEnded("settling took too long")
+        self._note_misfires(view)
+
+    async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Claim | None:
+        member = self._member
+        if not view.config.monitor_execution:
+            return self._ledger.assume(items, fire.slot, fire)
+        taken = await self._ledger.claim(view, fire, items, self._now(), self._timetable.upcoming or 0)
+        if taken.elsewhere:
+            await self._wait_for_others(view, fire, taken.elsewhere)
+        if taken.stale:
+            await self._rest(view)
+        if taken.claim is not None and taken.claim.incarnation != member.session.incarnation:
+            raise SessionEnded("the session was lost while claiming")
+        return taken.claim
+
+    async def _settle(self, claim: Claim, outcomes: dict[int, Outcome]) -> None:
+        if self._config.monitor_execution or claim.fences:
+            await self._ledger.settle(claim, outcomes, self._now())
+
+    async def _wait_for_others(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
+        """Let another instance finish what it runs of our items; then run the newest moment, if misfire is wanted."""
+        self._report_misfire(items, 1, "another instance still runs it")
+        if not view.config.misfire:
+            self._floors.update(dict.fromkeys(items, fire.slot))
+            return
+        self._elsewhere |= items
+        await self._ledger.mark_misfired(items, fire.slot)
+        for item in items:
+            self._tasks.start_soon(self._until_free, item)
+
+    async def _until_free(self, item: int) -> None:
+        await self._member.session.wait_deleted(self._member.layout.item(item).running)
+        self._elsewhere.discard(item)
+        self._missed = self._timetable.newest
+        if item in self._ledger.known():
+            await self._ledger.learn([item])
+        self._nap.cancel()
+
+    def _note_misfires(self, view: JobView) -> None:
+        """Moments that came while the flight was on have collapsed into the newest: run it once, or drop it."""
+        if passed := self._timetable.advance(self._now()):
+            self._report_misfire(self._held, passed, "the last run was still going on")
+            if view.config.misfire:
+                self._missed = self._timetable.newest
+            else:
+                self._floor = self._timetable.newest
+
+    def _report_misfire(self, items: Iterable[int], moments: int, why: str) -> None:
+        job, newest = self._member.layout.job, self._timetable.newest
+        log.warning("misfire: %s", why, extra={"job": job, "slot": newest, "moments": moments})
+        self._shared.events.put(Misfired(job, self._member.id, newest, tuple(sorted(items)), moments, why))
+
+    def _intolerable_skew(self) -> ClockSkew | None:
+        tolerated, skew = self._config.max_time_diff_seconds, self._member.session.clock_skew
+        if tolerated < 0 or skew is None or abs(skew) <= tolerated:
+            return None
+        return ClockSkew.of(skew, tolerated)
+
+    async def _rest(self, view: JobView) -> None:
+        """Wait for the next moment, for news in the view, or to be woken."""
+        upcoming = self._timetable.upcoming
+        delay = LONGEST_NAP if upcoming is None else min(LONGEST_NAP, max(0, upcoming - self._now()) / 1000)
+        with move_on_after(delay) as self._nap:
+            await self._views.until(lambda newer: newer is not view)
+
+
+def _schedule(config: JobConfig) -> tuple[object, ...]:
+    return config.cron, config.time_zone, config.dst

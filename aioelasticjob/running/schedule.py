@@ -1,0 +1,39 @@
+"""Which scheduled moments are due.  While nobody looks, they collapse into the newest one: that is misfire."""
+
+from __future__ import annotations
+
+from aioelasticjob.clock import moment
+from aioelasticjob.cron import Cron
+
+STEPS = 16
+"""Moments stepped through one by one before the newest one is searched from the end."""
+
+
+class Timetable:
+    """A cron schedule followed in time; all moments are milliseconds since the epoch."""
+
+    def __init__(self, cron: Cron | None, now: int) -> None:
+        self._cron = cron
+        self.newest = 0
+        """The newest moment that is due, 0 if there never was one."""
+        self.upcoming: int | None = None
+        """The next moment, None if there is none."""
+        if cron is not None:
+            last = cron.previous_before(moment((now + 1) / 1000))
+            self.newest = 0 if last is None else round(last.timestamp() * 1000)
+            self.upcoming = self._after(now)
+
+    def advance(self, now: int) -> int:
+        """Move on to ``now`` and return how many moments have become due since; the count stops at ``STEPS``."""
+        due = 0
+        while self.upcoming is not None and self.upcoming <= now and due < STEPS:
+            self.newest, due = self.upcoming, due + 1
+            self.upcoming = self._after(self.newest)
+        if self.upcoming is not None and self.upcoming <= now:
+            self.__init__(self._cron, now)  # type: ignore[misc]
+        return due
+
+    def _after(self, milliseconds: int) -> int | None:
+        assert self._cron is not None
+        following = self._cron.next_after(moment(milliseconds / 1000))
+        return None if following is None else round(following.timestamp() * 1000)
