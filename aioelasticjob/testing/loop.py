@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 import heapq
 import itertools
+import os
 import random
 import threading
 import time
@@ -295,7 +296,7 @@ def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
             raise OutsideWorld(f"a thread ({thread.name})")
         start_thread(thread)
 
-    state = random.getstate()
+    state, entropy = random.getstate(), random.Random(f"entropy {seed}").randbytes
     random.seed(seed)
     with ExitStack() as patches:
         patches.callback(random.setstate, state)
@@ -304,6 +305,8 @@ def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
             (time, "time_ns", lambda: int(loop.wall() * 1e9)),
             (time, "monotonic", loop.time),
             (time, "sleep", _refuse("time.sleep")),
+            (os, "urandom", entropy),  # for uuid
+            (random, "_urandom", entropy),  # for secrets
             (threading.Thread, "start", refuse_thread),
             (CancelScope, "__hash__", lambda _scope: 0),  # a set of scopes is then in the order they were added
         ):

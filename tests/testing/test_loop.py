@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 import threading
 import time
+import uuid
 
 import anyio
 import pytest
@@ -61,8 +63,8 @@ def test_wall_clocks_follow_simulated_time() -> None:
 
 
 def test_chance_is_part_of_the_seed() -> None:
-    async def main() -> list[float]:
-        return [random.random() for _ in range(3)]
+    async def main() -> tuple[object, ...]:
+        return random.random(), uuid.uuid4(), secrets.token_bytes(8), asyncio.get_running_loop().time()
 
     before = random.getstate()
     assert run(main, seed=7) == run(main, seed=7) != run(main, seed=8)

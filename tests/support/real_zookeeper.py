@@ -1,0 +1,164 @@
+"""Debian's ZooKeeper as child processes: one alone, or an ensemble of three on loopback."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.support.ports import reserved_ports
+from tests.support.processes import ChildProcess
+
+HOST: Final = "127.0.0.1"
+TICK_TIME_MS: Final = 500
+JARS: Final = Path("/usr/share/java")
+JAVA: Final = Path("/usr/bin/java")
+
+_FLAGS = (
+    *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
+    *("-Dzookeeper.jmx.log4j.disable=true", "-Dznode.container.checkIntervalMs=500"),
+)
+_SETTINGS = {
+    "tickTime": TICK_TIME_MS,
+    "initLimit": 20,
+    "syncLimit": 6,
+    "maxSessionTimeout": 60_000,
+    "maxClientCnxns": 0,
+    "admin.enableServer": "false",
+    "4lw.commands.whitelist": "*",
+    "extendedTypesEnabled": "true",
+    "forceSync": "no",  # no test pulls the plug of the machine
+    "clientPortAddress": HOST,
+}
+
+
+def installed() -> bool:
+    """Say whether Debian's packages are here."""
+    return JAVA.exists() and (JARS / "zookeeper.jar").exists()
+
+
+class RealServer:
+    """One ZooKeeper server, which can be killed, paused and started again on its data."""
+
+    def __init__(self, directory: Path, port: int, members: dict[int, str], number: int = 0) -> None:
+        self.host, self.port, self.number = HOST, port, number
+        self._directory = directory
+        directory.mkdir(parents=True)
+        settings = _SETTINGS | {"clientPort": port, "dataDir": directory}
+        settings |= {f"server.{member}": address for member, address in members.items()}
+        (directory / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        (directory / "myid").write_text(f"{number}\n")
+        self._process: ChildProcess | None = None
+
+    @property
+    def address(self) -> str:
+        """Host and port, as in a connect string."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def process(self) -> ChildProcess:
+        """The server's process."""
+        assert self._process is not None, "not started"
+        return self._process
+
+    def start(self) -> None:
+        """Start the process; ``wait_until_serving`` says when it answers."""
+        class_path = f"{JARS}/zookeeper.jar:{JARS}/slf4j-nop.jar"
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = [str(JAVA), *_FLAGS, "-cp", class_path, main, str(self._directory / "zoo.cfg")]
+        self._process = ChildProcess(command, self._directory / "server.log")
+
+    def wait_until_serving(self, patience: float = 30) -> None:
+        """Return once clients are served.
+
+        Raises: AssertionError when the process ends first or time runs out.
+        """
+        deadline = time.monotonic() + patience
+        while not self.mode():
+            assert self.process.exit_code is None, f"ZooKeeper ended:\n{self.process.output}"
+            assert time.monotonic() < deadline, f"ZooKeeper does not serve:\n{self.process.output}"
+            time.sleep(0.05)
+
+    def mode(self) -> str | None:
+        """Return ``standalone``, ``leader`` or ``follower``; None while it does not serve."""
+        lines = self.ask("srvr").splitlines()
+        return next((line.removeprefix("Mode: ") for line in lines if line.startswith("Mode: ")), None)
+
+    def ask(self, word: str) -> str:
+        """Return the answer to a four-letter word; empty when there is none within a second."""
+        answer = bytearray()
+        try:
+            with socket.create_connection((self.host, self.port), timeout=1) as connection:
+                connection.sendall(word.encode())
+                while part := connection.recv(65536):
+                    answer += part
+        except OSError:
+            return ""
+        return answer.decode()
+
+    def kill(self) -> None:
+        """End the process as ``kill -9`` does; harmless if it has ended."""
+        if self._process is not None:
+            self._process.kill()
+
+
+class Ensemble:
+    """Three servers that elect a leader among them."""
+
+    def __init__(self, members: list[RealServer]) -> None:
+        self.members = members
+
+    @property
+    def addresses(self) -> str:
+        """All members, as in a connect string."""
+        return ",".join(member.address for member in self.members)
+
+    def leader(self, patience: float = 30) -> RealServer:
+        """Return the member that leads, as soon as there is one."""
+        deadline = time.monotonic() + patience
+        while True:
+            for member in self.members:
+                if member.mode() == "leader":
+                    return member
+            assert time.monotonic() < deadline, "no leader was elected"
+            time.sleep(0.05)
+
+    def repair(self) -> None:
+        """Start the members that have ended, let paused ones go on, and wait until all serve."""
+        for member in self.members:
+            if member.process.exit_code is None:
+                member.process.resume()
+            else:
+                member.start()
+        for member in self.members:
+            member.wait_until_serving()
+
+
+@contextmanager
+def standalone(directory: Path) -> Iterator[RealServer]:
+    """Yield a single server that serves."""
+    with reserved_ports(1) as (port,), ExitStack() as stack:
+        server = RealServer(directory / "standalone", port, {})
+        stack.callback(server.kill)
+        server.start()
+        server.wait_until_serving()
+        yield server
+
+
+@contextmanager
+def ensemble(directory: Path, size: int = 3) -> Iterator[Ensemble]:
+    """Yield an ensemble of which all members serve."""
+    with reserved_ports(3 * size) as ports, ExitStack() as stack:
+        numbers = range(1, size + 1)
+        quorum, election, client = ports[:size], ports[size : 2 * size], ports[2 * size :]
+        addresses = {n: f"{HOST}:{q}:{e}" for n, q, e in zip(numbers, quorum, election, strict=True)}
+        members = [RealServer(directory / f"member-{n}", client[n - 1], addresses, n) for n in numbers]
+        for member in members:
+            stack.callback(member.kill)
+            member.start()
+        for member in members:
+            member.wait_until_serving()
+        yield Ensemble(members)
