@@ -1,7 +1,7 @@
 """ZooKeeper's wire format for the calls we make often; aiozk's own classes render the rest.
 
-aiozk builds an object per field and a fresh ``struct`` format per string: 17 µs for each operation of a transaction.  Here every
-kind of operation has one precompiled layout, which makes it about 1 µs.
+aiozk builds an object per field and a fresh ``struct`` format per string: 17 µs for each operation of a transaction.
+Here every kind of operation has one precompiled layout, which makes it about 1 µs.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class AddWatch(Request):  # type: ignore[misc]  # aiozk is untyped
 
 
 class SetWatches2(Request):  # type: ignore[misc]  # aiozk is untyped
-    """Set watches again on a new connection; a change after ``zxid`` fires the one-shot kinds at once (we have none)."""
+    """Set watches again on a new connection; ``zxid`` matters to one-shot watches only, which we do not use."""
 
     opcode = REWATCH
     parts = (

@@ -1,7 +1,7 @@
 """Connection: one TCP connection to one server, from its first frame to its end, which nobody overlooks.
 
-It stands where aiozk has its own (docs/why/aiozk.md): an end of any kind fails all pending calls in the same callback, requests of one
-round of the loop leave in one write, and replies cost one future each, no task and no timer.
+It stands where aiozk has its own (docs/why/aiozk.md): an end of any kind fails all pending calls in the same callback,
+requests of one round of the loop leave in one write, and replies cost one future each, no task and no timer.
 """
 
 from __future__ import annotations
@@ -54,8 +54,12 @@ class Connection(asyncio.Protocol):
     @property
     def host(self) -> str:
         """Our own address on this connection."""
-        name = self._transport.get_extra_info("sockname") if self._transport else None
-        return str(name[0]) if name else ""
+        return self._name("sockname")[0]
+
+    @property
+    def peer(self) -> str:
+        """The server's address and port."""
+        return ":".join(self._name("peername"))
 
     async def greet(self, frame: bytes) -> bytes:
         """Send the frame that attaches a session, return the answer.
@@ -158,6 +162,10 @@ class Connection(asyncio.Protocol):
                 lease.proven = sent
         if not future.done():
             future.set_result((error, zxid, frame))
+
+    def _name(self, which: str) -> tuple[str, str]:
+        name = self._transport.get_extra_info(which) if self._transport else None
+        return (str(name[0]), str(name[1])) if name else ("", "")
 
     def _write(self, frame: bytes) -> None:
         if not self._out:

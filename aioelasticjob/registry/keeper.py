@@ -63,8 +63,8 @@ class SessionStatus:
 class Keeper:
     """One session: who serves it now, how long it is good for, who watches what.
 
-    ``keep`` never waits for a reply while it connects: a connection that breaks then is found out by ``lost``, not by a request that
-    only ``keep`` itself could rescue.
+    Once attached, ``keep`` never waits for a reply: a connection that breaks is found out by its own end, not by a
+    request that only ``keep`` itself could rescue.
     """
 
     def __init__(self, settings: ConnectionSettings, codec: Codec, random: Random) -> None:
@@ -110,7 +110,7 @@ class Keeper:
     def watch(self, root: str, watcher: Watcher) -> None:
         """Tell ``watcher`` of everything that happens at ``root`` and below.
 
-        Nothing is awaited: the registry answers in order, so whatever is read from now on is read after the watch was set.
+        Nothing is awaited: the registry answers in order, so what is read from now on is read after the watch was set.
         """
         if self.watches.add(root, watcher) and self.connection is not None:
             self.connection.call(WATCH, self.codec.add_watch(root)).add_done_callback(_report)
@@ -148,7 +148,10 @@ class Keeper:
             connection.abort("cancelled")
             raise
         if session and not connection.lost.is_set():
-            self._begin(connection, host, SessionStatus(SessionState.CONNECTED, session), password, timeout, sent)
+            self.lease.begin(session, timeout, sent)
+            self._password = password
+            self._last(host)
+            self._begin(connection)
             return connection
         connection.abort("refused")
         if session or not asked:
@@ -157,36 +160,23 @@ class Keeper:
         self._expire()
         return await self._attach(host)  # a server that knows the end of a session can begin the next one
 
-    def _begin(
-        self,
-        connection: Connection,
-        host: tuple[str, int],
-        status: SessionStatus,
-        password: bytes,
-        timeout: float,
-        sent: float,
-    ) -> None:
-        """Everything up to CONNECTED happens between two rounds of the loop, so nobody's request comes before auth and watches."""
-        self.connection, self._password, self.host = connection, password, connection.host
-        self.lease.begin(status.incarnation, timeout, sent)
+    def _begin(self, connection: Connection) -> None:
+        """Go CONNECTED, all in one round of the loop: nobody's request can come before auth and watches."""
+        self.connection, self.host = connection, connection.host
         if self.settings.digest is not None:
             connection.call(AUTH, credentials(self.settings.digest)).add_done_callback(self._authenticated)
         for body in self.codec.rewatch(self.watches.roots, self.lease.zxid):
             connection.call(REWATCH, body).add_done_callback(_report)
-        self._last(host)
-        log.info(
-            "connected",
-            extra={"server": f"{host[0]}:{host[1]}", "session": f"{status.incarnation:#x}", "timeout": timeout},
-        )
-        self.status.set(status)
+        log.info("connected", extra={"server": connection.peer, "session": f"{self.lease.incarnation:#x}"})
+        self.status.set(SessionStatus(SessionState.CONNECTED, self.lease.incarnation))
         self.watches.reset()
 
     async def _attend(self, connection: Connection) -> None:
         """Send heartbeats, and end a connection that has fallen silent.
 
-        A heartbeat is a sync: it is answered through the leader, and answers keep their order, so a server that is cut off from
-        its leader falls silent too.  Half the session timeout (Java's client: two thirds) leaves time to find another server before
-        work has to be cancelled.
+        A heartbeat is a sync: it is answered through the leader, and answers keep their order, so a server that is cut
+        off from its leader falls silent too.  Half the session timeout (Java's client: two thirds) leaves time to find
+        another server before work has to be cancelled.
         """
         beat = self._loop.time()
         while not connection.lost.is_set():
@@ -235,8 +225,8 @@ class Keeper:
     def _seen(self) -> int:
         """The newest zxid seen: a server that is behind it sends us away.
 
-        Not for ever: when nobody takes us back for long after the session's end, the registry may have been wiped, and what we have seen
-        with it.
+        Not for ever: when nobody takes us back for long after the session's end, the registry may have been wiped, and
+        what we have seen with it.
         """
         return self.lease.zxid if self._loop.time() < self.lease.proven + 2 * self.lease.timeout else 0
 

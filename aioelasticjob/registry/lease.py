@@ -15,8 +15,9 @@ BEATS = 6  # heartbeats per session timeout
 class Lease:
     """The session's life as far as we can prove it.  All times are the loop's, in seconds.
 
-    A server ends a session ``timeout`` after it last heard of it, so each answered request proves life until ``timeout`` after it
-    was *sent*.  Only answers that came through the leader count: a follower that is cut off answers reads for a while longer.
+    A server ends a session ``timeout`` after it last heard of it, so each answered request proves life until
+    ``timeout`` after it was *sent*.  Only answers through the leader count: a follower that is cut off goes on
+    answering reads.
     """
 
     def __init__(self) -> None:
@@ -32,10 +33,10 @@ class Lease:
     def margin(self) -> float:
         """How long before the proven end work is cancelled.
 
-        A follower tells the leader every half tick which sessions it heard of, so what the leader knows is older than what we
-        have proven by half a tick, or by one heartbeat if those come less often (measured: 0.87 s, with a tick of 2 s).  Half a tick
-        is 1 s by default, and a quarter of the timeout at most, as servers grant no less than two ticks.  On top comes slack
-        for a loop that is late.  At most 0.3 of the timeout: 1.2 of 4 s, 2.2 of 10 s, 5.5 of 30 s.
+        A follower tells the leader every half tick which sessions it heard of, so what the leader knows is older than
+        what we have proven by half a tick, or by one heartbeat if those come less often (measured: 0.87 s at a tick of
+        2 s).  Half a tick is 1 s by default, and a quarter of the timeout at most, as servers grant no less than two
+        ticks.  On top comes slack for a loop that is late.  That is 1.2 of 4 s, 2.2 of 10 s, 5.5 of 30 s.
         """
         return max(min(1.0, self.timeout / 4), self.timeout / BEATS) + min(0.5, self.timeout / 20)
 

@@ -66,8 +66,8 @@ class _Follower:
     async def catch_up(self) -> None:
         """Read until there is nothing left to read, then show the result.
 
-        Events of everything up to ``session.zxid`` have been noted by now, because an event comes before any reply that is newer.  So the tree
-        is complete up to there if nothing is noted any more; or else up to where the notes began that were read last.
+        An event comes before any reply that is newer, so everything up to ``session.zxid`` is noted by now.  If no note
+        is left the tree is complete up to there; or else up to where the notes began that were read last.
         """
         self._news.clear()
         tree, rounds, complete = self.trees.value, 0, 0

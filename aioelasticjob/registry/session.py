@@ -1,4 +1,4 @@
-"""Session: what the registry is to the rest of the house.  Reads, transactions, deadlines, and whether it is still there."""
+"""Session: what the registry is to the rest of the house.  Reads, transactions, deadlines, and whether it is there."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ CLOCK_NODE = "/systemTime/current"
 class Session:
     """One session after the other with the registry.  Paths begin with ``/``, the namespace's root.
 
-    Reads wait out short losses of the connection, then raise Suspended.  Writes are never repeated, and are bound to the session they were
-    decided under, its ``incarnation``.
+    Reads wait out short losses of the connection, then raise Suspended.  Writes are never repeated, and are bound to
+    the session they were decided under, its ``incarnation``.
     """
 
     def __init__(self, client: Client, codec: Codec) -> None:
@@ -71,7 +71,7 @@ class Session:
 
     @property
     def clock_skew(self) -> float | None:
-        """Our clock minus the registry's in seconds, as of the newest transaction that set a node; None before the first."""
+        """Our clock minus the registry's in seconds, as of the newest transaction that set a node; None before that."""
         return self._client.skew
 
     async def get(self, path: str) -> Node:
@@ -151,7 +151,7 @@ class Session:
 
     @contextmanager
     def watching(self, roots: Sequence[str], watcher: Watcher) -> Iterator[None]:
-        """Tell ``watcher`` of all changes at and below ``roots``, which need not exist; reads made inside see nothing older."""
+        """Tell ``watcher`` of all changes at and below ``roots``, which need not exist, from before any read inside."""
         for root in roots:
             self._keeper.watch(root, watcher)
         try:
@@ -161,7 +161,7 @@ class Session:
                 self._keeper.unwatch(root, watcher)
 
     def deadline(self, incarnation: int) -> AbstractContextManager[anyio.CancelScope]:
-        """Cancel what runs inside before the registry can have ended that session; at once if it has, or if there is another."""
+        """Cancel what runs inside before the registry can have ended that session; at once if there is another."""
         return self._keeper.lease.scope(incarnation)
 
     async def commit(self, ops: Sequence[Op], *, incarnation: int) -> Committed:
@@ -227,7 +227,7 @@ class _Gone:
 async def open_session(
     settings: ConnectionSettings, *, clock: Clock | None = None, seed: int | None = None
 ) -> AsyncIterator[Session]:
-    """Connect, make sure that the namespace is there, and stay connected; ``seed`` fixes what is otherwise left to chance.
+    """Connect, make sure that the namespace is there, and stay connected; ``seed`` fixes what is else left to chance.
 
     Raises: RegistryUnreachable, AuthenticationFailed, NotPermitted.
     """
@@ -247,7 +247,7 @@ async def open_session(
 
 @asynccontextmanager
 async def beside(work: Callable[[], Coroutine[object, object, None]]) -> AsyncIterator[None]:
-    """Run ``work`` while the block runs; an error of the block leaves it bare, not in a group as a task group would have it."""
+    """Run ``work`` while the block runs; an error of the block leaves it bare, not in a group as from a task group."""
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(work)
