@@ -1,0 +1,132 @@
+"""Who may do what: entries, the identities they name, and the two questions asked of them."""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from aioelasticjob.zookeeper.codes import ErrorCode, Perms, RequestError
+
+
+class Identity(NamedTuple):
+    """Who a client is, in one scheme."""
+
+    scheme: str
+    id: str
+
+
+class Acl(NamedTuple):
+    """What one identity may do."""
+
+    perms: int
+    scheme: str | None
+    id: str | None
+
+
+AclList = tuple[Acl, ...]
+
+OPEN_UNSAFE: AclList = (Acl(Perms.ALL, "world", "anyone"),)
+READ_UNSAFE: AclList = (Acl(Perms.READ, "world", "anyone"),)
+SUPER = Identity("super", "")
+
+
+def digest(credentials: bytes) -> Identity:
+    """Turn `user:password` into the identity ACLs carry (DigestAuthenticationProvider)."""
+    text = credentials.decode("utf-8", "replace")
+    hashed = hashlib.sha1(text.encode("utf-8", "replace"), usedforsecurity=False).digest()
+    return Identity("digest", f"{text.split(':', 1)[0]}:{base64.b64encode(hashed).decode('ascii')}")
+
+
+def permitted(acl: AclList, perm: int, identities: Iterable[Identity]) -> bool:
+    """Answer whether one of the identities holds the permission."""
+    if acl is OPEN_UNSAFE:
+        return True
+    identities = tuple(identities)
+    if not acl or SUPER in identities:
+        return True
+    return any(
+        entry.perms & perm
+        and (
+            (entry.scheme == "world" and entry.id == "anyone")
+            or any(who.scheme == entry.scheme and _matches(who, entry.id or "") for who in identities)
+        )
+        for entry in acl
+    )
+
+
+def require(acl: AclList, perm: int, identities: Iterable[Identity]) -> None:
+    """Refuse who is not permitted.
+
+    Raises: RequestError with NO_AUTH.
+    """
+    if acl is not OPEN_UNSAFE and not permitted(acl, perm, identities):
+        raise RequestError(ErrorCode.NO_AUTH)
+
+
+def resolve(wanted: Sequence[Acl] | None, identities: Sequence[Identity]) -> AclList:
+    """Check the entries a client wants to set and write out `auth` as the client's own identities.
+
+    Raises: RequestError with INVALID_ACL.
+    """
+    resolved: list[Acl] = []
+    for entry in dict.fromkeys(wanted or ()):
+        if entry.scheme is None:
+            raise RequestError(ErrorCode.INVALID_ACL)
+        if entry.id is None:
+            raise RequestError(ErrorCode.MARSHALLING_ERROR)
+        if entry.scheme == "auth":
+            own = [Acl(entry.perms, *who) for who in identities if who.scheme in ("digest", "super")]
+            if not own:
+                raise RequestError(ErrorCode.INVALID_ACL)
+            resolved += own
+        elif (entry.scheme == "world" and entry.id == "anyone") or _well_formed(entry.scheme, entry.id):
+            resolved.append(entry)
+        else:
+            raise RequestError(ErrorCode.INVALID_ACL)
+    if not resolved:
+        raise RequestError(ErrorCode.INVALID_ACL)
+    return intern(tuple(resolved))
+
+
+def intern(acl: AclList) -> AclList:
+    """Return the one shared object for the most common list, so that it is recognised by identity."""
+    return OPEN_UNSAFE if acl == OPEN_UNSAFE else acl
+
+
+def masked(acl: AclList) -> AclList:
+    """Hide password hashes from whoever may read but not administer."""
+    return tuple(
+        entry._replace(id=f"{(entry.id or '').split(':', 1)[0]}:x") if entry.scheme == "digest" else entry
+        for entry in acl
+    )
+
+
+def _well_formed(scheme: str, id_: str) -> bool:
+    if scheme == "digest":
+        parts = id_.split(":")
+        while parts and not parts[-1]:  # Java's split drops empty strings at the end
+            parts.pop()
+        return len(parts) == 2
+    return scheme == "ip" and _network(id_) is not None
+
+
+def _matches(who: Identity, wanted: str) -> bool:
+    if who.scheme == "ip":
+        network, address = _network(wanted), _network(who.id)
+        if network is None or address is None or len(network[0]) != len(address[0]):
+            return False
+        unused = len(network[0]) * 8 - network[1]
+        return int.from_bytes(network[0], "big") >> unused == int.from_bytes(address[0], "big") >> unused
+    return who.id == wanted
+
+
+def _network(expression: str) -> tuple[bytes, int] | None:
+    """Read an address or `address/bits` (IPAuthenticationProvider allows bits below the mask to be set)."""
+    address, slash, bits = expression.partition("/")
+    try:
+        packed = ip_address(address).packed
+        length = int(bits) if slash else len(packed) * 8
+    except ValueError:
+        return None
+    return (packed, length) if 0 <= length <= len(packed) * 8 else None

@@ -1,0 +1,102 @@
+"""One client's connection as a plain object: bytes in, frames out of them; frames in, bytes out of them."""
+
+from dataclasses import dataclass, field
+
+from aioelasticjob.zookeeper.acl import Identity
+from aioelasticjob.zookeeper.jute import INT, MalformedError
+
+MAX_FRAME = 0xFFFFF  # jute.maxbuffer
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went over a connection, for `cons` and `stat`."""
+
+    established: int  # ms since the epoch
+    received: int = 0
+    sent: int = 0
+    last_op: str = "NA"
+    last_cxid: int = -1
+    last_zxid: int = -1
+    last_response: int = 0  # ms, on the server's own clock
+    last_latency: int = 0
+    min_latency: int = 0
+    max_latency: int = 0
+    total_latency: int = 0
+
+    def reset(self) -> None:
+        """Begin to count anew."""
+        self.received = self.sent = self.last_latency = 0
+        self.min_latency = self.max_latency = self.total_latency = 0
+        self.last_op, self.last_cxid, self.last_zxid = "NA", -1, -1
+
+    @property
+    def average(self) -> int:
+        """The mean latency."""
+        return self.total_latency // self.sent if self.sent else 0
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """The server's side of one connection."""
+
+    host: str
+    port: int
+    max_frame: int
+    traffic: Traffic
+    identities: list[Identity] = field(default_factory=list)
+    session: int = 0
+    timeout: int = 0
+    connected: bool = False  # whether the connect request was answered
+    closing: bool = False  # whether to close once the output is written
+    backlog: int = 0  # bytes of output that have not reached the transport
+    _output: list[bytes] = field(default_factory=list)
+    _input: bytes = b""
+    _position: int = 0
+
+    def __post_init__(self) -> None:
+        self.identities.append(Identity("ip", self.host))
+
+    def feed(self, data: bytes) -> None:
+        """Take what arrived."""
+        self._input = self._input[self._position :] + data if self._position < len(self._input) else data
+        self._position = 0
+
+    def four_letter_word(self) -> str | None:
+        """Name the word at the very start of the stream, if it looks like one."""
+        word = self._input[:4]
+        return word.decode("ascii") if len(word) == 4 and word.isalpha() else None
+
+    def next_frame(self) -> bytes | None:
+        """Cut the next whole frame, or nothing yet.
+
+        Raises: MalformedError for a length no client may send.
+        """
+        start = self._position + 4
+        if start > len(self._input):
+            return None
+        length: int = INT.unpack_from(self._input, self._position)[0]
+        if not 0 <= length <= self.max_frame:
+            raise MalformedError(f"frame of {length} bytes")
+        end = start + length
+        if end > len(self._input):
+            return None
+        self._position = end
+        return self._input[start:end]
+
+    def add_identity(self, identity: Identity) -> None:
+        """Remember who the client has proved to be."""
+        if identity not in self.identities:
+            self.identities.append(identity)
+
+    def send(self, frame: bytes) -> None:
+        """Queue output."""
+        self._output.append(frame)
+        self.traffic.sent += 1
+        self.backlog += len(frame)
+
+    def take_output(self) -> bytes:
+        """Hand out what is queued, as one piece."""
+        output = self._output[0] if len(self._output) == 1 else b"".join(self._output)
+        self._output.clear()
+        return output

@@ -1,0 +1,236 @@
+"""Four-letter words: what an operator may ask over a bare connection, answered in the reference server's form."""
+
+import getpass
+import os
+import platform
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from aioelasticjob.zookeeper.connection import Connection
+from aioelasticjob.zookeeper.processor import Processor
+from aioelasticjob.zookeeper.statistics import Statistics
+
+VERSION = "3.8.0-aioelasticjob, built on 2022-02-25 08:49 UTC"
+_DELTA = "Zookeeper version: "
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Everything the words may look at."""
+
+    processor: Processor
+    statistics: Statistics
+    open_connections: Callable[[], Iterable[Connection]]
+    port: int
+    data_dir: Path | None
+    now: Callable[[], int]  # ms on the clock of the sessions
+
+
+def answer(word: str, desk: Desk) -> str | None:
+    """Answer a word, or say that it is none."""
+    if word in _WORDS:
+        return _WORDS[word](desk)
+    return f"{word} is not executed because it is not in the whitelist.\n" if word in _REFUSED else None
+
+
+def _srvr(desk: Desk) -> str:
+    return f"Zookeeper version: {VERSION}\n" + _state(desk)
+
+
+def _stat(desk: Desk) -> str:
+    clients = "".join(_brief(connection) for connection in desk.open_connections())
+    return f"Zookeeper version: {VERSION}\nClients:\n{clients}\n" + _state(desk)
+
+
+def _state(desk: Desk) -> str:
+    statistics, tree = desk.statistics, desk.processor.tree
+    return (
+        f"Latency min/avg/max: {statistics.min_latency}/{statistics.average:.4g}/{statistics.max_latency}\n"
+        f"Received: {statistics.received}\nSent: {statistics.sent}\nConnections: {len(list(desk.open_connections()))}\n"
+        f"Outstanding: 0\nZxid: {tree.zxid:#x}\nMode: standalone\nNode count: {len(tree.nodes)}\n"
+    )
+
+
+def _mntr(desk: Desk) -> str:
+    tree, watches, statistics = desk.processor.tree, desk.processor.watches, desk.statistics
+    descriptors = _descriptors()
+    values: dict[str, object] = {
+        "version": VERSION,
+        "server_state": "standalone",
+        "ephemerals_count": sum(map(len, tree.ephemerals.values())),
+        "num_alive_connections": len(list(desk.open_connections())),
+        "avg_latency": float(f"{statistics.average:.4g}"),
+        "outstanding_requests": 0,
+        "znode_count": len(tree.nodes),
+        "global_sessions": len(desk.processor.sessions.timeouts),
+        "packets_sent": statistics.sent,
+        "packets_received": statistics.received,
+        "connection_drop_probability": 0.0,
+        "watch_count": len(watches.data) + len(watches.child),
+        "auth_failed_count": 0,
+        "min_latency": statistics.min_latency,
+        "max_file_descriptor_count": descriptors[1],
+        "approximate_data_size": tree.data_size,
+        "open_file_descriptor_count": descriptors[0],
+        "local_sessions": 0,
+        "uptime": statistics.uptime(desk.now()),
+        "max_latency": statistics.max_latency,
+    }
+    return "".join(f"zk_{name}\t{value}\n" for name, value in values.items())
+
+
+def _conf(desk: Desk) -> str:
+    settings = desk.processor.settings
+    lower, upper = settings.session_timeouts
+    directory = desk.data_dir or ""
+    size = _directory_size(desk.data_dir)
+    return (
+        f"clientPort={desk.port}\nsecureClientPort=-1\ndataDir={directory}\ndataDirSize={size}\n"
+        f"dataLogDir={directory}\ndataLogSize={size}\ntickTime={settings.tick_time}\n"
+        f"maxClientCnxns={settings.max_client_connections}\nminSessionTimeout={lower}\nmaxSessionTimeout={upper}\n"
+        "clientPortListenBacklog=-1\nserverId=0\n"
+    )
+
+
+def _cons(desk: Desk) -> str:
+    return "".join(_detailed(connection) for connection in desk.open_connections()) + "\n"
+
+
+def _dump(desk: Desk) -> str:
+    processor, now = desk.processor, desk.now()
+    buckets = processor.sessions.deadlines()
+    lines = ["SessionTracker dump:", f"Session Sets ({len(buckets)})/({len(processor.sessions.timeouts)}):"]
+    for bucket, sessions in buckets.items():
+        expiry = datetime.fromtimestamp((processor.wall() + bucket - now) / 1000, UTC)
+        lines.append(f"{len(sessions)} expire at {expiry:%a %b %d %H:%M:%S UTC %Y}:")
+        lines += [f"\t{_hex(session)}" for session in sessions]
+    owners = {owner: paths for owner, paths in processor.tree.ephemerals.items() if paths}
+    lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
+    for owner, paths in owners.items():
+        lines += [f"{_hex(owner)}:", *(f"\t{path}" for path in paths)]
+    connections = list(desk.open_connections())
+    lines += ["Connections dump:", f"Connections Sets (1)/({len(connections)}):"]
+    lines += [f"\tip: /{each.host}:{each.port} sessionId: {_hex(each.session)}" for each in connections]
+    return "\n".join(lines) + "\n"
+
+
+def _envi(desk: Desk) -> str:
+    values = {
+        "zookeeper.version": VERSION,
+        "host.name": socket.gethostname(),
+        "python.version": platform.python_version(),
+        "python.implementation": platform.python_implementation(),
+        "python.executable": sys.executable,
+        "os.name": platform.system(),
+        "os.arch": platform.machine(),
+        "os.version": platform.release(),
+        "user.name": getpass.getuser(),
+        "user.home": str(Path.home()),
+        "user.dir": str(Path.cwd()),
+    }
+    return "Environment:\n" + "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def _wchs(desk: Desk) -> str:
+    tables = desk.processor.watches.data, desk.processor.watches.child
+    watchers = len(tables[0].by_watcher)
+    return f"{watchers} connections watching {len(tables[0].by_path)} paths\nTotal watches:{len(tables[0])}\n"
+
+
+def _wchc(desk: Desk) -> str:
+    return (
+        "".join(
+            f"{_hex(watcher.session)}\n" + "".join(f"\t{path}\n" for path in paths)
+            for watcher, paths in desk.processor.watches.data.by_watcher.items()
+        )
+        + "\n"
+    )
+
+
+def _wchp(desk: Desk) -> str:
+    return (
+        "".join(
+            f"{path}\n" + "".join(f"\t{_hex(watcher.session)}\n" for watcher in watchers)
+            for path, watchers in desk.processor.watches.data.by_path.items()
+        )
+        + "\n"
+    )
+
+
+def _dirs(desk: Desk) -> str:
+    size = _directory_size(desk.data_dir)
+    return f"datadir_size: {size}\nlogdir_size: {size}\n"
+
+
+def _srst(desk: Desk) -> str:
+    desk.statistics.reset()
+    return "Server stats reset.\n"
+
+
+def _crst(desk: Desk) -> str:
+    for connection in desk.open_connections():
+        connection.traffic.reset()
+    return "Connection stats reset.\n"
+
+
+def _brief(connection: Connection) -> str:
+    traffic = connection.traffic
+    queued = int(connection.backlog > 0)
+    return (
+        f" /{connection.host}:{connection.port}[{int(connection.connected)}]"
+        f"(queued={queued},recved={traffic.received},sent={traffic.sent})\n"
+    )
+
+
+def _detailed(connection: Connection) -> str:
+    if not connection.session:
+        return _brief(connection)
+    traffic = connection.traffic
+    last_cxid = f"{traffic.last_cxid & 0xFFFFFFFFFFFFFFFF:#x}"
+    return _brief(connection)[:-2] + (
+        f",sid={_hex(connection.session)},lop={traffic.last_op},est={traffic.established},to={connection.timeout},"
+        f"lcxid={last_cxid},lzxid={traffic.last_zxid & 0xFFFFFFFFFFFFFFFF:#x},lresp={traffic.last_response},"
+        f"llat={traffic.last_latency},minlat={traffic.min_latency},avglat={traffic.average},"
+        f"maxlat={traffic.max_latency})\n"
+    )
+
+
+def _hex(session: int) -> str:
+    return f"{session & 0xFFFFFFFFFFFFFFFF:#x}"
+
+
+def _directory_size(directory: Path | None) -> int:
+    return sum(file.stat().st_size for file in directory.iterdir()) if directory else 0
+
+
+def _descriptors() -> tuple[int, int]:
+    try:
+        import resource
+
+        return len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    except (ImportError, OSError):
+        return -1, -1
+
+
+_WORDS: Mapping[str, Callable[[Desk], str]] = {
+    "srvr": _srvr,
+    "ruok": lambda desk: "imok",
+    "mntr": _mntr,
+    "stat": _stat,
+    "conf": _conf,
+    "cons": _cons,
+    "dump": _dump,
+    "envi": _envi,
+    "isro": lambda desk: "rw",
+    "wchs": _wchs,
+    "wchc": _wchc,
+    "wchp": _wchp,
+    "dirs": _dirs,
+    "srst": _srst,
+    "crst": _crst,
+}
+_REFUSED = frozenset({"hash", "gtmk", "stmk", "orst", "lsnp", "icfg", "sysp"})

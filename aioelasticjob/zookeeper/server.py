@@ -1,0 +1,237 @@
+"""The server on asyncio: sockets in front of the processor, its clock, and the disk behind it."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+from aioelasticjob.zookeeper import fourletter
+from aioelasticjob.zookeeper.connection import Connection, Traffic
+from aioelasticjob.zookeeper.datatree import DataTree
+from aioelasticjob.zookeeper.jute import MalformedError
+from aioelasticjob.zookeeper.processor import Processor, Settings
+from aioelasticjob.zookeeper.sessions import Sessions
+from aioelasticjob.zookeeper.statistics import Statistics
+
+_BACKLOG = 256 * 1024  # bytes of output beyond which a connection's requests wait
+_BURST = 256  # requests of one connection before the others get their turn
+_LINGER = 5  # seconds for a closing connection to take its last bytes
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, processor: Processor, host: str, clock: Callable[[], float]) -> None:
+        self.host = host
+        self.port = 0
+        self.processor = processor
+        self.loop = asyncio.get_running_loop()
+        self.statistics = Statistics(self.now())
+        self.clients: dict[Connection, Client] = {}
+        self._clock = clock
+        self._flushing = False
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    @property
+    def address(self) -> str:
+        """Where clients connect to, as `host:port`."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def desk(self) -> fourletter.Desk:
+        """Gather what the four-letter words look at."""
+        return fourletter.Desk(self.processor, self.statistics, self.clients.keys, self.port, None, self.now)
+
+    def now(self) -> int:
+        """Tell the loop's time in ms."""
+        return int(self.loop.time() * 1000)
+
+    def wake(self) -> None:
+        """Have the output written before the loop's next turn."""
+        if not self._flushing:
+            self._flushing = True
+            self.loop.call_soon(self._flush)
+
+    def run_clocks(self) -> None:
+        """Start what happens by time alone."""
+        self._tick()
+        self._reap()
+
+    def stop(self) -> None:
+        """End all connections and timers."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._flush()
+        for client in list(self.clients.values()):
+            client.transport.abort()
+
+    def _tick(self) -> None:
+        self.processor.expire(self.now())
+        self.wake()
+        tick = self.processor.settings.tick_time
+        self._timers["tick"] = self.loop.call_later((tick - self.now() % tick) / 1000, self._tick)
+
+    def _reap(self) -> None:
+        self.processor.reap()
+        self.wake()
+        every = self.processor.settings.container_check_interval / 1000
+        self._timers["reap"] = self.loop.call_later(every, self._reap)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        outbound, self.processor.outbound = self.processor.outbound, {}
+        for connection in outbound:
+            client = self.clients.get(connection)
+            if client is not None:
+                client.write(connection.take_output())
+
+
+class Client(asyncio.Protocol):
+    """One connection's end in asyncio."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._paused = False  # the transport takes no more
+        self._waiting = False  # requests are not read on
+        self._pumping = False
+        self.transport: asyncio.Transport
+        self.connection: Connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin; asyncio has switched Nagle's algorithm off already."""
+        self.transport = cast("asyncio.Transport", transport)
+        host, port = (transport.get_extra_info("peername") or ("127.0.0.1", 0))[:2]
+        processor = self._server.processor
+        self.connection = Connection(host, port, processor.settings.max_frame, Traffic(processor.wall()))
+        self._server.clients[self.connection] = self
+        limit = processor.settings.max_client_connections
+        if limit and sum(1 for each in self._server.clients if each.host == host) > limit:
+            transport.close()
+        self._server.loop.call_later(processor.settings.sessionless_timeout / 1000, self._close_sessionless)
+
+    def data_received(self, data: bytes) -> None:
+        """Take requests."""
+        self.connection.feed(data)
+        if not self._pumping:
+            self._pump()
+
+    def eof_received(self) -> bool:
+        """Let what was answered already go out first."""
+        self._server.processor.close(self.connection)
+        self._server.wake()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._server.clients.pop(self.connection, None)
+        self._server.processor.end_connection(self.connection)
+
+    def pause_writing(self) -> None:
+        """Stop answering a client that does not read."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._paused = False
+        self._resume()
+
+    def write(self, data: bytes) -> None:
+        """Hand output to the transport, and close it if that was the last."""
+        connection = self.connection
+        connection.backlog -= len(data)
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
+            if self.transport.get_write_buffer_size() > self._server.processor.settings.max_output:
+                self.transport.abort()  # it never reads; its watches would fill the memory
+                return
+        if connection.closing and not connection.backlog:
+            self.transport.close()
+            if self.transport.get_write_buffer_size():
+                self._server.loop.call_later(_LINGER, self.transport.abort)
+        else:
+            self._resume()
+
+    def _pump(self) -> None:
+        self._pumping = False
+        connection, server = self.connection, self._server
+        try:
+            if not connection.connected and self._command():
+                return
+            now = server.now()
+            for _ in range(_BURST):
+                if connection.closing:
+                    return
+                if self._paused or connection.backlog > _BACKLOG:
+                    self._waiting = True
+                    self.transport.pause_reading()
+                    return
+                frame = connection.next_frame()
+                if frame is None:
+                    return
+                server.statistics.received += 1
+                connection.traffic.received += 1
+                server.processor.receive(connection, frame, now)
+            self._pumping = True
+            server.loop.call_soon(self._pump)
+        except MalformedError:
+            connection.closing = True
+            self.transport.abort()
+        finally:
+            server.wake()
+
+    def _resume(self) -> None:
+        if self._waiting and not self._paused and not self.transport.is_closing():
+            self._waiting = False
+            self.transport.resume_reading()
+            if not self._pumping:
+                self._pump()
+
+    def _command(self) -> bool:
+        """Answer a four-letter word in place of the first request."""
+        word = self.connection.four_letter_word()
+        answer = word and fourletter.answer(word, self._server.desk())
+        if not answer:
+            return False
+        self.connection.send(answer.encode())
+        self._server.processor.close(self.connection)
+        return True
+
+    def _close_sessionless(self) -> None:
+        if not self.connection.connected and not self.transport.is_closing():
+            self.transport.abort()
+
+
+@asynccontextmanager
+async def serve(
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    data_dir: Path | str | None = None,
+    tick_time: int = 2000,
+    settings: Settings | None = None,
+    clock: Callable[[], float] = time.time,
+) -> AsyncIterator[Server]:
+    """Serve ZooKeeper's protocol until the block ends; port 0 picks a free one, `tick_time` is in ms.
+
+    Raises: OSError if the port is taken.
+    """
+    loop = asyncio.get_running_loop()
+
+    def wall() -> int:
+        return int(clock() * 1000)
+
+    settings = settings or Settings(tick_time=tick_time)
+    sessions = Sessions(tick=settings.tick_time, secret=secrets.token_bytes(32), started=wall())
+    processor = Processor(settings, sessions, wall, DataTree(extended_types=settings.extended_types))
+    server = Server(processor, host, clock)
+    listener = await loop.create_server(lambda: Client(server), host, port)
+    try:
+        server.port = listener.sockets[0].getsockname()[1] if listener.sockets else port
+        server.run_clocks()
+        yield server
+    finally:
+        listener.close()
+        server.stop()
+        await listener.wait_closed()

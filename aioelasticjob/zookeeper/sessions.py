@@ -1,0 +1,76 @@
+"""Sessions: their ids, passwords and deadlines, in buckets of one tick.  Time is passed in, in ms."""
+
+import hashlib
+import hmac
+
+_U64 = 2**64 - 1
+_SERVER = 1 << 56  # the server's number in the top byte of every id; a standalone server is number 1
+
+
+class Sessions:
+    """All living sessions."""
+
+    def __init__(self, *, tick: int, secret: bytes, started: int) -> None:
+        self.tick = tick
+        self.timeouts: dict[int, int] = {}
+        self._secret = secret
+        self._next_id = ((started << 24) & _U64) >> 8 | _SERVER
+        self._buckets: dict[int, dict[int, None]] = {}
+        self._bucket_of: dict[int, int] = {}
+
+    def create(self, timeout: int, now: int) -> int:
+        """Begin a session and name it."""
+        session = self._next_id
+        self._next_id += 1
+        self.restore(session, timeout, now)
+        return session
+
+    def restore(self, session: int, timeout: int, now: int) -> None:
+        """Take up a session that is known from before, with its whole timeout ahead of it."""
+        self.timeouts[session] = timeout
+        self._next_id = max(self._next_id, session + 1)
+        self.touch(session, timeout, now)
+
+    def touch(self, session: int, timeout: int, now: int) -> bool:
+        """Move the deadline to the tick after now + timeout; answers whether the session lives."""
+        if session not in self.timeouts:
+            return False
+        bucket = ((now + timeout) // self.tick + 1) * self.tick
+        present = self._bucket_of.get(session)
+        if present == bucket:
+            return True
+        if present is not None:
+            self._leave(session, present)
+        self._bucket_of[session] = bucket
+        self._buckets.setdefault(bucket, {})[session] = None
+        return True
+
+    def close(self, session: int) -> None:
+        """End a session; one that is not there is no matter."""
+        if self.timeouts.pop(session, None) is not None:
+            self._leave(session, self._bucket_of.pop(session))
+
+    def next_deadline(self) -> int | None:
+        """Tell when to ask for expired sessions again."""
+        return min(self._buckets, default=None)
+
+    def expired(self, now: int) -> list[int]:
+        """Name the sessions whose deadline has passed."""
+        return [session for bucket in sorted(self._buckets) if bucket <= now for session in self._buckets[bucket]]
+
+    def password(self, session: int) -> bytes:
+        """Derive the password of a session: nothing to keep, nothing to guess."""
+        return hashlib.blake2b(session.to_bytes(8, "big", signed=True), key=self._secret, digest_size=16).digest()
+
+    def admits(self, session: int, password: bytes) -> bool:
+        """Answer whether the password opens the session."""
+        return session != 0 and hmac.compare_digest(self.password(session), password)
+
+    def deadlines(self) -> dict[int, list[int]]:
+        """List the sessions by the time (ms) at which they expire."""
+        return {bucket: list(sessions) for bucket, sessions in sorted(self._buckets.items())}
+
+    def _leave(self, session: int, bucket: int) -> None:
+        del self._buckets[bucket][session]
+        if not self._buckets[bucket]:
+            del self._buckets[bucket]
