@@ -88,7 +88,7 @@ class ElasticJob:
 
         def declare(handler: F) -> F:
             given = getattr(handler, "__name__", None) if name is None else name
-            self.add(handler, name=given, **settings)  # type: ignore[arg-type]
+            self.add(handler, name=given, **settings)
             return handler
 
         return declare

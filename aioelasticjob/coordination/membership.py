@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from anyio import move_on_after
@@ -84,10 +85,8 @@ async def leave(member: Member, view: JobView) -> None:
     try:
         await member.session.commit(operations, incarnation=member.incarnation)
     except Conflict:  # the mark has come or gone meanwhile; what matters is the instance
-        try:
+        with suppress(Conflict):
             await member.session.commit([Delete(member.layout.instance(member.id))], incarnation=member.incarnation)
-        except Conflict:
-            pass
 
 
 def _stored(tree: Tree, layout: Layout) -> JobConfig | None:

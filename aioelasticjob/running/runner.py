@@ -135,10 +135,10 @@ class Runner:
 
     def _advance(self, view: JobView) -> None:
         waiting, before = self._owed(view), self._timetable.newest
-        if passed := self._timetable.advance(self._now()) - 1 + bool(waiting):
-            if passed > 0 and self._timetable.newest != before:
-                why = "the assignment was not settled" if waiting else "this process was held up"
-                self._report_misfire(waiting or self._held, passed, why)
+        passed = self._timetable.advance(self._now()) - 1 + bool(waiting)
+        if passed > 0 and self._timetable.newest != before:
+            why = "the assignment was not settled" if waiting else "this process was held up"
+            self._report_misfire(waiting or self._held, passed, why)
 
     def _owed(self, view: JobView) -> frozenset[int]:
         """Return the items whose newest moment has not been claimed and is ours to claim."""

@@ -297,6 +297,11 @@ def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
         start_thread(thread)
 
     state, entropy = random.getstate(), random.Random(f"entropy {seed}").randbytes
+    seeded = random.Random.seed
+
+    def seed_from_entropy(dice: random.Random, number: Any = None, version: int = 2) -> None:
+        seeded(dice, entropy(16) if number is None else number, version)
+
     random.seed(seed)
     with ExitStack() as patches:
         patches.callback(random.setstate, state)
@@ -307,6 +312,7 @@ def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
             (time, "sleep", _refuse("time.sleep")),
             (os, "urandom", entropy),  # for uuid
             (random, "_urandom", entropy),  # for secrets
+            (random.Random, "seed", seed_from_entropy),
             (threading.Thread, "start", refuse_thread),
             (CancelScope, "__hash__", lambda _scope: 0),  # a set of scopes is then in the order they were added
         ):

@@ -64,7 +64,13 @@ def test_wall_clocks_follow_simulated_time() -> None:
 
 def test_chance_is_part_of_the_seed() -> None:
     async def main() -> tuple[object, ...]:
-        return random.random(), uuid.uuid4(), secrets.token_bytes(8), asyncio.get_running_loop().time()
+        return (
+            random.random(),
+            random.Random().random(),
+            uuid.uuid4(),
+            secrets.token_bytes(8),
+            asyncio.get_running_loop().time(),
+        )
 
     before = random.getstate()
     assert run(main, seed=7) == run(main, seed=7) != run(main, seed=8)
