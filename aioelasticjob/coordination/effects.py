@@ -65,7 +65,8 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
     match effect:
         case TakeSeat(me):
             epoch = Create(layout.epoch) if view.epoch is None else Set(layout.epoch, b"", view.epoch)
-            return [[Create(layout.host, me.encode(), ephemeral=True), epoch, *mark_necessary(view)]]
+            vacate: Transaction = [] if view.leader is None else [Delete(layout.host)]
+            return [[*vacate, Create(layout.host, me.encode(), ephemeral=True), epoch, *mark_necessary(view)]]
         case LeaveSeat():
             return [[*_leading(view), Delete(layout.host)]]
         case MarkNecessary():

@@ -11,7 +11,7 @@ from anyio import move_on_after
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.effects import mark_necessary
-from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.coordination.view import read
 from aioelasticjob.errors import Conflict, ForeignData, JobConflict, OutcomeUnknown
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -74,19 +74,24 @@ async def join(member: Member, config: JobConfig, trees: Latest[Tree]) -> JobCon
     raise ForeignData(member.layout.root, "", f"could not join within {ATTEMPTS} attempts: something keeps changing it")
 
 
-async def leave(member: Member, view: JobView) -> None:
-    """Unregister, so that the items are handed over at once rather than after a session timeout."""
-    operations: list[Op] = []
-    if member.id in view.instances:
-        operations.append(Delete(member.layout.instance(member.id)))
-    if view.leader == member.id:
-        operations.append(Delete(member.layout.host))
-    operations += mark_necessary(view)
-    try:
-        await member.session.commit(operations, incarnation=member.incarnation)
-    except Conflict:  # the mark has come or gone meanwhile; what matters is the instance
+async def leave(member: Member) -> None:
+    """Unregister, so that the items are handed over at once rather than after a session timeout.
+
+    Raises:
+        RegistryError: the connection is gone; the session's end will do the same.
+    """
+    layout = member.layout
+    for _ in range(ATTEMPTS):
+        mine, seat, mark = await member.session.get_many([layout.instance(member.id), layout.host, layout.necessary])
+        operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
+        if seat is not None and seat.stat.ephemeral_owner == member.incarnation:
+            operations.append(Delete(layout.host, seat.stat.version))
+        if not operations:
+            return
+        operations.append(Create(layout.necessary) if mark is None else Set(layout.necessary, b"", -1))
         with suppress(Conflict):
-            await member.session.commit([Delete(member.layout.instance(member.id))], incarnation=member.incarnation)
+            await member.session.commit(operations, incarnation=member.incarnation)
+            return
 
 
 def _stored(tree: Tree, layout: Layout) -> JobConfig | None:
@@ -119,6 +124,7 @@ def _joining(
         operations.append(Create(server, member.host.encode()))
         if holds.disabled:
             operations.append(Create(layout.server_disabled(member.ip)))
-    operations.append(Create(layout.instance(member.id), member.describe(), ephemeral=True))
+    if layout.instance(member.id) not in tree:  # it is there when a job joins again within one session
+        operations.append(Create(layout.instance(member.id), member.describe(), ephemeral=True))
     operations += mark_necessary(read(tree, layout, holds))
     return operations

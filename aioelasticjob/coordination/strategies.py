@@ -6,6 +6,7 @@ Every strategy is deterministic and settled: given its own answer as the present
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +17,8 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Instance
 
 Assignment = Mapping[int, str]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,24 @@ def find(name: str) -> Strategy:
         known = ", ".join(sorted({*_BUILT_IN, *others}))
         raise InvalidSetting("sharding_strategy", name, f"must be one of {known}")
     return cast(Strategy, others[name].load())
+
+
+def allot(name: str, given: Allotment) -> Assignment:
+    """Return what the strategy ``name`` gives; where it is unknown here, fails or forgets items, the average."""
+    try:
+        assignment = find(name)(given)
+    except Exception as error:  # another process may know it; an even spread beats a standstill
+        _complain(name, f"{type(error).__name__}: {error}")
+        return average(given)
+    if assignment.keys() != set(range(given.count)) or not set(assignment.values()) <= set(given.instances):
+        _complain(name, "it must give every item to one of the instances")
+        return average(given)
+    return assignment
+
+
+@cache
+def _complain(name: str, why: str) -> None:
+    log.error("sharding strategy %s does not work, average is used: %s", name, why)
 
 
 def _runs(order: Sequence[str], count: int) -> Assignment:

@@ -11,8 +11,8 @@ from anyio.abc import TaskStatus
 
 from aioelasticjob.coordination.coordinator import coordinate
 from aioelasticjob.coordination.membership import Member, join, leave
-from aioelasticjob.coordination.view import JobView, read
-from aioelasticjob.errors import ElasticJobError, RegistryError
+from aioelasticjob.coordination.view import read
+from aioelasticjob.errors import InvalidSetting, RegistryError
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -51,41 +51,57 @@ async def run_job(
         InvalidSetting: at the start only; the job cannot be joined.
         RegistryError: at the start only; the registry could not be read.
     """
-    joined = Event()
+    life = _Life()
     while not leaving.is_set():
         status = await session.status.until(lambda now: now.state in (SessionState.CONNECTED, SessionState.CLOSED))
         if status.state is SessionState.CLOSED:
             return
-        name = instance_id(host.ip, host.pid, uuid4().hex[:8])
+        name = life.name_under(status.incarnation, host)
         member = Member(session, Layout(job.config.job_name), name, host.ip, host.name, host.pid, status.incarnation)
         try:
-            stays = await _live(job, member, shared, leaving, joined, task_status)
-        except RegistryError as error:
-            if not joined.is_set():
-                raise
-            log.warning("not joined yet: %s", error, extra={"job": job.config.job_name})
-            await sleep(AGAIN_AFTER)
-            continue
-        except ElasticJobError as error:
-            if not joined.is_set():
+            if not await _live(job, member, shared, leaving, life, task_status):
+                return
+        except InvalidSetting as error:
+            if life.since is None:
                 raise
             log.error("job given up: %s", error, extra={"job": job.config.job_name})
             return
-        if not stays:
-            return
+        except RegistryError as error:
+            if life.since is None:
+                raise
+            log.warning("joining again: %s", error, extra={"job": job.config.job_name})
+            await sleep(AGAIN_AFTER)
+
+
+@dataclass(slots=True)
+class _Life:
+    """What a job's lives in this process have in common."""
+
+    since: float | None = None
+    """When the first of them began, by the registry's clock."""
+    incarnation: int = 0
+    name: str = ""
+
+    def name_under(self, incarnation: int, host: Host) -> str:
+        """Return the instance's name: a new one for each session, so that no two incarnations share one."""
+        if incarnation != self.incarnation:
+            self.incarnation, self.name = incarnation, instance_id(host.ip, host.pid, uuid4().hex[:8])
+        return self.name
 
 
 async def _live(
-    job: Job, member: Member, shared: Surroundings, leaving: Event, joined: Event, task_status: TaskStatus[None]
+    job: Job, member: Member, shared: Surroundings, leaving: Event, life: _Life, task_status: TaskStatus[None]
 ) -> bool:
     """Live one session's life; return whether there is to be another."""
     async with mirror(member.session, member.layout.mirrored) as trees:
         config = await join(member, job.config, trees)
         views = Latest(read(trees.value, member.layout, config))
-        runner = Runner(job, member, views, shared)
-        if not joined.is_set():
-            joined.set()
+        if life.since is None:
+            life.since = (
+                views.value.instances[member.id].started if member.id in views.value.instances else shared.clock.now()
+            )
             task_status.started()
+        runner = Runner(job, member, views, shared, life.since)
         shared.runners.add(runner)
         try:
             async with create_task_group() as tasks:
@@ -101,12 +117,12 @@ async def _live(
                     runner.leave()
                 await runner.run()
                 with CancelScope(shield=True), move_on_after(AGAIN_AFTER):
-                    await _say_goodbye(member, views)
+                    await _say_goodbye(member)
                 tasks.cancel_scope.cancel()
         finally:
             shared.runners.discard(runner)
             runner.done.set()
-    return member.session.incarnation != member.incarnation
+    return not runner.left
 
 
 async def retire(runner: Runner) -> None:
@@ -118,8 +134,8 @@ async def retire(runner: Runner) -> None:
     await runner.done.wait()
 
 
-async def _say_goodbye(member: Member, views: Latest[JobView]) -> None:
+async def _say_goodbye(member: Member) -> None:
     try:
-        await leave(member, views.value)
+        await leave(member)
     except RegistryError as error:  # the session's end removes the instance all the same
         log.debug("left without a word: %s", error, extra={"job": member.layout.job})

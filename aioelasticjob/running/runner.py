@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from anyio import CancelScope, CapacityLimiter, Event, create_task_group, move_on_after
+from anyio import CancelScope, CapacityLimiter, Event, create_task_group, get_cancelled_exc_class, move_on_after
 from anyio.abc import TaskGroup
 
 from aioelasticjob.clock import Clock
@@ -51,10 +51,12 @@ class Surroundings:
 class Runner:
     """The single flight of one job in one session."""
 
-    def __init__(self, job: Job, member: Member, views: Latest[JobView], shared: Surroundings) -> None:
+    def __init__(self, job: Job, member: Member, views: Latest[JobView], shared: Surroundings, up_since: float) -> None:
         self._job, self._member, self._views, self._shared = job, member, views, shared
         self._ledger = Ledger(member)
         self._view = views.value
+        self._looked_at: JobView | None = None
+        self._up_since = up_since
         self._floor = int(self._view.scheduled_since * 1000)
         self._floors: dict[int, int] = {}
         self._held: frozenset[int] = frozenset()
@@ -92,6 +94,11 @@ class Runner:
             self._tasks.cancel_scope.cancel()
 
     @property
+    def left(self) -> bool:
+        """Whether this instance leaves because it was asked to."""
+        return self._leaving
+
+    @property
     def shutdown_timeout(self) -> float:
         """Seconds that running items may take to finish when the job leaves."""
         return self._config.shutdown_timeout
@@ -108,12 +115,13 @@ class Runner:
     async def _look(self) -> JobView:
         """Take in the newest view: schedule, items gained and lost, what is switched off."""
         view, before = self._views.value, self._view
-        if view is not before or not self._held:
-            self._view = view
+        if view is not self._looked_at:
             if _schedule(view.config) != _schedule(before.config):
                 self._timetable, self._floor = Timetable(view.config.schedule, self._now()), self._now()
+            self._view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
-        self._advance(view)
+            self._looked_at = view
+        self._advance()
         if self._member.id not in view.eligible:
             self._floor = max(self._floor, self._timetable.newest)
         for item in self._held & view.disabled_items:
@@ -123,27 +131,30 @@ class Runner:
     async def _hold(self, view: JobView, *, renew: bool) -> None:
         held = frozenset(item for item, holder in view.assignment.items() if holder == self._member.id)
         self._ledger.forget(self._ledger.known() if renew else self._ledger.known() - held)
+        self._held &= self._ledger.known()
         gained = held - self._ledger.known()
         if view.config.monitor_execution and gained:
             await self._ledger.learn(gained)
         elif gained:  # nothing tells whether its last holder has run the newest moment
             self._ledger.assume(gained, self._timetable.newest)
+        since = min(view.up_since, self._up_since)
         for item in gained:
-            born = view.tree.get(view.layout.item(item).sharding)
-            self._floors[item] = 0 if born is None else int(born.stat.ctime * 1000)
+            node = view.tree.get(view.layout.item(item).sharding)
+            born = 0.0 if node is None else node.stat.ctime
+            self._floors[item] = int(max(born, since) * 1000)
         self._held = held
 
-    def _advance(self, view: JobView) -> None:
-        waiting, before = self._owed(view), self._timetable.newest
+    def _advance(self) -> None:
+        waiting, before = self._owed(), self._timetable.newest
         passed = self._timetable.advance(self._now()) - 1 + bool(waiting)
-        if passed > 0 and self._timetable.newest != before:
+        if passed > 0 and self._held and self._timetable.newest != before:
             why = "the assignment was not settled" if waiting else "this process was held up"
             self._report_misfire(waiting or self._held, passed, why)
 
-    def _owed(self, view: JobView) -> frozenset[int]:
+    def _owed(self) -> frozenset[int]:
         """Return the items whose newest moment has not been claimed and is ours to claim."""
         newest = self._timetable.newest
-        if newest <= self._floor or newest < view.up_since * 1000:
+        if newest <= self._floor:
             return frozenset()
         ledger, floors = self._ledger, self._floors
         return frozenset(
@@ -168,7 +179,7 @@ class Runner:
         return True
 
     async def _fly_owed(self, view: JobView) -> bool:
-        owed = self._owed(view) if view.settled else frozenset()
+        owed = self._owed() if view.settled else frozenset()
         if not owed:
             return False
         if skew := self._intolerable_skew():
@@ -192,15 +203,16 @@ class Runner:
         try:
             with CancelScope() as self._flight, session.deadline(self._member.incarnation):
                 await execute(self._job, view.config, claim, self._shared.threads, outcomes)
-        finally:
-            with move_on_after(LAST_WORD, shield=True) as last_word:
+        except get_cancelled_exc_class():
+            with move_on_after(LAST_WORD, shield=True):
                 await self._settle(claim, outcomes)
-            seconds = time.perf_counter() - began
-            for item in claim.items:
-                outcome = outcomes.get(item, Outcome.CANCELLED)
-                events.put(Ended(job, self._member.id, fire.slot, fire.source, item, outcome, seconds))
-        if last_word.cancelled_caught:
-            raise SessionEnded("settling took too long")
+            raise
+        seconds = time.perf_counter() - began
+        for item in claim.items:
+            outcome = outcomes.get(item, Outcome.CANCELLED)
+            events.put(Ended(job, self._member.id, fire.slot, fire.source, item, outcome, seconds))
+        if not await self._settle(claim, outcomes):
+            raise SessionEnded("the session was lost before its items were settled")
         self._note_misfires(view)
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Claim | None:
@@ -216,9 +228,9 @@ class Runner:
             raise SessionEnded("the session was lost while claiming")
         return taken.claim
 
-    async def _settle(self, claim: Claim, outcomes: dict[int, Outcome]) -> None:
-        if self._config.monitor_execution or claim.fences:
-            await self._ledger.settle(claim, outcomes, self._now())
+    async def _settle(self, claim: Claim, outcomes: dict[int, Outcome]) -> bool:
+        """Give the items back; False if the session was lost.  A claim without fences has written nothing."""
+        return not claim.fences or await self._ledger.settle(claim, outcomes, self._now())
 
     async def _wait_for_others(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Let another instance finish what it runs of our items; then run the newest moment, if misfire is wanted."""

@@ -19,9 +19,7 @@ class Timetable:
         self.upcoming: int | None = None
         """The next moment, None if there is none."""
         if cron is not None:
-            last = cron.previous_before(moment((now + 1) / 1000))
-            self.newest = 0 if last is None else round(last.timestamp() * 1000)
-            self.upcoming = self._after(now)
+            self._search(cron, now)
 
     def advance(self, now: int) -> int:
         """Move on to ``now`` and return how many moments have become due since; the count stops at ``STEPS``."""
@@ -29,9 +27,14 @@ class Timetable:
         while self.upcoming is not None and self.upcoming <= now and due < STEPS:
             self.newest, due = self.upcoming, due + 1
             self.upcoming = self._after(self.newest)
-        if self.upcoming is not None and self.upcoming <= now:
-            self.__init__(self._cron, now)  # type: ignore[misc]
+        if self._cron is not None and self.upcoming is not None and self.upcoming <= now:
+            self._search(self._cron, now)
         return due
+
+    def _search(self, cron: Cron, now: int) -> None:
+        last = cron.previous_before(moment((now + 1) / 1000))
+        self.newest = 0 if last is None else round(last.timestamp() * 1000)
+        self.upcoming = self._after(now)
 
     def _after(self, milliseconds: int) -> int | None:
         assert self._cron is not None

@@ -9,8 +9,8 @@ from aioelasticjob.coordination.rules.situation import Situation
 
 
 def elect(now: Situation) -> Iterator[TakeSeat]:
-    """An eligible instance takes an empty seat; the transaction lets one of several through."""
-    if now.view.leader is None and now.me in now.view.eligible:
+    """An eligible instance takes a seat that is empty or whose holder has left; the transaction lets one through."""
+    if now.view.leader not in now.view.instances and now.me in now.view.eligible:
         yield TakeSeat(now.me)
 
 

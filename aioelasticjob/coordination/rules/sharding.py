@@ -6,19 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from aioelasticjob.coordination.effects import Assign, MarkNecessary
 from aioelasticjob.coordination.rules.situation import Situation
-from aioelasticjob.coordination.strategies import Allotment, average, find
+from aioelasticjob.coordination.strategies import Allotment, allot
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import InvalidSetting
 
 
 def wanted(view: JobView) -> Mapping[int, str]:
     """Return the assignment that the job's strategy gives, for at least one eligible instance."""
-    try:
-        strategy = find(view.config.sharding_strategy)
-    except InvalidSetting:
-        strategy = average  # another process knows the strategy; an even spread beats a standstill
-    count = view.config.sharding_total_count
-    return strategy(Allotment(view.layout.job, view.eligible, count, view.assignment))
+    given = Allotment(view.layout.job, view.eligible, view.config.sharding_total_count, view.assignment)
+    return allot(view.config.sharding_strategy, given)
 
 
 def require(now: Situation) -> Iterator[MarkNecessary]:
