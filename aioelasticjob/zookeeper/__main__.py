@@ -2,11 +2,14 @@
 
 import argparse
 import asyncio
+import errno
 import signal
+import sqlite3
 import sys
 from pathlib import Path
 
 from aioelasticjob.zookeeper.server import serve
+from aioelasticjob.zookeeper.store import StoreError
 
 
 def _arguments() -> argparse.Namespace:
@@ -19,15 +22,13 @@ def _arguments() -> argparse.Namespace:
 
 
 async def _run(arguments: argparse.Namespace) -> None:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
     async with serve(
         arguments.host, arguments.port, data_dir=arguments.data_dir, tick_time=arguments.tick_time
     ) as server:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            server.loop.add_signal_handler(number, server.request_stop)
         print(f"zookeeper listening on {server.address}", flush=True)
-        await stopped.wait()
+        await server.ended
 
 
 def main() -> int:
@@ -36,9 +37,16 @@ def main() -> int:
     try:
         asyncio.run(_run(arguments))
     except OSError as error:
-        print(f"cannot listen on {arguments.host}:{arguments.port}: {error.strerror or error}", file=sys.stderr)
-        return 1
-    return 0
+        print(f"cannot listen on {arguments.host}:{arguments.port}: {_reason(error)}", file=sys.stderr)
+    except (StoreError, sqlite3.Error) as error:
+        print(error, file=sys.stderr)
+    else:
+        return 0
+    return 1
+
+
+def _reason(error: OSError) -> str:
+    return "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence
-from ipaddress import ip_address
 from typing import NamedTuple
 
 from aioelasticjob.zookeeper.codes import ErrorCode, Perms, RequestError
@@ -112,21 +111,23 @@ def _well_formed(scheme: str, id_: str) -> bool:
 
 
 def _matches(who: Identity, wanted: str) -> bool:
-    if who.scheme == "ip":
-        network, address = _network(wanted), _network(who.id)
-        if network is None or address is None or len(network[0]) != len(address[0]):
-            return False
-        unused = len(network[0]) * 8 - network[1]
-        return int.from_bytes(network[0], "big") >> unused == int.from_bytes(address[0], "big") >> unused
-    return who.id == wanted
+    if who.scheme != "ip":
+        return who.id == wanted
+    network, address = _network(wanted), _network(who.id)
+    if network is None or address is None:
+        return False
+    unused = 32 - network[1]
+    return network[0] >> unused == address[0] >> unused
 
 
-def _network(expression: str) -> tuple[bytes, int] | None:
-    """Read an address or `address/bits` (IPAuthenticationProvider allows bits below the mask to be set)."""
+def _network(expression: str) -> tuple[int, int] | None:
+    """Read an IPv4 address or `address/bits`; the reference server knows no other addresses in an ACL."""
     address, slash, bits = expression.partition("/")
     try:
-        packed = ip_address(address).packed
-        length = int(bits) if slash else len(packed) * 8
+        parts = [int(part) for part in address.split(".")]
+        length = int(bits) if slash else 32
     except ValueError:
         return None
-    return (packed, length) if 0 <= length <= len(packed) * 8 else None
+    if len(parts) != 4 or not all(0 <= part <= 255 for part in parts) or not 0 <= length <= 32:
+        return None
+    return int.from_bytes(parts, "big"), length

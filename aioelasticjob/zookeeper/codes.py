@@ -113,8 +113,9 @@ class CreateFlag(IntEnum):
 
 
 class RequestError(Exception):
-    """A request the server refuses; its code goes into the reply header."""
+    """A request the server refuses; its code goes into the reply header, what was answered before it into the body."""
 
-    def __init__(self, code: ErrorCode) -> None:
+    def __init__(self, code: ErrorCode, body: bytes = b"") -> None:
         super().__init__(code.name)
         self.code = code
+        self.body = body

@@ -4,36 +4,9 @@ from dataclasses import dataclass, field
 
 from aioelasticjob.zookeeper.acl import Identity
 from aioelasticjob.zookeeper.jute import INT, MalformedError
+from aioelasticjob.zookeeper.statistics import Traffic
 
 MAX_FRAME = 0xFFFFF  # jute.maxbuffer
-
-
-@dataclass(slots=True)
-class Traffic:
-    """What went over a connection, for `cons` and `stat`."""
-
-    established: int  # ms since the epoch
-    received: int = 0
-    sent: int = 0
-    last_op: str = "NA"
-    last_cxid: int = -1
-    last_zxid: int = -1
-    last_response: int = 0  # ms, on the server's own clock
-    last_latency: int = 0
-    min_latency: int = 0
-    max_latency: int = 0
-    total_latency: int = 0
-
-    def reset(self) -> None:
-        """Begin to count anew."""
-        self.received = self.sent = self.last_latency = 0
-        self.min_latency = self.max_latency = self.total_latency = 0
-        self.last_op, self.last_cxid, self.last_zxid = "NA", -1, -1
-
-    @property
-    def average(self) -> int:
-        """The mean latency."""
-        return self.total_latency // self.sent if self.sent else 0
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +22,7 @@ class Connection:
     timeout: int = 0
     connected: bool = False  # whether the connect request was answered
     closing: bool = False  # whether to close once the output is written
+    asked: int = 0  # when the requests that are being answered arrived, ms on the server's own clock
     backlog: int = 0  # bytes of output that have not reached the transport
     _output: list[bytes] = field(default_factory=list)
     _input: bytes = b""
@@ -92,11 +66,11 @@ class Connection:
     def send(self, frame: bytes) -> None:
         """Queue output."""
         self._output.append(frame)
-        self.traffic.sent += 1
         self.backlog += len(frame)
 
-    def take_output(self) -> bytes:
-        """Hand out what is queued, as one piece."""
-        output = self._output[0] if len(self._output) == 1 else b"".join(self._output)
+    def take_output(self) -> tuple[bytes, int]:
+        """Hand out what is queued, as one piece, and of how many frames it is."""
+        packets = len(self._output)
+        output = self._output[0] if packets == 1 else b"".join(self._output)
         self._output.clear()
-        return output
+        return output, packets

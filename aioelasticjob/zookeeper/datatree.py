@@ -49,7 +49,7 @@ class DataTree:
         self.reapable: dict[str, None] = {}  # containers and nodes with a time to live
         self.data_size = 1
         self.events: list[TreeEvent] = []
-        self.dirty: dict[str, None] = {}  # paths changed since the last `take_dirty`
+        self.dirty: dict[str, None] | None = None  # paths changed since the last `take_dirty`; kept for a disk only
         self._limited: dict[str, None] = {}
         self._undo: list[Callable[[], object]] | None = None
         for path in ("/zookeeper", "/zookeeper/quota", "/zookeeper/config"):
@@ -75,7 +75,8 @@ class DataTree:
         Raises: RequestError, and nothing has changed.
         """
         if write.path is None:
-            raise RequestError(ErrorCode.MARSHALLING_ERROR)
+            by_validation = isinstance(write, (SetData, SetAcl, Check))
+            raise RequestError(ErrorCode.BAD_ARGUMENTS if by_validation else ErrorCode.MARSHALLING_ERROR)
         match write:
             case Create():
                 return self._create(write, write.path, author)
@@ -152,6 +153,8 @@ class DataTree:
 
     def restore(self, path: str, node: Znode) -> None:
         """Put back a znode as it was stored; its parent must be there already."""
+        if path.endswith("/" + quota.LIMITS) and (subject := quota.limited_path(path[: path.rfind("/")])):
+            self._limited[subject] = None
         present = self.nodes.get(path)
         if present is not None:
             node.children = present.children
@@ -165,7 +168,7 @@ class DataTree:
 
     def take_dirty(self) -> dict[str, None]:
         """Hand out the paths changed since the last time."""
-        dirty, self.dirty = self.dirty, {}
+        dirty, self.dirty = self.dirty or {}, {}
         return dirty
 
     def _create(self, write: Create, path: str, author: Author) -> Applied:
@@ -306,7 +309,8 @@ class DataTree:
         self._touch(path)
 
     def _touch(self, path: str) -> None:
-        self.dirty[path] = None
+        if self.dirty is not None:
+            self.dirty[path] = None
 
     def _note_quota(self, path: str, parent_path: str) -> None:
         subject = quota.limited_path(parent_path)

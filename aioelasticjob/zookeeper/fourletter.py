@@ -12,10 +12,9 @@ from pathlib import Path
 
 from aioelasticjob.zookeeper.connection import Connection
 from aioelasticjob.zookeeper.processor import Processor
-from aioelasticjob.zookeeper.statistics import Statistics
+from aioelasticjob.zookeeper.statistics import Latency
 
 VERSION = "3.8.0-aioelasticjob, built on 2022-02-25 08:49 UTC"
-_DELTA = "Zookeeper version: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +22,12 @@ class Desk:
     """Everything the words may look at."""
 
     processor: Processor
-    statistics: Statistics
+    statistics: Latency
     open_connections: Callable[[], Iterable[Connection]]
     port: int
     data_dir: Path | None
-    now: Callable[[], int]  # ms on the clock of the sessions
+    now: int  # ms on the clock of the sessions
+    started: int
 
 
 def answer(word: str, desk: Desk) -> str | None:
@@ -49,7 +49,7 @@ def _stat(desk: Desk) -> str:
 def _state(desk: Desk) -> str:
     statistics, tree = desk.statistics, desk.processor.tree
     return (
-        f"Latency min/avg/max: {statistics.min_latency}/{statistics.average:.4g}/{statistics.max_latency}\n"
+        f"Latency min/avg/max: {statistics.min_latency}/{_average(statistics)}/{statistics.max_latency}\n"
         f"Received: {statistics.received}\nSent: {statistics.sent}\nConnections: {len(list(desk.open_connections()))}\n"
         f"Outstanding: 0\nZxid: {tree.zxid:#x}\nMode: standalone\nNode count: {len(tree.nodes)}\n"
     )
@@ -63,7 +63,7 @@ def _mntr(desk: Desk) -> str:
         "server_state": "standalone",
         "ephemerals_count": sum(map(len, tree.ephemerals.values())),
         "num_alive_connections": len(list(desk.open_connections())),
-        "avg_latency": float(f"{statistics.average:.4g}"),
+        "avg_latency": _average(statistics),
         "outstanding_requests": 0,
         "znode_count": len(tree.nodes),
         "global_sessions": len(desk.processor.sessions.timeouts),
@@ -77,7 +77,7 @@ def _mntr(desk: Desk) -> str:
         "approximate_data_size": tree.data_size,
         "open_file_descriptor_count": descriptors[0],
         "local_sessions": 0,
-        "uptime": statistics.uptime(desk.now()),
+        "uptime": desk.now - desk.started,
         "max_latency": statistics.max_latency,
     }
     return "".join(f"zk_{name}\t{value}\n" for name, value in values.items())
@@ -101,7 +101,7 @@ def _cons(desk: Desk) -> str:
 
 
 def _dump(desk: Desk) -> str:
-    processor, now = desk.processor, desk.now()
+    processor, now = desk.processor, desk.now
     buckets = processor.sessions.deadlines()
     lines = ["SessionTracker dump:", f"Session Sets ({len(buckets)})/({len(processor.sessions.timeouts)}):"]
     for bucket, sessions in buckets.items():
@@ -194,9 +194,13 @@ def _detailed(connection: Connection) -> str:
     return _brief(connection)[:-2] + (
         f",sid={_hex(connection.session)},lop={traffic.last_op},est={traffic.established},to={connection.timeout},"
         f"lcxid={last_cxid},lzxid={traffic.last_zxid & 0xFFFFFFFFFFFFFFFF:#x},lresp={traffic.last_response},"
-        f"llat={traffic.last_latency},minlat={traffic.min_latency},avglat={traffic.average},"
+        f"llat={traffic.last_latency},minlat={traffic.min_latency},avglat={int(traffic.average)},"
         f"maxlat={traffic.max_latency})\n"
     )
+
+
+def _average(statistics: Latency) -> float:
+    return round(statistics.average, 4)
 
 
 def _hex(session: int) -> str:

@@ -89,14 +89,23 @@ def pack_buffer(value: bytes | None) -> bytes:
 
 def pack_string(value: str | None) -> bytes:
     """Encode a string, or its absence."""
-    return NULL if value is None else pack_buffer(value.encode("utf-8", "surrogatepass"))
+    return NULL if value is None else pack_buffer(encode(value))
+
+
+def encode(value: str) -> bytes:
+    """Encode text as the reference server does: each UTF-16 unit for itself, so that beyond U+FFFF it is CESU-8."""
+    if value.isascii():
+        return value.encode()
+    units = value.encode("utf-16-be", "surrogatepass")
+    pairs = zip(units[::2], units[1::2], strict=True)
+    return "".join(chr(high << 8 | low) for high, low in pairs).encode("utf-8", "surrogatepass")
 
 
 def pack_strings(values: Iterable[str]) -> bytes:
     """Encode a vector of strings."""
     parts = [b""]
     for value in values:
-        raw = value.encode("utf-8", "surrogatepass")
+        raw = encode(value)
         parts.append(_pack_int(len(raw)))
         parts.append(raw)
     parts[0] = _pack_int(len(parts) // 2)

@@ -103,7 +103,7 @@ class Auth(NamedTuple):
     """Credentials in one scheme."""
 
     scheme: str | None
-    credentials: bytes
+    credentials: bytes | None
 
 
 def read_connect(frame: bytes) -> Connect:
@@ -172,7 +172,12 @@ def read_set_watches2(reader: Reader) -> SetWatches:
 def read_auth(reader: Reader) -> Auth:
     """Decode credentials; the type in front of them has no meaning."""
     reader.integer()
-    return Auth(reader.string(), reader.buffer() or b"")
+    return Auth(reader.string(), reader.buffer())
+
+
+def read_reconfig(reader: Reader) -> None:
+    """Walk over a reconfig, which is refused if it is well-formed and malformed if not."""
+    reader.string(), reader.string(), reader.string(), reader.long()
 
 
 def read_acl(reader: Reader) -> list[Acl] | None:
@@ -188,12 +193,15 @@ def read_multi(reader: Reader) -> list[Write]:
     return [_as_multi_create(write) if isinstance(write, Create) else write for write in _operations(reader, _IN_MULTI)]
 
 
-def read_multi_read(reader: Reader) -> list[ReadOf]:
-    """Decode several reads.
+def read_multi_read(reader: Reader) -> list[ReadOf | Write]:
+    """Decode several reads; writes alone are decoded, too, for they are refused otherwise than what is malformed.
 
-    Raises: MalformedError, also for operations that cannot be part of them.
+    Raises: MalformedError, also for a mixture.
     """
-    return list(_operations(reader, _IN_MULTI_READ))
+    operations = list(_operations(reader, _IN_ANY_MULTI))
+    if len({isinstance(operation, ReadOf) for operation in operations}) > 1:
+        raise MalformedError("reads and writes in one multi")
+    return operations
 
 
 def _operations(reader: Reader, known: Mapping[int, Callable[[Reader], T]]) -> Iterator[T]:
@@ -219,7 +227,10 @@ def _as_multi_create(create: Create) -> Create:
 
 
 def _paths(reader: Reader) -> list[str]:
-    return [path for path in reader.vector(reader.string) or () if path is not None]
+    paths = reader.vector(reader.string)
+    if paths is None:
+        raise MalformedError("no list of paths")
+    return [path for path in paths if path is not None]
 
 
 WRITES: Mapping[int, Callable[[Reader], Write]] = {
@@ -237,3 +248,4 @@ _IN_MULTI_READ: Mapping[int, Callable[[Reader], ReadOf]] = {
     OpCode.GET_DATA: lambda reader: ReadOf(OpCode.GET_DATA, read_read(reader).path),
     OpCode.GET_CHILDREN: lambda reader: ReadOf(OpCode.GET_CHILDREN, read_read(reader).path),
 }
+_IN_ANY_MULTI: Mapping[int, Callable[[Reader], ReadOf | Write]] = {**_IN_MULTI, **_IN_MULTI_READ}

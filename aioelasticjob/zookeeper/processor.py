@@ -92,7 +92,8 @@ class Processor:
     watches: Watches[Connection] = field(default_factory=Watches)
     connections: dict[int, Connection] = field(default_factory=dict)  # by session
     outbound: dict[Connection, None] = field(default_factory=dict)  # have output or are to be closed
-    dirty_sessions: dict[int, int | None] = field(default_factory=dict)  # timeout, or none when ended
+    dirty_sessions: dict[int, int | None] | None = None  # timeout, or none when ended; kept for a disk only
+    saved_zxid: int = 0
 
     def receive(self, connection: Connection, frame: bytes, now: int) -> None:
         """Answer one frame.
@@ -141,6 +142,19 @@ class Processor:
         connection.closing = True
         self.outbound[connection] = None
 
+    def keep_changes(self) -> None:
+        """Begin to note what changes, for a disk."""
+        self.tree.dirty, self.dirty_sessions, self.saved_zxid = {}, {}, self.tree.zxid
+
+    def take_changes(self) -> tuple[int | None, dict[str, None], dict[int, int | None]]:
+        """Hand out the zxid, the paths and the sessions that changed since the last time; no zxid: nothing did."""
+        zxid = self.tree.zxid
+        if zxid == self.saved_zxid:
+            return None, {}, {}
+        self.saved_zxid = zxid
+        sessions, self.dirty_sessions = self.dirty_sessions or {}, {}
+        return zxid, self.tree.take_dirty(), sessions
+
     def _connect(self, connection: Connection, request: Connect, now: int) -> None:
         if request.last_zxid > self.tree.zxid:
             raise MalformedError("the client has seen what is still to come")
@@ -151,7 +165,7 @@ class Processor:
         if session == 0:
             session = self.sessions.create(connection.timeout, now)
             self.tree.zxid += 1
-            self.dirty_sessions[session] = connection.timeout
+            self._note_session(session, connection.timeout)
         else:
             # Before the password is looked at, as the reference server does.
             former = self.connections.pop(session, None)
@@ -176,7 +190,7 @@ class Processor:
         )
 
     def _authenticate(self, connection: Connection, xid: int, request: messages.Auth) -> None:
-        if request.scheme == "digest":
+        if request.scheme == "digest" and request.credentials is not None:
             who = acl.digest(request.credentials)
             if self.settings.super_digest is not None and who.id == self.settings.super_digest:
                 connection.add_identity(acl.SUPER)
@@ -190,7 +204,7 @@ class Processor:
         self._send(connection, replies.reply(xid, 0))
 
     def _answer(self, connection: Connection, xid: int, op: int, reader: Reader) -> None:
-        error, body = ErrorCode.OK, b""
+        error, body, zxid = ErrorCode.OK, b"", None
         try:
             query = QUERIES.get(op)
             if query is not None:
@@ -200,9 +214,9 @@ class Processor:
             elif op in _WRITES:
                 body = self._write(connection, op, reader)
             else:
-                error = ErrorCode.UNIMPLEMENTED
+                error, zxid = ErrorCode.UNIMPLEMENTED, -1
         except RequestError as refused:
-            error = refused.code
+            error, body = refused.code, refused.body
         except MalformedError:
             error = ErrorCode.MARSHALLING_ERROR
         traffic = connection.traffic
@@ -210,13 +224,15 @@ class Processor:
         traffic.last_zxid = self.tree.zxid
         if op == OpCode.PING:
             xid = -2
-        self._send(connection, replies.reply(xid, self.tree.zxid, error, body))
-        if op == OpCode.CLOSE_SESSION or error is ErrorCode.UNIMPLEMENTED:
+        self._send(connection, replies.reply(xid, self.tree.zxid if zxid is None else zxid, error, body))
+        if op == OpCode.CLOSE_SESSION or zxid == -1:
             self.close(connection)
 
     def _write(self, connection: Connection, op: int, reader: Reader) -> bytes:
         self.tree.zxid += 1  # refused writes take their number, too
         author = Author(connection.session, connection.identities, self.tree.zxid, self.wall())
+        if op == OpCode.RECONFIG:
+            messages.read_reconfig(reader)
         if op in _REFUSED:
             raise RequestError(_REFUSED[op])
         if op == OpCode.MULTI:
@@ -245,9 +261,13 @@ class Processor:
     def _end_session(self, session: int) -> None:
         self.tree.zxid += 1
         self.sessions.close(session)
-        self.dirty_sessions[session] = None
+        self._note_session(session, None)
         self.tree.end_session(session, self.tree.zxid)
         self._publish()
+
+    def _note_session(self, session: int, timeout: int | None) -> None:
+        if self.dirty_sessions is not None:
+            self.dirty_sessions[session] = timeout
 
     def _send(self, connection: Connection, frame: bytes) -> None:
         connection.send(frame)

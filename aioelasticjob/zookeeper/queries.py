@@ -80,12 +80,13 @@ def _who_am_i(tree: DataTree, watches: Watches[Connection], connection: Connecti
 def _multi_read(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
     parts: list[bytes] = []
     size = 0
-    for op, path in messages.read_multi_read(reader):
+    for operation in messages.read_multi_read(reader):
+        if not isinstance(operation, messages.ReadOf) or operation.path is None:
+            raise RequestError(ErrorCode.MARSHALLING_ERROR, b"".join(parts) + replies.MULTI_END)
+        op, path = operation
         try:
             node = _readable(tree, path, connection)
         except RequestError as refused:
-            if refused.code is ErrorCode.MARSHALLING_ERROR:
-                raise
             parts.append(replies.multi_error(refused.code))
             continue
         body = replies.data(node.data, node.stat()) if op is OpCode.GET_DATA else replies.children(node.children)
@@ -111,13 +112,17 @@ def _add_watch(tree: DataTree, watches: Watches[Connection], connection: Connect
 
 
 def _remove_watches(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
-    path, kind = _path_mode(reader)
+    path, kind = messages.read_path_mode(reader)
+    if path is None:
+        raise RequestError(ErrorCode.NO_WATCHER)
     watches.remove(path, connection, kind)
     return b""
 
 
 def _check_watches(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
     path, kind = _path_mode(reader)
+    if path and "/" not in path:
+        raise RequestError(ErrorCode.MARSHALLING_ERROR)
     watches.check(path, connection, kind)
     return b""
 

@@ -5,13 +5,13 @@ from struct import Struct
 
 from aioelasticjob.zookeeper.acl import AclList, Identity
 from aioelasticjob.zookeeper.codes import ErrorCode, EventType, OpCode
-from aioelasticjob.zookeeper.jute import INT, pack_buffer, pack_string, pack_strings
+from aioelasticjob.zookeeper.jute import INT, encode, pack_buffer, pack_string, pack_strings
 
 _REPLY = Struct(">iiqi")  # length, xid, zxid, error
 _REPLY_OVERHEAD = _REPLY.size - 4
 _MULTI = Struct(">ibi")  # type, done, error
 _CONNECT = Struct(">iiiqi16s")  # length, protocol version, timeout, session, password length, password
-_EVENT = Struct(">iqiii")  # xid, zxid, error, type, state
+_EVENT = Struct(">iiqiiii")  # length, xid, zxid, error, type, state, length of the path
 _CONNECTED = 3  # the only state a server reports
 
 MULTI_END = _MULTI.pack(-1, 1, -1)
@@ -30,9 +30,9 @@ def connect_reply(timeout: int, session: int, password: bytes, *, read_only_byte
 
 def event(kind: EventType, path: str) -> bytes:
     """Write a watch event."""
-    name = path.encode("utf-8", "surrogatepass")
-    head = _EVENT.pack(-1, -1, 0, kind, _CONNECTED)
-    return INT.pack(len(head) + 4 + len(name)) + head + INT.pack(len(name)) + name
+    name = encode(path)
+    size = len(name)
+    return _EVENT.pack(_EVENT.size - 4 + size, -1, -1, 0, kind, _CONNECTED, size) + name
 
 
 def acls(acl: AclList) -> bytes:

@@ -4,17 +4,20 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
 from aioelasticjob.zookeeper import fourletter
-from aioelasticjob.zookeeper.connection import Connection, Traffic
+from aioelasticjob.zookeeper.commits import Commits
+from aioelasticjob.zookeeper.connection import Connection
 from aioelasticjob.zookeeper.datatree import DataTree
 from aioelasticjob.zookeeper.jute import MalformedError
 from aioelasticjob.zookeeper.processor import Processor, Settings
 from aioelasticjob.zookeeper.sessions import Sessions
-from aioelasticjob.zookeeper.statistics import Statistics
+from aioelasticjob.zookeeper.statistics import Latency, Traffic
+from aioelasticjob.zookeeper.store import Changes, Store, Stored, open_store, rows
 
 _BACKLOG = 256 * 1024  # bytes of output beyond which a connection's requests wait
 _BURST = 256  # requests of one connection before the others get their turn
@@ -24,14 +27,17 @@ _LINGER = 5  # seconds for a closing connection to take its last bytes
 class Server:
     """A running server."""
 
-    def __init__(self, processor: Processor, host: str, clock: Callable[[], float]) -> None:
-        self.host = host
+    def __init__(self, processor: Processor, data_dir: Path | None) -> None:
+        self.host = ""
         self.port = 0
         self.processor = processor
+        self.data_dir = data_dir
+        self.commits: Commits | None = None
         self.loop = asyncio.get_running_loop()
-        self.statistics = Statistics(self.now())
+        self.ended: asyncio.Future[None] = self.loop.create_future()  # with an error if the disk failed
+        self.statistics = Latency()
+        self.started = self.now()
         self.clients: dict[Connection, Client] = {}
-        self._clock = clock
         self._flushing = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -42,7 +48,9 @@ class Server:
 
     def desk(self) -> fourletter.Desk:
         """Gather what the four-letter words look at."""
-        return fourletter.Desk(self.processor, self.statistics, self.clients.keys, self.port, None, self.now)
+        return fourletter.Desk(
+            self.processor, self.statistics, self.clients.keys, self.port, self.data_dir, self.now(), self.started
+        )
 
     def now(self) -> int:
         """Tell the loop's time in ms."""
@@ -54,18 +62,32 @@ class Server:
             self._flushing = True
             self.loop.call_soon(self._flush)
 
+    def request_stop(self) -> None:
+        """Let whoever waits for `ended` go on."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
     def run_clocks(self) -> None:
         """Start what happens by time alone."""
         self._tick()
         self._reap()
 
-    def stop(self) -> None:
-        """End all connections and timers."""
+    async def stop(self) -> None:
+        """End all connections and timers, once what was answered is on the disk."""
         for timer in self._timers.values():
             timer.cancel()
         self._flush()
+        if self.commits is not None:
+            await self.commits.drain()
         for client in list(self.clients.values()):
             client.transport.abort()
+
+    def fail(self, error: Exception) -> None:
+        """Stop answering: what cannot be kept must not be acknowledged."""
+        for client in list(self.clients.values()):
+            client.transport.abort()
+        if not self.ended.done():
+            self.ended.set_exception(error)
 
     def _tick(self) -> None:
         self.processor.expire(self.now())
@@ -82,10 +104,20 @@ class Server:
     def _flush(self) -> None:
         self._flushing = False
         outbound, self.processor.outbound = self.processor.outbound, {}
-        for connection in outbound:
-            client = self.clients.get(connection)
-            if client is not None:
-                client.write(connection.take_output())
+        output = [(client, client.connection.take_output()) for each in outbound if (client := self.clients.get(each))]
+
+        def release() -> None:
+            for client, (data, packets) in output:
+                client.write(data, packets)
+
+        if self.commits is None:
+            release()
+        elif not self.commits.failed:
+            self.commits.submit(self._changes(), release)
+
+    def _changes(self) -> Changes | None:
+        zxid, dirty, sessions = self.processor.take_changes()
+        return Changes(zxid, rows(self.processor.tree, dirty), sessions) if zxid is not None else None
 
 
 class Client(asyncio.Protocol):
@@ -104,7 +136,7 @@ class Client(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         host, port = (transport.get_extra_info("peername") or ("127.0.0.1", 0))[:2]
         processor = self._server.processor
-        self.connection = Connection(host, port, processor.settings.max_frame, Traffic(processor.wall()))
+        self.connection = Connection(host, port, processor.settings.max_frame, Traffic(established=processor.wall()))
         self._server.clients[self.connection] = self
         limit = processor.settings.max_client_connections
         if limit and sum(1 for each in self._server.clients if each.host == host) > limit:
@@ -137,10 +169,16 @@ class Client(asyncio.Protocol):
         self._paused = False
         self._resume()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, packets: int) -> None:
         """Hand output to the transport, and close it if that was the last."""
-        connection = self.connection
+        connection, server = self.connection, self._server
         connection.backlog -= len(data)
+        if packets:
+            latency = server.now() - connection.asked
+            traffic = connection.traffic
+            traffic.last_response, traffic.last_latency = server.now(), latency
+            traffic.answer(packets, latency)
+            server.statistics.answer(packets, latency)
         if data and not self.transport.is_closing():
             self.transport.write(data)
             if self.transport.get_write_buffer_size() > self._server.processor.settings.max_output:
@@ -159,7 +197,7 @@ class Client(asyncio.Protocol):
         try:
             if not connection.connected and self._command():
                 return
-            now = server.now()
+            now = connection.asked = server.now()
             for _ in range(_BURST):
                 if connection.closing:
                     return
@@ -215,23 +253,51 @@ async def serve(
 ) -> AsyncIterator[Server]:
     """Serve ZooKeeper's protocol until the block ends; port 0 picks a free one, `tick_time` is in ms.
 
-    Raises: OSError if the port is taken.
+    Raises: OSError if the port is taken; StoreError if the data directory cannot be used.
     """
-    loop = asyncio.get_running_loop()
+    settings = settings or Settings(tick_time=tick_time)
+    async with _state(settings, Path(data_dir) if data_dir else None, clock) as server:
+        server.host = host
+        listener = await server.loop.create_server(lambda: Client(server), host, port)
+        try:
+            server.port = listener.sockets[0].getsockname()[1] if listener.sockets else port
+            server.run_clocks()
+            yield server
+        finally:
+            listener.close()
+            await server.stop()
+            await listener.wait_closed()
+
+
+@asynccontextmanager
+async def _state(settings: Settings, data_dir: Path | None, clock: Callable[[], float]) -> AsyncIterator[Server]:
+    """Make the server without its listener: from memory, or from what the data directory holds."""
 
     def wall() -> int:
         return int(clock() * 1000)
 
-    settings = settings or Settings(tick_time=tick_time)
-    sessions = Sessions(tick=settings.tick_time, secret=secrets.token_bytes(32), started=wall())
-    processor = Processor(settings, sessions, wall, DataTree(extended_types=settings.extended_types))
-    server = Server(processor, host, clock)
-    listener = await loop.create_server(lambda: Client(server), host, port)
-    try:
-        server.port = listener.sockets[0].getsockname()[1] if listener.sockets else port
-        server.run_clocks()
-        yield server
-    finally:
-        listener.close()
-        server.stop()
-        await listener.wait_closed()
+    def build(stored: Stored) -> Server:
+        sessions = Sessions(tick=settings.tick_time, secret=stored.secret, started=wall())
+        server = Server(Processor(settings, sessions, wall, stored.tree), data_dir)
+        for session, timeout in stored.sessions.items():
+            sessions.restore(session, timeout, server.now())
+        return server
+
+    if data_dir is None:
+        yield build(Stored(0, secrets.token_bytes(32), {}, DataTree(extended_types=settings.extended_types)))
+        return
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1, "zookeeper-disk") as executor:
+
+        def load() -> tuple[Store, Stored]:
+            store = open_store(data_dir)
+            return store, store.load(extended_types=settings.extended_types)
+
+        store, stored = await loop.run_in_executor(executor, load)
+        try:
+            server = build(stored)
+            server.processor.keep_changes()
+            server.commits = Commits(store, executor, server.fail)
+            yield server
+        finally:
+            await loop.run_in_executor(executor, store.close)
