@@ -115,7 +115,7 @@ def find(name: str) -> Strategy:
 def allot(name: str, given: Allotment) -> Assignment:
     """Return what the strategy ``name`` gives; where it is unknown here, fails or forgets items, the average."""
     try:
-        assignment = find(name)(given)
+        assignment = dict(find(name)(given))
     except Exception as error:  # another process may know it; an even spread beats a standstill
         _complain(name, f"{type(error).__name__}: {error}")
         return average(given)
