@@ -78,8 +78,9 @@ def world(instances: int = 3, **settings: object) -> World:
 
 
 def is_right(view: JobView) -> bool:
-    assigned = view.assignment == wanted(view) if view.eligible else True
-    return assigned and view.settled and (view.leader in view.eligible or not view.eligible)
+    if not view.eligible:  # nobody may lead, so all waits for somebody who may
+        return True
+    return view.assignment == wanted(view) and view.settled and view.leader in view.eligible
 
 
 def test_from_nothing_to_the_strategys_assignment() -> None:

@@ -106,7 +106,7 @@ def test_java_hash_is_javas(text: str, expected: int) -> None:
 
 
 def test_an_unknown_strategy_is_named_with_the_known_ones() -> None:
-    with pytest.raises(InvalidSetting, match="sharding_strategy = 'averag': must be one of average, .*sticky"):
+    with pytest.raises(InvalidSetting, match=r"sharding_strategy = 'averag': must be one of average, .*sticky"):
         find("averag")
 
 
