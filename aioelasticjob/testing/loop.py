@@ -16,8 +16,9 @@ import random
 import threading
 import time
 import warnings
+import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 from unittest import mock
@@ -65,6 +66,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
+    _asyncgens: weakref.WeakSet[AsyncGenerator[object, object]]
 
     def __init__(self, *, seed: int = 0, start: float = START) -> None:
         super().__init__()
@@ -73,6 +75,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.tasks = itertools.count()
         self.thread = threading.current_thread()
         self._now, self._idle_turns = 0.0, 0
+        self._owners: dict[int, Process] = {}  # of asynchronous generators
         self._selector = self  # the scheduler asks its selector how long to wait
         self._clock_resolution = 1e-6  # a float can tell such moments apart for more than a century
         self.set_task_factory(_SimulatedTask.make)
@@ -174,6 +177,33 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Return the unfinished tasks of ``process``, oldest first."""
         tasks = (task for task in asyncio.all_tasks(self) if isinstance(task, _SimulatedTask))
         return sorted((task for task in tasks if task.process is process), key=hash)
+
+    def bury_dead(self) -> None:
+        """Unwind what is left of killed processes, unheard."""
+        for agen in list(self._asyncgens):
+            if not self._owner_lives(agen):
+                self._asyncgens.discard(agen)
+        for task in sorted(asyncio.all_tasks(self), key=hash):
+            if isinstance(task, _SimulatedTask) and task.process and not task.process.alive:
+                task.bury()
+
+    def _owner_lives(self, agen: AsyncGenerator[object, object]) -> bool:
+        process = self._owners.get(id(agen))
+        return process is None or process.alive
+
+    def _asyncgen_firstiter_hook(self, agen: AsyncGenerator[object, object]) -> None:
+        super()._asyncgen_firstiter_hook(agen)  # type: ignore[misc]  # typeshed leaves the hooks out
+        process = current_process()
+        if process is None:
+            self._owners.pop(id(agen), None)  # of an earlier one in its place
+        else:
+            self._owners[id(agen)] = process
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[object, object]) -> None:
+        """Close a generator that nobody closed, unless it was a killed process that did not."""
+        if self._owner_lives(agen):
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
+        self._owners.pop(id(agen), None)  # by its place: weak references to it are dead already
 
     def _process_events(self, _events: tuple[()]) -> None:
         """There are no file descriptors, hence no events."""
@@ -325,9 +355,7 @@ def _shut_down(loop: VirtualLoop) -> None:
     tasks = [task for task in sorted(asyncio.all_tasks(loop), key=hash) if isinstance(task, _SimulatedTask)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # coroutines that a dead task makes while it unwinds are never awaited
-        for task in tasks:
-            if task.process and not task.process.alive:
-                task.bury()
+        loop.bury_dead()
     living = [task for task in tasks if not task.process or task.process.alive]
     for task in living:
         if task.process and task.process.paused:

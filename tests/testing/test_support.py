@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
+from aioelasticjob.registry.session import ConnectionSettings, open_session
+from aioelasticjob.registry.txn import Create
 from tests.support.loops import LoopKind, run_async
 from tests.support.ports import reserved_ports
 from tests.support.processes import Workers
@@ -156,3 +159,25 @@ def test_an_ensemble_elects_another_leader_and_is_repaired(real_ensemble: Ensemb
     second.process.pause()
     real_ensemble.repair()
     assert sorted(str(member.mode()) for member in real_ensemble.members) == ["follower", "follower", "leader"]
+
+
+def test_both_kinds_of_server_hold_a_session(registry_address: str, real_loop_kind: LoopKind) -> None:
+    async def main() -> bytes:
+        async with open_session(ConnectionSettings.parse(registry_address)) as registry:
+            await registry.commit([Create("/job", b"config")], incarnation=registry.incarnation)
+            return (await registry.get("/job")).data
+
+    assert run_async(real_loop_kind, main) == b"config"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("required", "code"), [("0", 0), ("1", 1)])
+def test_a_skip_fails_where_all_tests_are_required(
+    worker_processes: Workers, tmp_path: Path, required: str, code: int
+) -> None:
+    suite = tmp_path / "test_it.py"
+    suite.write_text("import pytest\ndef test_it():\n    pytest.skip('not today')\n")
+    command = ("-m", "pytest", "-q", "-p", "tests.conftest", "--rootdir", str(tmp_path), str(suite))
+    worker = worker_processes.start(*command, environment={"AIOELASTICJOB_REQUIRE_ALL": required})
+    assert worker.wait(30) == code, worker.output
+    assert "not today" in worker.output or required == "0"
