@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
+from aioelasticjob.zookeeper.processor import Settings
 from aioelasticjob.zookeeper.server import serve
 from aioelasticjob.zookeeper.store import StoreError
 
@@ -18,13 +19,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=2181, help="0 picks a free one (default: %(default)s)")
     parser.add_argument("--data-dir", type=Path, help="where to keep everything; without it, in memory only")
     parser.add_argument("--tick-time", type=int, default=2000, help="ms; sessions last 2 to 20 ticks")
+    parser.add_argument(
+        "--container-check", type=int, default=60_000, help="ms between looks for empty containers and outlived nodes"
+    )
     return parser.parse_args()
 
 
 async def _run(arguments: argparse.Namespace) -> None:
-    async with serve(
-        arguments.host, arguments.port, data_dir=arguments.data_dir, tick_time=arguments.tick_time
-    ) as server:
+    settings = Settings(tick_time=arguments.tick_time, container_check_interval=arguments.container_check)
+    async with serve(arguments.host, arguments.port, data_dir=arguments.data_dir, settings=settings) as server:
         for number in (signal.SIGTERM, signal.SIGINT):
             server.loop.add_signal_handler(number, server.request_stop)
         print(f"zookeeper listening on {server.address}", flush=True)

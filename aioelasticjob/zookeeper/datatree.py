@@ -95,8 +95,6 @@ class DataTree:
         On failure the answer has OK for those before the one that failed, its error, and RUNTIME_INCONSISTENCY for
         those behind it.
         """
-        if any(write.path is None for write in writes):
-            raise RequestError(ErrorCode.MARSHALLING_ERROR)
         self._undo = []
         heard = len(self.events)
         done: list[Applied] = []

@@ -1,5 +1,6 @@
 """Jute, the wire's encoding: big-endian numbers, length-prefixed strings, buffers and vectors."""
 
+import codecs
 from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import TypeVar
@@ -12,6 +13,20 @@ LONG = Struct(">q")
 _unpack_int = INT.unpack_from
 _unpack_long = LONG.unpack_from
 _pack_int = INT.pack
+
+_AS_JAVA = "aioelasticjob.zookeeper.replace"
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    """Replace what is no UTF-8; an encoded surrogate counts as one mistake, where Python sees three."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    mistake = error.object[error.start : error.start + 3]
+    surrogate = len(mistake) == 3 and mistake[0] == 0xED and mistake[1] >> 5 == 5 and mistake[2] >> 6 == 2
+    return "\ufffd", error.start + 3 if surrogate else error.end
+
+
+codecs.register_error(_AS_JAVA, _replace)
 
 NULL = _pack_int(-1)  # the length of a string, buffer or vector that is absent
 
@@ -48,12 +63,12 @@ class Reader:
         return value
 
     def boolean(self) -> bool:
-        """Read a byte as a truth value; only 1 is true, as in the reference server."""
+        """Read a byte as a truth value."""
         position = self.position
         self.position = position + 1
         if position >= len(self.data):
             raise MalformedError("frame ends within a boolean")
-        return self.data[position] == 1
+        return self.data[position] != 0
 
     def buffer(self) -> bytes | None:
         """Read a length and that many bytes; -1 stands for none."""
@@ -71,7 +86,7 @@ class Reader:
     def string(self) -> str | None:
         """Read a string; broken UTF-8 is replaced, not refused, as the reference server does."""
         raw = self.buffer()
-        return None if raw is None else raw.decode("utf-8", "replace")
+        return None if raw is None else raw.decode("utf-8", _AS_JAVA)
 
     def vector(self, item: Callable[[], T]) -> list[T] | None:
         """Read a count and that many items; -1 stands for none."""

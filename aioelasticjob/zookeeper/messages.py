@@ -230,7 +230,10 @@ def _paths(reader: Reader) -> list[str]:
     paths = reader.vector(reader.string)
     if paths is None:
         raise MalformedError("no list of paths")
-    return [path for path in paths if path is not None]
+    given = [path for path in paths if path is not None]
+    if len(given) < len(paths):
+        raise MalformedError("a path that is none")
+    return given
 
 
 WRITES: Mapping[int, Callable[[Reader], Write]] = {

@@ -93,7 +93,11 @@ class Processor:
     connections: dict[int, Connection] = field(default_factory=dict)  # by session
     outbound: dict[Connection, None] = field(default_factory=dict)  # have output or are to be closed
     dirty_sessions: dict[int, int | None] | None = None  # timeout, or none when ended; kept for a disk only
+    issued_zxid: int = 0  # the last one given to a write; the tree's is the last one that took effect
     saved_zxid: int = 0
+
+    def __post_init__(self) -> None:
+        self.issued_zxid = self.tree.zxid
 
     def receive(self, connection: Connection, frame: bytes, now: int) -> None:
         """Answer one frame.
@@ -133,8 +137,7 @@ class Processor:
     def reap(self) -> None:
         """Remove containers left empty and nodes that outlived their time."""
         for path in self.tree.stale(self.wall(), self.settings.container_max_never_used):
-            self.tree.zxid += 1
-            self.tree.remove(path, self.tree.zxid)
+            self.tree.remove(path, self._next_zxid())
             self._publish()
 
     def close(self, connection: Connection) -> None:
@@ -164,7 +167,7 @@ class Processor:
         session = request.session
         if session == 0:
             session = self.sessions.create(connection.timeout, now)
-            self.tree.zxid += 1
+            self._next_zxid()
             self._note_session(session, connection.timeout)
         else:
             # Before the password is looked at, as the reference server does.
@@ -220,8 +223,9 @@ class Processor:
         except MalformedError:
             error = ErrorCode.MARSHALLING_ERROR
         traffic = connection.traffic
-        traffic.last_op, traffic.last_cxid = NAMES.get(op, "NA"), xid
-        traffic.last_zxid = self.tree.zxid
+        traffic.last_op, traffic.last_cxid, traffic.last_zxid = NAMES.get(op, "NA"), xid, self.tree.zxid
+        if op == OpCode.CHECK and not error:
+            return  # the reference server trips over a check outside a multi that holds, and says nothing
         if op == OpCode.PING:
             xid = -2
         self._send(connection, replies.reply(xid, self.tree.zxid if zxid is None else zxid, error, body))
@@ -229,19 +233,28 @@ class Processor:
             self.close(connection)
 
     def _write(self, connection: Connection, op: int, reader: Reader) -> bytes:
-        self.tree.zxid += 1  # refused writes take their number, too
-        author = Author(connection.session, connection.identities, self.tree.zxid, self.wall())
         if op == OpCode.RECONFIG:
             messages.read_reconfig(reader)
+        before = self.tree.zxid
+        author = Author(connection.session, connection.identities, self._next_zxid(), self.wall())
         if op in _REFUSED:
             raise RequestError(_REFUSED[op])
         if op == OpCode.MULTI:
-            results = self.tree.apply_all(messages.read_multi(reader), author)
-            body = b"".join(map(_multi_result, results)) + replies.MULTI_END
+            writes = messages.read_multi(reader)
+            if any(write.path is None for write in writes):
+                self.tree.zxid = before  # the number is gone, but nothing has taken effect under it
+                raise RequestError(ErrorCode.MARSHALLING_ERROR, replies.MULTI_END)
+            body = b"".join(map(_multi_result, self.tree.apply_all(writes, author))) + replies.MULTI_END
         else:
             body = _result(self.tree.apply(messages.WRITES[op](reader), author))
         self._publish()
         return body
+
+    def _next_zxid(self) -> int:
+        """Number a write; refused ones take a number, too."""
+        self.issued_zxid += 1
+        self.tree.zxid = self.issued_zxid
+        return self.issued_zxid
 
     def _publish(self) -> None:
         """Tell the watchers what changed, ahead of the reply to the one who changed it."""
@@ -259,10 +272,9 @@ class Processor:
                         self._send(connection, frame)
 
     def _end_session(self, session: int) -> None:
-        self.tree.zxid += 1
         self.sessions.close(session)
         self._note_session(session, None)
-        self.tree.end_session(session, self.tree.zxid)
+        self.tree.end_session(session, self._next_zxid())
         self._publish()
 
     def _note_session(self, session: int, timeout: int | None) -> None:

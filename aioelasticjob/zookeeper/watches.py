@@ -101,12 +101,13 @@ class Watches(Generic[W]):
         self.data.add(path, watcher, Mode(mode))
         self.child.add(path, watcher, Mode(mode))
 
-    def remove(self, path: str, watcher: W, kind: int) -> None:
+    def remove(self, path: str | None, watcher: W, kind: int) -> None:
         """Answer removeWatches.
 
         Raises: RequestError with NO_WATCHER.
         """
-        if not sum(table.remove(path, watcher) for table in self._tables(kind)):
+        tables = self._tables(kind)
+        if path is None or not sum(table.remove(path, watcher) for table in tables):
             raise RequestError(ErrorCode.NO_WATCHER)
 
     def check(self, path: str, watcher: W, kind: int) -> None:

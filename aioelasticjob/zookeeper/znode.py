@@ -56,16 +56,11 @@ class Znode:
             self.version & _U32,
             (self.cversion * 2 - children) & _U32,
             self.aversion & _U32,
-            self.owner,
+            self.owner if self.owner > 0 else 0,  # the marks of containers and times to live are not shown
             len(data) if data else 0,
             children,
             self.pzxid,
         )
-
-    @property
-    def ephemeral(self) -> bool:
-        """Whether the node ends with the session that owns it."""
-        return self.owner != 0 and not is_container(self.owner) and not is_ttl(self.owner)
 
 
 def ttl_owner(ttl: int) -> int:
