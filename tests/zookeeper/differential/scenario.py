@@ -1,0 +1,53 @@
+"""A scenario is a function of a world; played on both servers, it must leave the same transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import TypeAlias
+
+from .wire import Address
+from .world import World, world
+
+Play: TypeAlias = Callable[[World], None]
+_serial = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Where the two servers listen."""
+
+    real: Address
+    ours: Address
+
+
+def transcript(play: Play, address: Address, root: str) -> list[str]:
+    """What one server says in a scenario."""
+    with world(address, root) as here:
+        play(here)
+        return here.transcript
+
+
+def same(play: Play, servers: Servers) -> None:
+    """Play on both servers and compare."""
+    root = f"/s{next(_serial)}"  # both trees grow in step
+    expected = transcript(play, servers.real, root)
+    assert expected, "a scenario without a reply shows nothing"
+    assert transcript(play, servers.ours, root) == expected
+
+
+def on_both(play: Play) -> Callable[[Servers], None]:
+    """Make a test of a scenario."""
+
+    def test(servers: Servers) -> None:
+        same(play, servers)
+
+    test.__name__, test.__qualname__, test.__doc__, test.__module__ = (
+        play.__name__,
+        play.__qualname__,
+        play.__doc__,
+        play.__module__,
+    )
+    test.play = play  # type: ignore[attr-defined]
+    return test

@@ -1,0 +1,84 @@
+"""The two servers under comparison, each as a process of its own on loopback."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.ports import reserved_ports
+
+from .wire import Address
+
+CONTAINER_CHECK_MS = 300
+JAVA_FLAGS = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dzookeeper.admin.enableServer=false",
+    "-Dzookeeper.4lw.commands.whitelist=*",
+    "-Dzookeeper.extendedTypesEnabled=true",
+    "-Dzookeeper.forceSync=no",
+    f"-Dznode.container.checkIntervalMs={CONTAINER_CHECK_MS}",
+)
+CLASS_PATH = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar"
+MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+
+
+def available() -> bool:
+    """Whether Debian's ZooKeeper is installed."""
+    return all(Path(jar).exists() for jar in CLASS_PATH.split(":"))
+
+
+@contextmanager
+def real(directory: Path, tick_time: int) -> Iterator[Address]:
+    """Debian's server with an empty data directory; tick in milliseconds."""
+    settings = directory / "zoo.cfg"
+    with reserved_ports(1) as (port,):
+        settings.write_text(
+            f"dataDir={directory / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
+            f"tickTime={tick_time}\nmaxClientCnxns=0\n"
+        )
+        with _process(["java", *JAVA_FLAGS, "-cp", CLASS_PATH, MAIN, str(settings)]) as process:
+            _await_serving(process, ("127.0.0.1", port))
+            yield "127.0.0.1", port
+
+
+@contextmanager
+def embedded(tick_time: int) -> Iterator[Address]:
+    """Our server, in memory; tick in milliseconds."""
+    options = ["--port", "0", "--tick-time", str(tick_time), "--container-check", str(CONTAINER_CHECK_MS)]
+    command = [sys.executable, "-m", "aioelasticjob.zookeeper", *options]
+    with _process(command) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        found = re.search(r"(\d+\.\d+\.\d+\.\d+):(\d+)", line)
+        assert found, f"no address in the first line: {line!r}"
+        yield found[1], int(found[2])
+
+
+@contextmanager
+def _process(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _await_serving(process: subprocess.Popen[bytes], address: Address) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with socket.create_connection(address, timeout=5) as probe:
+                probe.sendall(b"srvr")
+                if b"Mode" in probe.recv(65536):  # `ruok` is answered long before the server takes sessions
+                    return
+        except OSError:
+            time.sleep(0.02)  # the JVM tells nobody when it is ready
+    raise AssertionError(f"server did not start: {process.args!r}")
