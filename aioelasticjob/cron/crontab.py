@@ -7,8 +7,8 @@ something else than was written, and the search over the sets is ours: docs/why/
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from croniter import CroniterError, croniter
 
@@ -35,26 +35,26 @@ ALIASES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_MONTHS = {name.lower(): 1 + at for at, name in enumerate(MONTH_NAMES)}
-_WEEKDAYS = {name.lower(): at for at, name in enumerate(WEEKDAY_NAMES)}
-_ITEM = re.compile(r"(\*|[0-9]{1,3}|[a-z]{3})(?:-([0-9]{1,3}|[a-z]{3}))?(?:/([0-9]{1,3}))?")
+_ITEM = re.compile(r"(\*|[0-9]{1,3}|[A-Z]{3})(?:-([0-9]{1,3}|[A-Z]{3}))?(?:/([0-9]{1,3}))?")
 
 
-class _Column(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A field of the line: its name, bounds, the largest step, and its values' names."""
+
     name: str
     low: int
     high: int
     largest_step: int
-    names: Mapping[str, int]
+    names: tuple[str, ...] = ()
 
 
-_COLUMNS = (
-    _Column("minute", 0, 59, 59, {}),
-    _Column("hour", 0, 23, 23, {}),
-    _Column("day-of-month", 1, 31, 31, {}),
-    _Column("month", 1, 12, 12, _MONTHS),
-    _Column("day-of-week", 0, 7, 7, _WEEKDAYS),  # 7 is Sunday as well
-)
+MINUTE = Column("minute", 0, 59, 59)
+HOUR = Column("hour", 0, 23, 23)
+MONTH_DAY = Column("day-of-month", 1, 31, 31)
+MONTH = Column("month", 1, 12, 12, MONTH_NAMES)
+WEEKDAY = Column("day-of-week", 0, 7, 7, WEEKDAY_NAMES)  # 0 and 7 are Sunday
+COLUMNS = (MINUTE, HOUR, MONTH_DAY, MONTH, WEEKDAY)
 
 
 def read_crontab(tokens: list[str]) -> Fields:
@@ -62,42 +62,48 @@ def read_crontab(tokens: list[str]) -> Fields:
 
     Raises: FieldError
     """
-    minutes, hours, month_days, months, weekdays = (_read(at, token.lower()) for at, token in enumerate(tokens))
+    line = " ".join(_vetted_field(column, token.upper()) for column, token in zip(COLUMNS, tokens, strict=True))
+    try:
+        members, _ = croniter.expand(line)
+    except CroniterError as error:
+        raise FieldError(f"{line!r} cannot be read: {error}") from error
+    hours = _numbers(HOUR, members[1])
     return Fields(
         seconds=frozenset({0}),
-        minutes=minutes,
+        minutes=_numbers(MINUTE, members[0]),
         hours=hours,
-        days=_days(month_days, weekdays),
-        months=months,
+        days=_days(members[2], members[4]),
+        months=_numbers(MONTH, members[3]),
         years=EVERY_YEAR,
         roving=is_roving(tokens[1], hours),
     )
 
 
-def _days(month_days: frozenset[int], weekdays: frozenset[int]) -> Days:
-    """Join the day fields as crontab does: one that allows every day restricts nothing, two restrictions are "or"."""
-    either = EitherDay(MonthDays(month_days), Weekdays(frozenset(day + 1 for day in weekdays)))
-    if len(weekdays) == 7:
-        return either.month_days
-    return either.weekdays if either.month_days == EVERY_DAY else either
-
-
-def _read(at: int, text: str) -> frozenset[int]:
-    column = _COLUMNS[at]
-    line = ["*"] * 5
-    try:
-        line[at] = ",".join(_vetted(column, item) for item in text.split(","))
-        members = croniter.expand(" ".join(line))[0][at]
-    except FieldError as error:
-        raise FieldError(f"{column.name} {text!r}: {error}") from None
-    except CroniterError as error:
-        raise FieldError(f"{column.name} {text!r}: {error}") from error
+def _numbers(column: Column, members: Sequence[int | str]) -> frozenset[int]:
     if "*" in members:
-        return frozenset(range(column.low, column.high + 1)) - ({7} if column.names is _WEEKDAYS else set())
+        return frozenset(range(column.low, column.high + 1))
     return frozenset(int(member) for member in members)
 
 
-def _vetted(column: _Column, item: str) -> str:
+def _days(month_day_members: Sequence[int | str], weekday_members: Sequence[int | str]) -> Days:
+    """Join the day fields as crontab does: ``*`` restricts nothing, two restrictions are an "or"."""
+    month_days = MonthDays(_numbers(MONTH_DAY, month_day_members))
+    weekdays = Weekdays(frozenset(day % 7 + 1 for day in _numbers(WEEKDAY, weekday_members)))
+    if "*" in weekday_members:
+        return month_days
+    if "*" in month_day_members:
+        return weekdays
+    return EVERY_DAY if len(month_days.days) == 31 or len(weekdays.weekdays) == 7 else EitherDay(month_days, weekdays)
+
+
+def _vetted_field(column: Column, text: str) -> str:
+    try:
+        return ",".join(_vetted(column, item) for item in text.split(","))
+    except FieldError as error:
+        raise FieldError(f"{column.name} {text!r}: {error}") from None
+
+
+def _vetted(column: Column, item: str) -> str:
     """Return an item in numbers and as croniter reads it rightly.
 
     Raises: FieldError
@@ -106,7 +112,7 @@ def _vetted(column: _Column, item: str) -> str:
     if not item:
         raise FieldError("a value is missing before or after a comma")
     if found is None:
-        quartz = " (Quartz's ?, L, W and # need its 6 or 7 fields, seconds first)" if re.search("[?lw#]", item) else ""
+        quartz = " (Quartz's ?, L, W and # need its 6 or 7 fields, seconds first)" if re.search("[?LW#]", item) else ""
         raise FieldError(f"{item!r} is not one of '*', a, a-b, and these with /n{quartz}")
     first, last, step = found.groups()
     if step is not None and not 1 <= int(step) <= column.largest_step:
@@ -119,8 +125,8 @@ def _vetted(column: _Column, item: str) -> str:
     if last is None and step is None:
         return str(start)
     # croniter means "a to the end" by a/n, but counts on from Saturday to a second Sunday
-    stop = _value(column, last) if last is not None else 6 if column.names is _WEEKDAYS else column.high
-    if start == stop:  # croniter reads a-a as the whole field
+    stop = _value(column, last) if last is not None else 6 if column is WEEKDAY else column.high
+    if start == stop or (column is WEEKDAY and (start, stop) == (7, 0)):  # croniter reads these as the whole field
         return str(start)
     if step is None:
         return f"{start}-{stop}"
@@ -129,11 +135,11 @@ def _vetted(column: _Column, item: str) -> str:
     return f"{start}-{stop}/{step}"
 
 
-def _value(column: _Column, text: str) -> int:
-    value = int(text) if text.isdigit() else column.names.get(text)
-    if value is None:
+def _value(column: Column, text: str) -> int:
+    if not text.isdigit() and text not in column.names:
         names = f" or {', '.join(column.names)}" if column.names else ""
         raise FieldError(f"{text!r} is unknown: expected numbers {column.low} to {column.high}{names}")
+    value = int(text) if text.isdigit() else column.low + column.names.index(text)
     if not column.low <= value <= column.high:
         raise FieldError(f"{text} is out of range, {column.low} to {column.high}")
     return value

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aioelasticjob.cron.fields import (
@@ -29,28 +28,25 @@ from aioelasticjob.cron.fields import (
     is_roving,
 )
 
-MONTHS = {name: 1 + at for at, name in enumerate(MONTH_NAMES)}
-WEEKDAYS = {name: 1 + at for at, name in enumerate(WEEKDAY_NAMES)}
-
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A field of the expression: its name, bounds, the largest step of ``*/n`` and ``a/n``, and names for values."""
+    """A field of the expression: its name, bounds, the largest step of ``*/n`` and ``a/n``, and its values' names."""
 
     name: str
     low: int
     high: int
     largest_step: int
-    names: Mapping[str, int]
+    names: tuple[str, ...] = ()
 
 
-SECOND = Unit("second", 0, 59, 59, {})
-MINUTE = Unit("minute", 0, 59, 59, {})
-HOUR = Unit("hour", 0, 23, 23, {})
-MONTH_DAY = Unit("day-of-month", 1, 31, 31, {})
-MONTH = Unit("month", 1, 12, 12, MONTHS)
-WEEKDAY = Unit("day-of-week", 1, 7, 7, WEEKDAYS)
-YEAR = Unit("year", FIRST_YEAR, LAST_YEAR, 9_999, {})
+SECOND = Unit("second", 0, 59, 59)
+MINUTE = Unit("minute", 0, 59, 59)
+HOUR = Unit("hour", 0, 23, 23)
+MONTH_DAY = Unit("day-of-month", 1, 31, 31)
+MONTH = Unit("month", 1, 12, 12, MONTH_NAMES)
+WEEKDAY = Unit("day-of-week", 1, 7, 7, WEEKDAY_NAMES)
+YEAR = Unit("year", FIRST_YEAR, LAST_YEAR, 9_999)
 UNITS = (SECOND, MINUTE, HOUR, MONTH_DAY, MONTH, WEEKDAY, YEAR)
 
 _LARGEST_RANGE_STEP = 2**31 - 1  # Java's int; a range takes any step
@@ -114,7 +110,7 @@ def _read_month_day(text: str) -> Days:
 
 def _read_weekday(text: str) -> Days:
     if text == "L":
-        return Weekdays(frozenset({WEEKDAYS["SAT"]}))
+        return Weekdays(frozenset({WEEKDAY.high}))
     try:
         if (found := _LAST_WEEKDAY.fullmatch(text)) is not None:
             return LastWeekday(_value(WEEKDAY, found[1]))
@@ -167,7 +163,7 @@ def _read_range(unit: Unit, item: str, ends: tuple[str, str], step: str | None) 
 def _value(unit: Unit, text: str) -> int:
     if not text.isdigit():
         if text in unit.names:
-            return unit.names[text]
+            return unit.low + unit.names.index(text)
         raise FieldError(_unreadable(unit, text))
     value = int(text) if len(text) <= 10 else unit.high + 1
     if not unit.low <= value <= unit.high:
@@ -188,7 +184,7 @@ def _step(unit: Unit, text: str | None, largest: int) -> int:
 
 def _no_names(unit: Unit, item: str, first: str) -> None:
     if not first.isdigit():  # Quartz ignores such a step without a word
-        numbers = re.sub("[A-Z]+", lambda name: str(unit.names[name[0]]), item)
+        numbers = re.sub("[A-Z]+", lambda name: str(_value(unit, name[0])), item)
         raise FieldError(f"{item!r}: a name takes no step: write {numbers}")
 
 
