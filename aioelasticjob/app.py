@@ -132,7 +132,7 @@ class ElasticJob:
             async with AsyncExitStack() as stack:
                 settings = self.settings
                 if self._private:
-                    server = await stack.enter_async_context(serve("127.0.0.1", 0))
+                    server = await stack.enter_async_context(serve("127.0.0.1", 0, clock=self._clock.now))
                     address = f"zk://{server.host}:{server.port}{_namespace(self.address)}"
                     settings = ConnectionSettings.parse(address, **self._options)
                 session = await stack.enter_async_context(open_session(settings, clock=self._clock))

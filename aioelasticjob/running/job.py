@@ -95,6 +95,7 @@ async def _live(
     """Live one session's life; return whether there is to be another."""
     async with mirror(member.session, member.layout.mirrored) as trees:
         config = await join(member, job.config, trees)
+        await _compare_clocks(member, shared)
         views = Latest(read(trees.value, member.layout, config))
         if life.since is None:
             life.since = (
@@ -123,6 +124,13 @@ async def _live(
             shared.runners.discard(runner)
             runner.done.set()
     return not runner.left
+
+
+async def _compare_clocks(member: Member, shared: Surroundings) -> None:
+    """See to it that the registry's clock is known before anything is claimed; once for all jobs of a process."""
+    async with shared.comparing:
+        if member.session.clock_skew is None:
+            await member.session.server_time(member.layout.system_time)
 
 
 async def retire(runner: Runner) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from anyio import CancelScope, CapacityLimiter, Event, create_task_group, get_cancelled_exc_class, move_on_after
+from anyio import CancelScope, CapacityLimiter, Event, Lock, create_task_group, get_cancelled_exc_class, move_on_after
 from anyio.abc import TaskGroup
 
 from aioelasticjob.clock import Clock
@@ -46,6 +46,7 @@ class Surroundings:
     events: Events
     threads: CapacityLimiter
     runners: set[Runner] = field(default_factory=set)
+    comparing: Lock = field(default_factory=Lock)
 
 
 class Runner:

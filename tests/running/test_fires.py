@@ -1,0 +1,415 @@
+"""When a job runs, and when it does not: the fires of one and of several instances, in virtual time."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from aioelasticjob import InstanceContext, ItemContext
+from aioelasticjob.events import Ended, Misfired, Refused
+from aioelasticjob.model import Outcome
+from aioelasticjob.registry.txn import Create, Delete, Set
+from tests.running.office import LAYOUT, Office, listening, play
+
+
+def test_every_item_runs_at_every_moment() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/2 * * * * ?", sharding_total_count=3).running():
+            await here.until(7)
+
+    here = play(scene)
+    for item in range(3):
+        assert here.starts(item) == [(2.0, "CRON", 2.0), (4.0, "CRON", 4.0), (6.0, "CRON", 6.0)]
+
+
+@pytest.mark.parametrize("items", [1, 10, 100])
+def test_a_monitored_fire_costs_two_transactions_and_no_read(items: int) -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/10 * * * * ?", sharding_total_count=items).running():
+            await here.until(15)
+            before = here.observer.zxid
+            await here.observer.sync()
+            before = here.observer.zxid
+            await here.until(25)
+            await here.observer.sync()
+            assert here.observer.zxid - before == 2
+        assert len(here.runs) == 2 * items
+
+    play(scene)
+
+
+def test_without_monitoring_a_fire_writes_nothing() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="* * * * * ?", monitor_execution=False).running():
+            await here.until(5.5)
+            await here.observer.sync()
+            before = here.observer.zxid
+            await here.until(9.5)
+            await here.observer.sync()
+            assert here.observer.zxid == before
+        assert [at for at, _, _ in here.starts()] == list(range(1, 10))
+
+    play(scene)
+
+
+def test_moments_that_come_during_a_run_collapse_into_one_rerun() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/10 * * * * ?", work=25)
+        async with listening(here, app), app.running():
+            await here.until(100)
+
+    here = play(scene)
+    assert here.starts()[:4] == [
+        (10.0, "CRON", 10.0),
+        (35.0, "MISFIRE", 30.0),
+        (60.0, "MISFIRE", 60.0),
+        (85.0, "MISFIRE", 80.0),
+    ]
+    first = next(event for event in here.told if isinstance(event, Misfired))
+    assert (first.items, first.moments) == ((0,), 2)
+
+
+def test_with_misfire_off_they_are_dropped_and_reported() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/10 * * * * ?", work=25, misfire=False)
+        async with listening(here, app), app.running():
+            await here.until(100)
+
+    here = play(scene)
+    assert here.starts()[:3] == [(10.0, "CRON", 10.0), (40.0, "CRON", 40.0), (70.0, "CRON", 70.0)]
+    assert [event.moments for event in here.told if isinstance(event, Misfired)][:2] == [2, 2]
+
+
+def test_a_failing_item_stops_neither_the_others_nor_the_schedule() -> None:
+    async def scene(here: Office) -> None:
+        async def handler(context: ItemContext) -> None:
+            here.runs.append((here.now(), context.item, context.source.value, 0))
+            if context.item == 1:
+                raise ValueError("no luck")
+
+        app = here.app(handler, cron="* * * * * ?", sharding_total_count=3)
+        async with listening(here, app), app.running():
+            await here.until(3.5)
+            records = [await here.record(item) for item in range(3)]
+        assert [record.outcome for record in records] == ["completed", "failed", "completed"]
+        assert all(record.completed for record in records)
+
+    here = play(scene)
+    assert len(here.runs) == 9
+    ended = [event.outcome for event in here.told if isinstance(event, Ended) and event.item == 1]
+    assert ended == [Outcome.FAILED] * 3
+
+
+def test_a_handler_that_cancels_itself_has_failed() -> None:
+    async def scene(here: Office) -> None:
+        async def handler(context: ItemContext) -> None:
+            here.runs.append((here.now(), context.item, context.source.value, 0))
+            raise anyio.get_cancelled_exc_class()
+
+        app = here.app(handler, cron="* * * * * ?")
+        async with listening(here, app), app.running():
+            await here.until(3.5)
+
+    here = play(scene)
+    assert [event.outcome for event in here.told if isinstance(event, Ended)] == [Outcome.FAILED] * 3
+
+
+def test_a_run_is_cut_at_its_timeout() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/10 * * * * ?", work=60, timeout=3)
+        async with listening(here, app), app.running():
+            await here.until(25)
+
+    here = play(scene)
+    assert [at for at, _, _ in here.starts()] == [10.0, 20.0]
+    assert [
+        (event.outcome, round(event.slot / 1000 - here.start)) for event in here.told if isinstance(event, Ended)
+    ] == [
+        (Outcome.TIMED_OUT, 10),
+        (Outcome.TIMED_OUT, 20),
+    ]
+
+
+def test_a_timeout_error_of_the_handlers_own_is_a_failure() -> None:
+    async def scene(here: Office) -> None:
+        async def handler(context: ItemContext) -> None:
+            raise TimeoutError("the bank does not answer")
+
+        app = here.app(handler, cron="* * * * * ?", timeout=30)
+        async with listening(here, app), app.running():
+            await here.until(1.5)
+
+    assert [event.outcome for event in play(scene).told if isinstance(event, Ended)] == [Outcome.FAILED]
+
+
+def test_per_instance_one_call_has_all_items() -> None:
+    async def scene(here: Office) -> None:
+        seen: list[InstanceContext] = []
+
+        async def handler(context: InstanceContext) -> None:
+            seen.append(context)
+
+        parameters = {0: "Beijing", 2: "Guangzhou"}
+        settings = {"sharding_total_count": 3, "sharding_item_parameters": parameters, "job_parameter": "all"}
+        async with here.app(handler, cron="0/5 * * * * ?", per="instance", **settings).running():
+            await here.until(6)
+        (context,) = seen
+        assert (context.items, context.parameters, context.job_parameter) == ((0, 1, 2), parameters, "all")
+        assert context.task_id.startswith("job@-@0,1,2@-@READY@-@127.0.0.1@-@")
+
+    play(scene)
+
+
+def test_an_item_context_tells_all_it_should() -> None:
+    async def scene(here: Office) -> None:
+        seen: list[ItemContext] = []
+
+        async def handler(context: ItemContext) -> None:
+            seen.append(context)
+
+        parameters = {1: "Shanghai"}
+        app = here.app(handler, cron="0/5 * * * * ?", sharding_total_count=2, sharding_item_parameters=parameters)
+        async with app.running():
+            await here.until(11)
+        assert [(one.item, one.parameter, one.sharding_total_count) for one in seen[:2]] == [
+            (0, None, 2),
+            (1, "Shanghai", 2),
+        ]
+        assert {one.fire_time.isoformat() for one in seen} == {"2026-01-01T00:00:05+00:00", "2026-01-01T00:00:10+00:00"}
+        assert seen[2].fence > seen[0].fence > 0
+        assert len({one.task_id for one in seen}) == 4
+
+    play(scene)
+
+
+def test_a_changed_cron_takes_effect_at_once_and_owes_nothing() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0 0 12 * * ?")
+        async with app.running():
+            await here.until(5)
+            config = app.jobs[0].changed(cron="0/10 * * * * ?")
+            await here.write(Set(LAYOUT.config, config.to_json(), -1))
+            await here.until(25)
+
+    assert play(scene).starts() == [(10.0, "CRON", 10.0), (20.0, "CRON", 20.0)]
+
+
+def test_nonsense_in_the_configuration_leaves_the_last_good_one() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/10 * * * * ?")
+        async with app.running():
+            await here.until(5)
+            await here.write(Set(LAYOUT.config, b"{nonsense", -1))
+            await here.until(15)
+            await here.write(Set(LAYOUT.config, app.jobs[0].changed(cron="0/3 * * * * ?").to_json(), -1))
+            await here.until(19)
+            assert (await here.observer.get(LAYOUT.config)).data != b"{nonsense"
+
+    assert play(scene).starts() == [(10.0, "CRON", 10.0), (18.0, "CRON", 18.0)]
+
+
+def test_a_changed_count_takes_effect_while_running() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/5 * * * * ?", sharding_total_count=2)
+        async with app.running():
+            await here.until(6)
+            await here.write(Set(LAYOUT.config, app.jobs[0].changed(sharding_total_count=4).to_json(), -1))
+            await here.until(11)
+            assert await here.names(LAYOUT.execution) == ("0", "1", "2", "3")
+            await here.write(Set(LAYOUT.config, app.jobs[0].changed(sharding_total_count=1).to_json(), -1))
+            await here.until(16)
+            assert await here.names(LAYOUT.execution) == await here.names(LAYOUT.sharding) == ("0",)
+
+    here = play(scene)
+    assert [(at, item) for at, item, _, _ in here.runs] == [
+        (5.0, 0), (5.0, 1), (10.0, 0), (10.0, 1), (10.0, 2), (10.0, 3), (15.0, 0),
+    ]  # fmt: skip
+
+
+def test_a_trigger_runs_now_once_and_takes_no_moment_away() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/10 * * * * ?").running():
+            await here.until(3)
+            (me,) = await here.names(LAYOUT.instances)
+            await here.flag(LAYOUT.trigger(me))
+            await here.until(12)
+            assert await here.names(LAYOUT.triggers) == ()
+
+    assert play(scene).starts() == [(3.0, "TRIGGER", 3.0), (10.0, "CRON", 10.0)]
+
+
+def test_a_trigger_during_a_run_waits_for_its_end() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/20 * * * * ?", work=6).running():
+            await here.until(21)
+            (me,) = await here.names(LAYOUT.instances)
+            await here.flag(LAYOUT.trigger(me))
+            await here.until(35)
+
+    assert play(scene).starts() == [(20.0, "CRON", 20.0), (26.0, "TRIGGER", 26.0)]
+
+
+@pytest.mark.parametrize("flag", [LAYOUT.server_disabled("127.0.0.1"), LAYOUT.server_paused("127.0.0.1")])
+def test_a_server_that_is_closed_claims_nothing_and_owes_nothing_afterwards(flag: str) -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/10 * * * * ?").running():
+            await here.until(15)
+            await here.flag(flag)
+            await here.until(45)
+            await here.write(Delete(flag))
+            await here.until(55)
+
+    assert play(scene).starts() == [(10.0, "CRON", 10.0), (50.0, "CRON", 50.0)]
+
+
+def test_a_disabled_item_is_left_out() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/10 * * * * ?", sharding_total_count=2).running():
+            await here.until(15)
+            await here.flag(LAYOUT.item(1).disabled)
+            await here.until(35)
+            await here.write(Delete(LAYOUT.item(1).disabled))
+            await here.until(45)
+
+    here = play(scene)
+    assert [at for at, _, _ in here.starts(0)] == [10.0, 20.0, 30.0, 40.0]
+    assert [at for at, _, _ in here.starts(1)] == [10.0, 40.0]
+
+
+def test_disabled_in_the_configuration_counts_only_for_a_new_server() -> None:
+    async def scene(here: Office) -> None:
+        flag = LAYOUT.server_disabled("127.0.0.1")
+        async with here.app(cron="0/10 * * * * ?", disabled=True).running():
+            await here.until(15)
+            await here.write(Delete(flag))
+        async with here.app(cron="0/10 * * * * ?", disabled=True).running():
+            await here.until(35)
+            assert await here.observer.exists(flag) is None
+
+    assert [at for at, _, _ in play(scene).starts()] == [20.0, 30.0]
+
+
+def test_an_item_that_still_runs_elsewhere_is_waited_for_and_then_run_once() -> None:
+    async def scene(here: Office) -> None:
+        slow = here.app(cron="0/10 * * * * ?", work=25, sharding_total_count=2)
+        async with listening(here, slow), slow.running():
+            await here.until(11)
+            quick = here.app(cron="0/10 * * * * ?", sharding_total_count=2)
+            async with listening(here, quick), quick.running():
+                await here.until(21)
+                marked = [item for item in (0, 1) if "misfire" in await here.names(LAYOUT.item(item).execution)]
+                assert len(marked) == 1
+                await here.until(39)
+                assert [await here.names(LAYOUT.item(item).execution) for item in marked] == [()]
+
+    here = play(scene)
+    moved = next(item for item in (0, 1) if len(here.starts(item)) > 1 and here.starts(item)[1][1] == "MISFIRE")
+    assert here.starts(moved)[:2] == [(10.0, "CRON", 10.0), (35.0, "MISFIRE", 30.0)]
+    assert any(isinstance(event, Misfired) and "another instance" in event.why for event in here.told)
+
+
+def test_items_are_handed_over_at_once_when_an_instance_leaves() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/5 * * * * ?", sharding_total_count=4).running():
+            async with here.app(cron="0/5 * * * * ?", sharding_total_count=4).running():
+                await here.until(6)
+            await here.until(11)
+            assert len(await here.names(LAYOUT.instances)) == 1
+
+    here = play(scene)
+    assert sorted((at, item) for at, item, _, _ in here.runs) == [(at, item) for at in (5.0, 10.0) for item in range(4)]
+
+
+def test_a_graceful_stop_lets_running_items_finish() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/10 * * * * ?", work=8)
+        async with listening(here, app):
+            async with app.running():
+                await here.until(11)
+            assert round(here.now()) == 18
+        assert (await here.record(0)).outcome == "completed"
+
+    assert [event.outcome for event in play(scene).told if isinstance(event, Ended)] == [Outcome.COMPLETED]
+
+
+def test_after_the_shutdown_timeout_they_are_cut_and_their_mark_is_gone() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/10 * * * * ?", work=80, shutdown_timeout=4).running():
+            await here.until(11)
+        assert round(here.now()) == 15
+        assert await here.names(LAYOUT.item(0).execution) == ()
+        record = await here.record(0)
+        assert (record.completed, record.outcome) == (False, "cancelled")
+
+    play(scene)
+
+
+@pytest.mark.parametrize("how", ["asked", "removed by hand"])
+def test_an_operator_ends_one_instance_and_the_other_takes_over(how: str) -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/5 * * * * ?").running(), here.app(cron="0/5 * * * * ?").running():
+            await here.until(6)
+            (holder,) = {(await here.observer.get(LAYOUT.item(0).instance)).data.decode()}
+            if how == "asked":
+                await here.flag(LAYOUT.shutdown(holder))
+            else:
+                await here.write(Delete(LAYOUT.instance(holder)))
+            await here.until(11)
+            assert holder not in await here.names(LAYOUT.instances)
+            assert await here.names(LAYOUT.shutdowns) == ()
+
+    assert [at for at, _, _ in play(scene).starts()] == [5.0, 10.0]
+
+
+def test_a_moment_that_falls_into_a_resharding_is_run_by_the_new_holder() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/10 * * * * ?", sharding_total_count=6).running():
+            await here.until(9.8)
+            async with here.app(cron="0/10 * * * * ?", sharding_total_count=6).running():
+                await here.until(15)
+
+    here = play(scene)
+    assert sorted(item for _, item, _, _ in here.runs) == list(range(6))
+    assert all(fired == 10.0 and at < 11 for at, _, _, fired in here.runs)
+
+
+def test_beyond_the_tolerated_clock_difference_nothing_runs() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/10 * * * * ?", max_time_diff_seconds=5)
+        app._clock = Ahead(app._clock, 8)  # type: ignore[assignment]
+        async with listening(here, app), app.running():
+            await here.until(25)
+
+    here = play(scene)
+    assert here.runs == []
+    assert any(isinstance(event, Refused) and "tolerated 0:00:05" in event.why for event in here.told)
+
+
+def test_a_clock_that_runs_ahead_does_not_claim_the_registrys_future() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/10 * * * * ?")
+        app._clock = Ahead(app._clock, 3600)  # type: ignore[assignment]
+        async with app.running():
+            await here.until(25)
+            assert (await here.record(0)).slot / 1000 - here.start == 20
+
+    assert [fired for _, _, fired in play(scene).starts()] == [10.0, 20.0]
+
+
+class Ahead:
+    def __init__(self, clock: object, seconds: float) -> None:
+        self._clock, self._seconds = clock, seconds
+
+    def now(self) -> float:
+        now: float = self._clock.now() + self._seconds  # type: ignore[attr-defined]
+        return now
+
+
+def test_a_record_written_by_hand_owes_nothing_and_is_mended_by_the_next_run() -> None:
+    async def scene(here: Office) -> None:
+        await here.write(*(Create(path) for path in LAYOUT.skeleton), Create(LAYOUT.item(0).execution, b"scribble"))
+        async with here.app(cron="0/10 * * * * ?").running():
+            await here.until(15)
+            assert (await here.record(0)).outcome == "completed"
+
+    assert play(scene).starts() == [(10.0, "CRON", 10.0)]
