@@ -102,8 +102,8 @@ def _read(expression: str, dst: DaylightSaving) -> Fields:
         odd = next(character for character in expression if not character.isascii())
         raise FieldError(f"the character {odd!r} is not ASCII: type the expression anew")
     # spaces and tabs part the fields; a line's end may close one, as in text read from a file
-    text = expression.replace("\t", " ").strip(" \r\n")
-    tokens = [token.strip("\r\n") for token in text.split(" ") if token]
+    text = expression.replace("\t", " ").strip(" \r\n\f\v")
+    tokens = [token.strip("\r\n\f\v") for token in text.split(" ") if token]
     if len(tokens) in (6, 7):
         return read_quartz(tokens)
     unix = _alias(text) if text.startswith("@") else tokens

@@ -238,7 +238,7 @@ ZONES = [
 ]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(
     expression=st.sampled_from(HARD),
     zone=st.sampled_from(ZONES),

@@ -54,7 +54,7 @@ def test_a_field_is_read_as_crontab_means_it(column: Column, text: str, expected
     assert read(column, text) == expected
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 @given(st.data())
 def test_plain_ranges_and_steps_are_what_they_say(data: st.DataObject) -> None:
     column = data.draw(st.sampled_from(COLUMNS))
@@ -93,7 +93,7 @@ def numbers(low: int, high: int) -> st.SearchStrategy[str]:
     )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(
     line=st.tuples(numbers(0, 59), numbers(0, 23), numbers(1, 28), numbers(1, 12), numbers(0, 6)).map(" ".join),
     start=st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1)),

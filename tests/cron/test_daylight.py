@@ -139,7 +139,7 @@ expressions = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(
     turn=st.sampled_from(TURNS),
     parts=expressions,

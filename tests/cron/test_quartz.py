@@ -114,7 +114,7 @@ def around(unit: Unit, first: int, last: int, step: int) -> set[int]:
         at, walked = (unit.low if at == unit.high else at + 1), walked + 1
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_a_list_is_the_union_of_its_items(data: st.DataObject) -> None:
     unit = data.draw(st.sampled_from(list(PLACES)))
@@ -137,7 +137,7 @@ day_fields = st.one_of(month_days.map(lambda day: (day, "?")), weekdays.map(lamb
 months = st.sampled_from(["*", "*", "2", "2,4", "NOV-FEB", "*/5"])
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=120)
 @given(days=day_fields, month=months, start=st.dates(date(2019, 1, 1), date(2033, 1, 1)))
 def test_day_by_day_the_calendar_agrees(days: tuple[str, str], month: str, start: date) -> None:
     """Every day of 900 is looked at, so a fire missed or invented shows."""
@@ -223,7 +223,7 @@ def test_what_is_wrong_is_said_with_the_field_and_the_cure(expression: str, said
 
 
 def test_blanks_tabs_and_a_final_newline_do_not_matter() -> None:
-    assert Cron.parse("  0  0\t12 * * ?\r\n").fields == Cron.parse("0 0 12 * * ?").fields
+    assert Cron.parse("\n  0  0\t12 * \n* ?\r\n").fields == Cron.parse("0 0 12 * * ?").fields
     for torn in ("0\n0 12 * * ?", "0 0 12 * *\n?", "0\xa00 12 * * ?", "0\v0 12 * * ?", "\0 0 12 * * ?"):
         with pytest.raises(InvalidSetting):
             Cron.parse(torn)
