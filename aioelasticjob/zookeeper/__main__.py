@@ -6,6 +6,7 @@ import errno
 import signal
 import sqlite3
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from aioelasticjob.zookeeper.processor import Settings
@@ -15,14 +16,29 @@ from aioelasticjob.zookeeper.store import StoreError
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m aioelasticjob.zookeeper", description="An embedded ZooKeeper server.")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=2181, help="0 picks a free one (default: %(default)s)")
-    parser.add_argument("--data-dir", type=Path, help="where to keep everything; without it, in memory only")
-    parser.add_argument("--tick-time", type=int, default=2000, help="ms; sessions last 2 to 20 ticks")
-    parser.add_argument(
-        "--container-check", type=int, default=60_000, help="ms between looks for empty containers and outlived nodes"
+    option = parser.add_argument
+    option("--host", default="127.0.0.1", help="the address to listen at (default: %(default)s)")
+    option("--port", type=_number(0, 65535), default=2181, metavar="PORT", help="0: a free one (default: %(default)s)")
+    option("--data-dir", type=Path, metavar="DIR", help="where to keep everything; without it, in memory only")
+    option("--tick-time", type=_number(1, 3_600_000), default=2000, metavar="MS", help="sessions last 2 to 20 ticks")
+    option(
+        "--container-check",
+        type=_number(1, 86_400_000),
+        default=60_000,
+        metavar="MS",
+        help="time between looks for empty containers and outlived nodes",
     )
     return parser.parse_args()
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text)
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{number} is not between {least} and {most}")
+        return number
+
+    return read
 
 
 async def _run(arguments: argparse.Namespace) -> None:

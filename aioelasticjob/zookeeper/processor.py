@@ -72,6 +72,10 @@ class Settings:
     sessionless_timeout: int = 10_000
     max_output: int = 64 * 1024 * 1024  # a connection whose unread replies and events exceed this is dropped
 
+    def __post_init__(self) -> None:
+        if self.tick_time < 1 or self.container_check_interval < 1:
+            raise ValueError("tick_time and container_check_interval are at least 1 ms")
+
     @property
     def session_timeouts(self) -> tuple[int, int]:
         """The bounds a session's timeout is negotiated into."""

@@ -107,8 +107,6 @@ def _set_watches2(tree: DataTree, watches: Watches[Connection], connection: Conn
 
 def _add_watch(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
     path, mode = _path_mode(reader)
-    if not path:
-        raise RequestError(ErrorCode.MARSHALLING_ERROR)
     watches.add(path, connection, mode)
     return INT.pack(ErrorCode.OK)
 

@@ -127,7 +127,7 @@ class Client(asyncio.Protocol):
         self._server = server
         self._paused = False  # the transport takes no more
         self._waiting = False  # requests are not read on
-        self._pumping = False
+        self._patience: asyncio.TimerHandle
         self.transport: asyncio.Transport
         self.connection: Connection
 
@@ -141,12 +141,14 @@ class Client(asyncio.Protocol):
         limit = processor.settings.max_client_connections
         if limit and sum(1 for each in self._server.clients if each.host == host) > limit:
             transport.close()
-        self._server.loop.call_later(processor.settings.sessionless_timeout / 1000, self._close_sessionless)
+        self._patience = self._server.loop.call_later(
+            processor.settings.sessionless_timeout / 1000, self._close_sessionless
+        )
 
     def data_received(self, data: bytes) -> None:
         """Take requests."""
-        self.connection.feed(data)
-        if not self._pumping:
+        if not self.connection.closing:
+            self.connection.feed(data)
             self._pump()
 
     def eof_received(self) -> bool:
@@ -157,6 +159,7 @@ class Client(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
+        self._patience.cancel()
         self._server.clients.pop(self.connection, None)
         self._server.processor.end_connection(self.connection)
 
@@ -192,39 +195,46 @@ class Client(asyncio.Protocol):
             self._resume()
 
     def _pump(self) -> None:
-        self._pumping = False
         connection, server = self.connection, self._server
         try:
             if not connection.connected and self._command():
                 return
-            now = connection.asked = server.now()
+            connection.asked = server.now()
             for _ in range(_BURST):
                 if connection.closing:
                     return
                 if self._paused or connection.backlog > _BACKLOG:
-                    self._waiting = True
-                    self.transport.pause_reading()
+                    self._wait()
                     return
                 frame = connection.next_frame()
                 if frame is None:
                     return
                 server.statistics.received += 1
                 connection.traffic.received += 1
-                server.processor.receive(connection, frame, now)
-            self._pumping = True
-            server.loop.call_soon(self._pump)
+                server.processor.receive(connection, frame, connection.asked)
+            self._wait()
+            server.loop.call_soon(self._resume)
         except MalformedError:
             connection.closing = True
             self.transport.abort()
         finally:
             server.wake()
 
+    def _wait(self) -> None:
+        """Let the client's requests queue up in its own kernel, not in our memory."""
+        self._waiting = True
+        self.transport.pause_reading()
+
     def _resume(self) -> None:
-        if self._waiting and not self._paused and not self.transport.is_closing():
+        if (
+            self._waiting
+            and not self._paused
+            and self.connection.backlog <= _BACKLOG
+            and not self.transport.is_closing()
+        ):
             self._waiting = False
             self.transport.resume_reading()
-            if not self._pumping:
-                self._pump()
+            self._pump()
 
     def _command(self) -> bool:
         """Answer a four-letter word in place of the first request."""
@@ -251,7 +261,9 @@ async def serve(
     settings: Settings | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[Server]:
-    """Serve ZooKeeper's protocol until the block ends; port 0 picks a free one, `tick_time` is in ms.
+    """Serve ZooKeeper's protocol until the block ends.
+
+    Port 0 picks a free one; `tick_time` (ms) counts where no `settings` are given.
 
     Raises: OSError if the port is taken; StoreError if the data directory cannot be used.
     """

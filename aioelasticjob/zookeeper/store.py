@@ -120,16 +120,16 @@ def open_store(directory: Path) -> Store:
         raise StoreError(
             f"{directory} holds files of another program ({foreign[0]}): choose an empty directory for --data-dir"
         )
-    # The connection is handed to a thread after loading; only one uses it at a time.
-    connection = sqlite3.connect(directory / FILE, isolation_level=None, check_same_thread=False, timeout=0)
     try:
-        _prepare(connection, directory)
+        # Whichever thread uses it, only one does so at a time.
+        connection = sqlite3.connect(directory / FILE, isolation_level=None, check_same_thread=False, timeout=0)
+        try:
+            _prepare(connection, directory)
+        except BaseException:
+            connection.close()
+            raise
     except sqlite3.Error as error:
-        connection.close()
         raise StoreError(_explain(error, directory)) from error
-    except StoreError:
-        connection.close()
-        raise
     return Store(connection)
 
 
