@@ -41,7 +41,7 @@ class _Rest:
         tick = now >= self.tick_at
         if tick:
             self.tick_at = now + view.config.reconcile_interval
-        return now - self.since >= view.config.sharding_quiet, tick
+        return now >= self.since + view.config.sharding_quiet, tick  # as ``pause`` reckons: floats round
 
     def pause(self, view: JobView, quiet: bool) -> float:
         """Return the seconds until something changes by time alone."""
