@@ -173,11 +173,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Be patient again: something new is tried."""
         self._idle_turns = 0
 
-    def tasks_of(self, process: Process) -> list[asyncio.Task[Any]]:
-        """Return the unfinished tasks of ``process``, oldest first."""
-        tasks = (task for task in asyncio.all_tasks(self) if isinstance(task, _SimulatedTask))
-        return sorted((task for task in tasks if task.process is process), key=hash)
-
     def bury_dead(self) -> None:
         """Unwind what is left of killed processes, unheard."""
         for agen in list(self._asyncgens):

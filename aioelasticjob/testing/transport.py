@@ -182,13 +182,8 @@ class Endpoint(_FlowControlMixin):
         """Send what was written, then close; nothing is received from now on."""
         if not self._closing:
             self._closing = True
-            if self._inbox and self._inbox[0] is not Signal.END:
-                self._send(Signal.RESET)  # as Linux does when bytes were left unread
-                self._lose(None)
-                return
-            self.write_eof()
             if not self._backlog:
-                self._lose(None)
+                self._leave()
 
     def abort(self) -> None:
         """Close at once: what was not sent is lost, and the other end sees a reset."""
@@ -206,12 +201,22 @@ class Endpoint(_FlowControlMixin):
     def hang_up(self) -> None:
         """End as the kernel ends the connections of a process that was killed: only what it had taken is sent."""
         if not self.gone:
-            self._backlog.clear()
-            self.close()
+            self._leave()
 
     def vanish(self) -> None:
         """Be gone without a word to the other end."""
         self._wire.clear()
+        if self.gone:
+            self.connection.discard_when_over()
+        else:
+            self._lose(None)
+
+    def _leave(self) -> None:
+        """Be gone when the last byte went out; as on Linux with a reset if bytes for this end were left unread."""
+        if any(isinstance(segment, bytes) for segment in self._inbox):
+            self._send(Signal.RESET)
+        elif Signal.END in self._backlog or not self._eof_written:
+            self._send(Signal.END)
         self._lose(None)
 
     def _lose(self, failure: Failure) -> None:
@@ -241,6 +246,7 @@ class Endpoint(_FlowControlMixin):
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._broken:
             self.fail(BrokenPipeError(errno.EPIPE, "connection reset by peer"))
+            return
         for start in range(0, len(data), SEGMENT):
             segment = bytes(data[start : start + SEGMENT])
             self._backlog.append(segment)
@@ -321,7 +327,7 @@ class Endpoint(_FlowControlMixin):
             self._pump()
             self._clock.call_soon(self._maybe_resume_protocol, context=self._context)
             if self._closing and not self._backlog:
-                self._lose(None)
+                self._leave()
 
     # -- reading
 
@@ -329,7 +335,7 @@ class Endpoint(_FlowControlMixin):
         """Take a segment from the network; the protocol gets it when its process runs and wants to read."""
         data = segment if isinstance(segment, bytes) else segment.value
         self._network.delivered(self.peer.address, self.address, data)
-        if not self._closing:
+        if not self.gone:
             self._broken = self._broken or segment is Signal.RESET
             self._inbox.append(segment)
             self._wake_reader()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import itertools
+from collections.abc import AsyncIterator, Callable, Coroutine
 
 import anyio
 import pytest
 
 from aioelasticjob.testing import Farewell, Faults, Process, ProcessKilled, VirtualClock, current_process, run
 from aioelasticjob.testing.loop import START
+from aioelasticjob.testing.transport import WINDOW
 
 A, B = "10.0.0.1", "10.0.0.2"
 
@@ -83,8 +85,9 @@ def test_a_terminated_process_says_goodbye() -> None:
         faults, listener = Faults(), await listen()
         process = faults.start("b", B, tell_every_second())
         await asyncio.sleep(0.5)
+        assert "b at 10.0.0.2, running" in repr(process)
         process.terminate()
-        await process.wait()
+        assert await process.wait() is None  # cancelled
         await asyncio.sleep(1)
         assert b"".join(data for _, data in listener.heard) == b".byereally"
 
@@ -220,5 +223,79 @@ def test_what_a_process_raises_reaches_who_waits() -> None:
 
         with pytest.raises(LookupError):
             await Faults().start("b", B, fail).wait()
+
+    run(main)
+
+
+def test_of_what_a_killed_process_wrote_only_what_its_kernel_took_arrives() -> None:
+    async def main() -> None:
+        faults, listener = Faults(), await listen()
+
+        async def flood() -> None:
+            _, writer = await asyncio.open_connection(A, 80)
+            writer.write(bytes(1_000_000))
+            writer.close()
+            await anyio.sleep_forever()
+
+        faults.delay(A, B, 1.0)
+        process = faults.start("b", B, flood)
+        await asyncio.sleep(2.5)
+        faults.crash(process)
+        await asyncio.sleep(10)
+        assert sum(len(data) for _, data in listener.heard) == WINDOW
+        assert listener.end == "closed"
+        assert not faults.network.connections
+
+    run(main)
+
+
+def test_a_process_that_has_ended_can_be_ended_again() -> None:
+    async def main() -> None:
+        async def nothing() -> str:
+            return "done"
+
+        faults = Faults()
+        process = faults.start("b", B, nothing)
+        told = [process.ended]
+        assert await process.wait() == "done"
+        told.append(process.ended)
+        assert told == [False, True]
+        process.terminate()
+        faults.crash(process)
+        process.terminate()
+        assert await process.wait() == "done"
+
+    run(main)
+
+
+def test_generators_of_a_killed_process_are_not_closed_among_the_living() -> None:
+    closed: list[str] = []
+
+    async def main() -> None:
+        async def numbers() -> AsyncIterator[int]:
+            try:
+                for number in itertools.count():
+                    await asyncio.sleep(1)
+                    yield number
+            finally:
+                closed.append(current_process().name)  # type: ignore[union-attr]
+
+        async def leave_one_open() -> None:
+            open_numbers = numbers()
+            await anext(open_numbers)
+            del open_numbers  # closed by the loop
+            await anyio.sleep_forever()
+
+        async def read() -> None:
+            async for _ in numbers():
+                pass
+
+        faults = Faults()
+        faults.start("alive", A, leave_one_open)
+        dead = faults.start("dead", B, read)
+        await asyncio.sleep(5)
+        faults.crash(dead)
+        await asyncio.sleep(5)
+        assert closed == ["alive"]
 
     run(main)

@@ -174,3 +174,26 @@ def test_what_is_left_at_the_end_is_cancelled() -> None:
     run(main)
     assert ended == ["orderly"]
     assert tasks[0].cancelled()
+
+
+def test_another_thread_cannot_call_into_the_loop() -> None:
+    go, refused = threading.Event(), []
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def call() -> None:
+        go.wait()
+        try:
+            loops[0].call_soon_threadsafe(print)
+        except OutsideWorld as refusal:
+            refused.append(refusal)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+
+    async def main() -> None:
+        loops.append(asyncio.get_running_loop())
+        go.set()
+        thread.join()
+
+    run(main)
+    assert len(refused) == 1

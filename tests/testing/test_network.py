@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aioelasticjob.testing import Faults, run
+from aioelasticjob.testing.network import Listener
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -65,7 +70,15 @@ def test_addresses_are_told() -> None:
             host, port = client.get_extra_info("peername")
             assert host == "10.0.0.1"
             assert served.get_extra_info("sockname") == (host, port)
-            assert served.get_extra_info("peername") == client.get_extra_info("socket").getsockname()
+            face = client.get_extra_info("socket")
+            assert served.get_extra_info("peername") == face.getsockname()
+            assert face.getpeername() == (host, port)
+            assert (face.fileno(), face.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)) == (-1, 0)
+            face.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            assert client.transport.get_protocol() is not served.transport.get_protocol()
+        (listening,) = (await asyncio.start_server(echo, "10.0.0.1", 90)).sockets
+        with pytest.raises(OSError, match="not connected"):
+            listening.getpeername()
 
     run(main)
 
@@ -327,3 +340,170 @@ def test_a_failing_protocol_loses_its_connection() -> None:
         return failing.said
 
     assert run(main) == ["lost NoneType"]
+
+
+class Reader(asyncio.BufferedProtocol):
+    """Reads into a buffer of its own, smaller than a segment."""
+
+    def __init__(self) -> None:
+        self.buffer, self.received, self.ended = bytearray(7), bytearray(), False
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received += self.buffer[:nbytes]
+
+    def eof_received(self) -> None:
+        self.ended = True
+
+
+def test_a_buffered_protocol_gets_every_byte() -> None:
+    async def main() -> None:
+        reader = Reader()
+        server = await asyncio.get_running_loop().create_server(lambda: reader, "10.0.0.1", 0)
+        async with connection(server) as (_, writer):
+            writer.write(b"more than fits into seven bytes")
+        await asyncio.sleep(1)
+        assert reader.received == b"more than fits into seven bytes"
+        assert reader.ended
+
+    run(main)
+
+
+Step = int | Literal["down", "up", "pause", "resume", "wait"]
+
+
+@given(
+    steps=st.lists(st.integers(1, 400_000) | st.sampled_from(["down", "up", "pause", "resume", "wait"]), max_size=12),
+    seed=st.integers(0, 1000),
+)
+def test_whatever_happens_to_the_link_and_the_reader_every_byte_arrives_in_order(steps: list[Step], seed: int) -> None:
+    received = bytearray()
+
+    async def collect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100_000):
+            received.extend(data)
+        writer.close()
+
+    async def serve() -> None:
+        await asyncio.start_server(collect, None, 80)
+        await asyncio.Event().wait()
+
+    async def main() -> bytes:
+        faults, sent = Faults(), bytearray()
+        process = faults.start("reader", "10.0.0.1", serve)
+        await asyncio.sleep(0)
+        _, writer = await asyncio.open_connection("10.0.0.1", 80)
+        for number, step in enumerate(steps):
+            match step:
+                case "down":
+                    faults.drop("127.0.0.1", "10.0.0.1", both=number % 2 == 0)
+                case "up":
+                    faults.heal()
+                case "pause":
+                    faults.pause(process)
+                case "resume":
+                    faults.resume(process)
+                case "wait":
+                    await asyncio.sleep(1)
+                case size:
+                    sent += (b"%d " % number) * size
+                    writer.write((b"%d " % number) * size)
+        writer.close()
+        faults.heal()
+        faults.resume(process)
+        await asyncio.sleep(10)
+        assert not faults.network.connections
+        return bytes(sent)
+
+    assert run(main, seed=seed) == received
+
+
+def test_a_listener_can_end_all_it_has_accepted() -> None:
+    async def main() -> tuple[list[str], list[str]]:
+        ended: list[list[str]] = []
+        network = Faults().network
+        for end in (Listener.close_clients, Listener.abort_clients):
+            server = await network.listen(asyncio.Protocol, "10.0.0.1", 0)
+            clients = [await network.connect(Recorder, *server.address) for _ in range(2)]
+            end(server)
+            await asyncio.sleep(1)
+            protocols = [protocol for _, protocol in clients]
+            ended.append([said for protocol in protocols if isinstance(protocol, Recorder) for said in protocol.said])
+        return ended[0], ended[1]
+
+    assert run(main) == (["lost NoneType"] * 2, ["lost ConnectionResetError"] * 2)
+
+
+class Refuser(Recorder):
+    """Does not read, and closes after a second."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert self.transport
+        self.transport.pause_reading()
+        assert not self.transport.is_reading()
+        asyncio.get_running_loop().call_later(1, self.transport.close)
+
+
+def test_closing_with_unread_bytes_resets() -> None:
+    async def main() -> None:
+        server = await asyncio.get_running_loop().create_server(Refuser, "10.0.0.1", 0)
+        async with connection(server) as (reader, writer):
+            writer.write(b"never read")
+            with pytest.raises(ConnectionResetError):
+                await reader.read()
+
+    run(main)
+
+
+def test_writing_after_a_reset_nobody_noticed_breaks_the_pipe() -> None:
+    async def main() -> list[str]:
+        loop = asyncio.get_running_loop()
+        server = await asyncio.start_server(lambda _, writer: writer.transport.abort(), "10.0.0.1", 0)
+        transport, protocol = await loop.create_connection(Recorder, *server.sockets[0].getsockname())
+        transport.pause_reading()
+        await asyncio.sleep(1)
+        assert protocol.said == []
+        transport.write(b"x")
+        await asyncio.sleep(1)
+        return protocol.said
+
+    assert run(main) == ["lost BrokenPipeError"]
+
+
+def test_localhost_is_the_host_of_the_process_that_says_it() -> None:
+    async def main() -> None:
+        faults = Faults()
+
+        async def serve() -> object:
+            server = await asyncio.start_server(echo, "localhost", 80)
+            (info,) = await asyncio.get_running_loop().getaddrinfo("localhost", 80)
+            async with connection(server) as (reader, writer):
+                writer.write(b"x")
+                assert await reader.read(1) == b"x"
+            with suppress(TimeoutError):
+                async with asyncio.timeout(10), server:
+                    await server.serve_forever()
+            return info[4]
+
+        process = faults.start("a", "10.0.0.1", serve)
+        await asyncio.sleep(1)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("localhost", 80)
+        assert await process.wait() == ("10.0.0.1", 80)
+
+    run(main)
+
+
+def test_nothing_can_be_written_after_the_end() -> None:
+    async def main() -> None:
+        async with pair() as (_, client, _, _):
+            client.write_eof()
+            with pytest.raises(RuntimeError, match="after write_eof"):
+                client.transport.write(b"x")
+            client.close()
+            client.transport.write(b"unheard, as real transports do it")
+
+    run(main)
