@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import MutableMapping
 
-from anyio import CapacityLimiter, create_task_group, fail_after, get_cancelled_exc_class, to_thread
+from anyio import CapacityLimiter, create_task_group, get_cancelled_exc_class, move_on_after, to_thread
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import Context, Job, instance_context, item_context
@@ -40,21 +40,19 @@ async def _run(job: Job, config: JobConfig, context: Context, threads: CapacityL
     try:
         if config.timeout is None:
             await _call(job, context, threads)
-        else:
-            with fail_after(config.timeout) as limit:
-                await _call(job, context, threads)
+            return Outcome.COMPLETED
+        with move_on_after(config.timeout) as limit:
+            await _call(job, context, threads)
     except get_cancelled_exc_class():
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
         return _failed(context, RuntimeError("the handler was cancelled from within, not by us"))
-    except TimeoutError as error:
-        if config.timeout is not None and limit.cancelled_caught:
-            log.error("item timed out", extra=_fields(context) | {"seconds": config.timeout})
-            return Outcome.TIMED_OUT
-        return _failed(context, error)
     except Exception as error:
         return _failed(context, error)
+    if limit.cancel_called:  # also when a thread went on to its end
+        log.error("item timed out", extra=_fields(context) | {"seconds": config.timeout})
+        return Outcome.TIMED_OUT
     return Outcome.COMPLETED
 
 

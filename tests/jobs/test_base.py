@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.jobs.base import Job, item_context
+from aioelasticjob.model import Claim, Fire, FireSource, Record, Seen
+
+CONFIG = JobConfig.build(job_name="job", sharding_item_parameters={0: "Beijing"})
+
+
+async def good(context: object) -> None: ...
+def plain(context: object) -> None: ...
+async def none() -> None: ...
+async def two(context: object, more: object) -> None: ...
+async def optional(context: object, more: object = None) -> None: ...
+async def generator(context: object) -> AsyncIterator[int]:
+    yield 1
+
+
+class Callable_:
+    async def __call__(self, context: object) -> None: ...
+
+    async def method(self, context: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("handler", "blocking"),
+    [
+        (good, False),
+        (plain, True),
+        (optional, False),
+        (Callable_(), False),
+        (Callable_().method, False),
+        (functools.partial(two, more=1), False),
+        (print, True),
+    ],
+)
+def test_what_can_be_called_with_one_context_is_a_handler(handler: Any, blocking: bool) -> None:
+    assert Job.declare(CONFIG, handler).blocking is blocking
+
+
+@pytest.mark.parametrize(
+    ("handler", "says"),
+    [
+        (none, "must take one context.*too many positional"),
+        (two, "must take one context.*'more'"),
+        ("report", "must be a function"),
+        (None, "must be a function"),
+        (generator, "is a generator"),
+    ],
+)
+def test_what_cannot_is_refused_when_it_is_declared(handler: Any, says: str) -> None:
+    with pytest.raises(InvalidSetting, match=says) as caught:
+        Job.declare(CONFIG, handler)
+    assert caught.value.setting == "handler"
+
+
+def test_the_contexts_log_carries_the_run_and_keeps_the_callers_fields(caplog: pytest.LogCaptureFixture) -> None:
+    claim = Claim(Fire(1_000, FireSource.CRON), "me", 1, {0: 17}, {0: Seen(Record(), 0)})
+    context = item_context(CONFIG, claim, 0)
+    with caplog.at_level(logging.INFO):
+        context.log.info("indexed", extra={"files": 3})
+    (record,) = caplog.records
+    assert (record.__dict__["job"], record.__dict__["item"], record.__dict__["files"]) == ("job", 0, 3)
+    assert record.__dict__["task_id"] == context.task_id == "job@-@0@-@READY@-@me@-@11"
+    assert (context.parameter, context.fence) == ("Beijing", 17)

@@ -1,0 +1,64 @@
+"""Handlers in threads: the only part of a flight that needs a real loop."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+
+import anyio
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.jobs.base import ItemContext, Job
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
+from aioelasticjob.running.executor import execute
+from tests.support.loops import LoopKind, run_async
+
+REQUEST: ContextVar[str] = ContextVar("REQUEST")
+
+
+def claim(*items: int) -> Claim:
+    return Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(items, 1), dict.fromkeys(items, Seen(Record(), 0)))
+
+
+def test_plain_functions_run_side_by_side_in_threads(real_loop_kind: LoopKind) -> None:
+    meeting, threads = threading.Barrier(3, timeout=10), set[int]()
+
+    def handler(context: ItemContext) -> None:
+        threads.add(threading.get_ident())
+        assert REQUEST.get() == "seen"
+        meeting.wait()
+
+    async def main() -> dict[int, Outcome]:
+        REQUEST.set("seen")
+        config, outcomes = JobConfig.build(job_name="job", sharding_total_count=3), dict[int, Outcome]()
+        await execute(Job.declare(config, handler), config, claim(0, 1, 2), anyio.CapacityLimiter(5), outcomes)
+        return outcomes
+
+    assert run_async(real_loop_kind, main) == dict.fromkeys(range(3), Outcome.COMPLETED)
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads
+
+
+def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_loop_kind: LoopKind) -> None:
+    finish, ended = threading.Event(), list[str]()
+
+    def handler(context: ItemContext) -> None:
+        finish.wait(10)
+        ended.append("thread")
+
+    async def main() -> dict[int, Outcome]:
+        config, outcomes = JobConfig.build(job_name="job", timeout=0.01), dict[int, Outcome]()
+        async with anyio.create_task_group() as tasks:
+
+            async def let_it_end() -> None:
+                await anyio.sleep(0.05)  # well past the timeout of a thread that nothing can interrupt
+                assert ended == []
+                finish.set()
+
+            tasks.start_soon(let_it_end)
+            await execute(Job.declare(config, handler), config, claim(0), anyio.CapacityLimiter(5), outcomes)
+            ended.append("flight")
+        return outcomes
+
+    assert run_async(real_loop_kind, main) == {0: Outcome.TIMED_OUT}
+    assert ended == ["thread", "flight"]

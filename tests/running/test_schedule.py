@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioelasticjob.cron import Cron
+from aioelasticjob.running.schedule import STEPS, Timetable
+
+SECOND = 1000
+START = 1_767_225_600 * SECOND
+
+
+def test_it_starts_between_the_last_moment_and_the_next() -> None:
+    table = Timetable(Cron.parse("0/10 * * * * ?"), START + 12 * SECOND)
+    assert (table.newest, table.upcoming) == (START + 10 * SECOND, START + 20 * SECOND)
+
+
+def test_a_moment_that_is_now_is_due() -> None:
+    table = Timetable(Cron.parse("0/10 * * * * ?"), START)
+    assert (table.newest, table.upcoming) == (START, START + 10 * SECOND)
+
+
+def test_without_a_cron_nothing_is_ever_due() -> None:
+    table = Timetable(None, START)
+    assert (table.advance(START + 10**9), table.newest, table.upcoming) == (0, 0, None)
+
+
+def test_a_schedule_that_ends_leaves_its_last_moment() -> None:
+    table = Timetable(Cron.parse("0 0 0 1 1 ? 2026-2027"), START)
+    assert table.advance(START + 3 * 365 * 86_400 * SECOND) == 1
+    assert table.upcoming is None
+
+
+@given(steps=st.lists(st.integers(0, 4 * 3600 * SECOND), max_size=8))
+def test_however_it_is_looked_at_the_newest_due_moment_is_known(steps: list[int]) -> None:
+    table, now = Timetable(Cron.parse("0/7 * * * * ?"), START), START
+    for step in steps:
+        before, now = table.newest, now + step
+        due = table.advance(now)
+        expected = now // (60 * SECOND) * 60 * SECOND + now % (60 * SECOND) // (7 * SECOND) * 7 * SECOND
+        assert table.newest == expected
+        assert table.upcoming is not None
+        assert table.upcoming > now
+        assert (due > 0) == (table.newest > before)
+        assert due <= STEPS

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.errors import ForeignData, InvalidSetting
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting", "says"),
+    [
+        ({"sharding_total": 3}, "sharding_total", "did you mean sharding_total_count"),
+        ({"colour": "red"}, "colour", "known are"),
+        ({"sharding_total_count": 0}, "sharding_total_count", "greater than or equal to 1"),
+        ({"sharding_total_count": "many"}, "sharding_total_count", "valid integer"),
+        ({"cron": "0 0 25 * * ?"}, "cron", "hour"),
+        ({"cron": "0 0 2 * * *"}, "cron", r"\?"),
+        ({"cron": "nonsense"}, "cron", "field"),
+        ({"cron": "0 0 2 * * ?", "time_zone": "Mars/Olympus"}, "time_zone", "Mars/Olympus"),
+        (
+            {"sharding_item_parameters": {3: "x"}, "sharding_total_count": 3},
+            "sharding_item_parameters",
+            "allows 0 to 2",
+        ),
+        ({"sharding_item_parameters": {-1: "x"}}, "sharding_item_parameters", "item -1 is out of range"),
+        ({"sharding_item_parameters": "0:Beijing"}, "sharding_item_parameters", "no pair like 0=Beijing"),
+        ({"sharding_item_parameters": "0=a,0=b"}, "sharding_item_parameters", "given twice"),
+        ({"failover": True, "monitor_execution": False}, "failover", "needs monitor_execution"),
+        ({"timeout": 0}, "timeout", "greater than 0"),
+        ({"timeout": float("nan")}, "timeout", "finite"),
+        ({"job_name": "a/b"}, "job_name", "letters"),
+        ({"job_name": ".."}, "job_name", "letters"),
+        ({"job_name": ""}, "job_name", "letters"),
+        ({"job_name": "zookeeper"}, "job_name", "not 'zookeeper'"),
+        ({"per": "galaxy"}, "per", "'item' or 'instance'"),
+        ({"dst": "never"}, "dst", "'cron' or 'quartz'"),
+    ],
+)
+def test_a_mistake_is_named_with_its_value_and_what_would_be_right(
+    settings: dict[str, Any], setting: str, says: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=says) as caught:
+        JobConfig.build(**{"job_name": "job", **settings})
+    assert caught.value.setting == setting
+    assert isinstance(caught.value, ValueError)
+
+
+def test_item_parameters_may_be_elastic_jobs_text() -> None:
+    config = JobConfig.build(job_name="job", sharding_total_count=3, sharding_item_parameters="0=Beijing, 2=a=b")
+    assert config.sharding_item_parameters == {0: "Beijing", 2: "a=b"}
+
+
+@given(
+    count=st.integers(1, 50),
+    parameter=st.text(),
+    zone=st.sampled_from(["UTC", "Europe/Berlin", "GMT+8"]),
+    misfire=st.booleans(),
+    description=st.text(),
+)
+def test_json_and_back(count: int, parameter: str, zone: str, misfire: bool, description: str) -> None:
+    config = JobConfig.build(
+        job_name="任务-1",
+        cron="0 0 2 * * ?",
+        time_zone=zone,
+        sharding_total_count=count,
+        sharding_item_parameters={count - 1: parameter},
+        misfire=misfire,
+        description=description,
+    )
+    assert JobConfig.from_json(config.to_json(), "/job/config") == config
+
+
+def test_the_keys_are_elastic_jobs() -> None:
+    stored = json.loads(JobConfig.build(job_name="job", cron="0 0 2 * * ?", overwrite=True).to_json())
+    expected = {
+        "jobName",
+        "cron",
+        "shardingTotalCount",
+        "shardingItemParameters",
+        "jobParameter",
+        "failover",
+        "misfire",
+    }
+    assert expected | {"monitorExecution", "maxTimeDiffSeconds", "jobShardingStrategyType", "timeZone"} <= stored.keys()
+    assert "overwrite" not in stored
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"null", b"[]", b"\xff\xfe", b"{", b'{"jobName": 3}', b'{"cron": "* * *"}', b"[" * 100_000, b"hello: world"],
+)
+def test_foreign_data_is_called_so(data: bytes) -> None:
+    with pytest.raises(ForeignData, match="no job configuration") as caught:
+        JobConfig.from_json(data, "/job/config")
+    assert caught.value.setting == "/job/config"
+
+
+def test_a_change_is_validated_like_a_new_one() -> None:
+    config = JobConfig.build(job_name="job", sharding_total_count=2, sharding_item_parameters={1: "b"})
+    assert config.changed(job_parameter="x").sharding_item_parameters == {1: "b"}
+    with pytest.raises(InvalidSetting, match="out of range"):
+        config.changed(sharding_total_count=1)
+
+
+def test_a_job_without_cron_has_no_schedule() -> None:
+    assert JobConfig.build(job_name="job").schedule is None

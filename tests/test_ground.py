@@ -1,0 +1,77 @@
+"""Latest, events and the layout: small values that everything stands on."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from aioelasticjob import events as told
+from aioelasticjob.events import Events, Refused
+from aioelasticjob.latest import Latest
+from aioelasticjob.layout import Layout
+from aioelasticjob.testing import run
+
+
+def test_a_slow_reader_skips_but_never_misses_the_newest() -> None:
+    async def main() -> None:
+        latest, seen = Latest(0), list[int]()
+
+        async def read() -> None:
+            async for value in latest:
+                seen.append(value)
+                await anyio.sleep(10)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            for value in range(1, 25):
+                await anyio.sleep(1)
+                latest.set(value)
+            await anyio.sleep(30)
+            tasks.cancel_scope.cancel()
+        assert seen[0] == 0
+        assert seen[-1] == 24
+        assert len(seen) == 4
+
+    run(main)
+
+
+def test_changed_and_until_see_what_is_set_while_nobody_waits() -> None:
+    async def main() -> None:
+        latest = Latest(0)
+        latest.set(5)
+        assert await latest.until(lambda value: value == 5) == 5
+        with anyio.move_on_after(5) as scope:
+            await latest.changed()
+        assert scope.cancelled_caught
+
+    run(main)
+
+
+def test_events_reach_every_listener_and_a_lagging_one_loses_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told, "BACKLOG", 3)
+
+    async def main() -> None:
+        events = Events()
+        events.put(Refused("job", "me", "unheard"))
+        with events.listen() as one, events.listen() as other:
+            for n in range(5):
+                events.put(Refused("job", "me", str(n)))
+            stream = aiter(one)
+            heard = [await anext(stream) for _ in range(3)]
+            assert heard == [Refused("job", "me", why) for why in ("2", "3", "4")]
+            assert (one.dropped, other.dropped) == (2, 2)
+        events.put(Refused("job", "me", "unheard"))
+        assert one.dropped == 2
+
+    run(main)
+
+
+def test_every_path_is_spelt_below_the_job() -> None:
+    layout = Layout("billing")
+    item = layout.item(7)
+    assert item.running == "/billing/execution/7/running"
+    assert item.instance == "/billing/sharding/7/instance"
+    assert item.orphan == "/billing/leader/failover/items/7"
+    assert layout.server_paused("10.0.0.1") == "/billing/servers/10.0.0.1/paused"
+    assert layout.item(7) is item
+    assert not any(path.startswith((layout.execution, layout.offsets)) for path in layout.mirrored)
