@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import anyio
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.errors import NodeTooLarge, OutcomeUnknown, SessionEnded, Suspended
-from aioelasticjob.registry.codec import LOST, MULTI, SESSION_OVER, Codec, Reply, committed, failure
+from aioelasticjob.errors import NodeTooLarge, SessionEnded, Suspended
+from aioelasticjob.registry.batcher import Batcher
+from aioelasticjob.registry.codec import LOST, SESSION_OVER, Codec, Reply
 from aioelasticjob.registry.keeper import Keeper, SessionState
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.txn import Committed, Create, Op, Set
@@ -21,7 +22,7 @@ class Client:
     def __init__(self, settings: ConnectionSettings, keeper: Keeper, clock: Clock) -> None:
         self.settings, self.keeper, self.clock = settings, keeper, clock
         self.skew: float | None = None
-        self._loop = asyncio.get_running_loop()
+        self._batcher = Batcher(keeper)
 
     async def read(self, opcode: int, body: bytes) -> Reply:
         """Return the first reply that comes; its error is the reader's to judge.
@@ -55,26 +56,13 @@ class Client:
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
         """
-        keeper = self.keeper
         body = codec.multi(ops)
         if len(body) > self.settings.max_request:
             raise _too_large(ops, len(body), self.settings.max_request)
-        if incarnation != keeper.lease.incarnation or not incarnation:
-            raise SessionEnded(f"session {incarnation:#x} is over; nothing was written")
-        if (connection := keeper.connection) is None:
-            raise Suspended(f"no connection to the registry ({keeper.reason}); nothing was written")
-        sent = self._loop.time()
-        error, zxid, frame = await connection.call(MULTI, body)
-        if error:
-            if error == LOST:
-                raise OutcomeUnknown(
-                    f"connection lost ({connection.reason}) before the reply: look whether it was written"
-                )
-            raise failure(error, ops[0].path)
-        result, time = committed(frame, zxid, ops)
-        if time:  # somewhere between request and reply: on average in the middle
-            self.skew = self.clock.now() - (self._loop.time() - sent) / 2 - time
-        return result, time
+        answer = await self._batcher.commit(ops, body, incarnation)
+        if answer.time:  # somewhere between request and reply: on average in the middle
+            self.skew = self.clock.now() - answer.seconds / 2 - answer.time
+        return answer.committed, answer.time
 
     async def connected(self) -> None:
         """Wait for a connection.

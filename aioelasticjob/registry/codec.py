@@ -172,6 +172,11 @@ class Codec:
         ]
 
 
+def joined(bodies: Sequence[bytes]) -> bytes:
+    """Render transactions, each rendered already, as one."""
+    return b"".join([*(body[: -len(_end)] for body in bodies), _end])
+
+
 def chunked(paths: Sequence[str]) -> list[list[str]]:
     """Part paths so that no request about them nears any server's limit (CHUNK bytes)."""
     chunks: list[list[str]] = []

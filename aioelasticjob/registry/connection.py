@@ -7,18 +7,16 @@ requests of one round of the loop leave in one write, and replies cost one futur
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
+from struct import error as Malformed  # noqa: N812  # a class, whatever its name
 from typing import Final, cast
 
 from aiozk import protocol
 
 from aioelasticjob.registry.codec import AUTH, HEADER, LOST, MULTI, SYNC, Reply
 from aioelasticjob.registry.lease import Lease
-
-log = logging.getLogger(__name__)
 
 EVENT_XID: Final[int] = protocol.WATCH_XID
 AUTH_XID: Final[int] = protocol.AUTH_XID
@@ -123,6 +121,7 @@ class Connection(asyncio.Protocol):
                 return
             data = bytes(self._rest)
             self._rest.clear()
+            self._missing = 0
         at, end = 0, len(data)
         try:
             while end - at >= 4:
@@ -134,8 +133,7 @@ class Connection(asyncio.Protocol):
                     break
                 at += 4 + size
                 self._frame(data[at - size : at])
-        except Exception as error:
-            log.exception("not ZooKeeper's protocol")
+        except (ValueError, Malformed) as error:
             self.abort(f"not ZooKeeper's protocol: {error}")
             return
         if at < end:
@@ -152,9 +150,13 @@ class Connection(asyncio.Protocol):
             self.on_event(frame)
             return
         if xid == AUTH_XID:
+            if not self._auths:
+                raise ValueError("an answer to no credentials")
             future = self._auths.popleft()
         else:
-            future, sent, through_leader = self._pending.pop(xid)
+            if (waiting := self._pending.pop(xid, None)) is None:
+                raise ValueError(f"an answer to no request, {xid}")
+            future, sent, through_leader = waiting
             lease = self.lease
             if zxid > lease.zxid:
                 lease.zxid = zxid

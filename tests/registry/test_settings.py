@@ -1,0 +1,67 @@
+"""Addresses and settings, right ones and wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.registry.settings import ConnectionSettings
+
+
+def test_an_address_names_hosts_and_namespace() -> None:
+    settings = ConnectionSettings.parse("zk://h1:2182,h2,[::1]:2183,[fe80::1]/billing/eu/", session_timeout=10)
+    assert settings.hosts == (("h1", 2182), ("h2", 2181), ("::1", 2183), ("fe80::1", 2181))
+    assert settings.namespace == "billing/eu"
+    assert settings.session_timeout == 10
+    assert settings.servers == "h1:2182,h2:2181,[::1]:2183,[fe80::1]:2181"
+
+
+def test_a_namespace_may_be_left_out() -> None:
+    assert ConnectionSettings.parse("zk://h").namespace == ""
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "h:2181", "http://h:2181", "zk://", "zk://h:port", "zk://h:0", "zk://h:65536", "zk://h,,g", "zk://::1:2181/x"],
+)
+def test_a_wrong_address_is_refused_by_name(address: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        ConnectionSettings.parse(address)
+    assert caught.value.setting == "address"
+    assert caught.value.value == address
+
+
+@pytest.mark.parametrize("namespace", ["a//b", "a/./b", "..", "a/.."])
+def test_a_namespace_zookeeper_would_refuse_is_refused_first(namespace: str) -> None:
+    with pytest.raises(InvalidSetting, match="namespace"):
+        ConnectionSettings.parse(f"zk://h/{namespace}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("session_timeout", 0),
+        ("session_timeout", float("nan")),
+        ("connection_timeout", "15"),
+        ("connection_timeout", True),
+        ("base_sleep_time", float("inf")),
+        ("base_sleep_time", 4),
+        ("max_sleep_time", -1),
+        ("max_retries", -1),
+        ("max_retries", 1.5),
+        ("max_request", 0),
+        ("digest", "user"),
+        ("digest", ":password"),
+        ("sesion_timeout", 10),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        ConnectionSettings.parse("zk://h", **{name: value})  # type: ignore[arg-type]
+    assert caught.value.setting == name
+
+
+def test_a_wrong_digest_is_not_repeated() -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        ConnectionSettings.parse("zk://h", digest="secret")
+    assert "secret" not in str(caught.value)
