@@ -1,0 +1,5 @@
+"""The command line: `aioelasticjob`."""
+
+from aioelasticjob.cli.application import application, main
+
+__all__ = ["application", "main"]

@@ -1,0 +1,70 @@
+"""The commands put together, and the one place where an error becomes a line and an exit code."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from aioelasticjob.cli import cron, demo, jobs, run, zookeeper
+from aioelasticjob.cli.console import complain
+from aioelasticjob.errors import ElasticJobError, InvalidSetting
+
+WRONG_SETTING, FAILED = 2, 1
+"""Exit codes: what was asked for makes no sense, as for a wrong option; or it could not be done."""
+
+
+class Commands(TyperGroup):
+    """Our commands: an error of ours is one line on stderr, never a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except ElasticJobError as error:
+            complain(str(error))
+            raise typer.Exit(WRONG_SETTING if isinstance(error, InvalidSetting) else FAILED) from None
+
+
+application = typer.Typer(
+    name="aioelasticjob",
+    cls=Commands,
+    help="Distributed cron for asyncio: sharded jobs over ZooKeeper.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            typer.echo(f"aioelasticjob {version('aioelasticjob')}")
+        except PackageNotFoundError:
+            typer.echo("aioelasticjob (run from its sources, not installed)")
+        raise typer.Exit
+
+
+@application.callback()
+def common(
+    _: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Distributed cron for asyncio: sharded jobs over ZooKeeper."""
+
+
+START, LOOK = "Start", "Look"
+application.command(rich_help_panel=START)(run.run)
+application.command(rich_help_panel=START)(zookeeper.zookeeper)
+application.command(rich_help_panel=START)(demo.demo)
+application.command(rich_help_panel=LOOK)(jobs.jobs)
+application.command(rich_help_panel=LOOK)(jobs.job)
+application.command(rich_help_panel=LOOK)(cron.cron)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    application()

@@ -1,0 +1,71 @@
+"""`aioelasticjob cron`: when a schedule fires, and what it says."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from aioelasticjob.cli.console import out, write_json
+from aioelasticjob.clock import SystemClock, moment
+from aioelasticjob.cron import Cron
+
+
+class Dst(StrEnum):
+    """What a job does when the clocks change."""
+
+    CRON = "cron"
+    QUARTZ = "quartz"
+
+
+def cron(
+    expression: Annotated[str, typer.Argument(help="Quartz (6 or 7 fields) or crontab (5 fields, @daily), quoted.")],
+    time_zone: Annotated[str, typer.Option("--time-zone", "-z", help="As Europe/Berlin.")] = "UTC",
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=10_000, help="How many fires to show.")] = 5,
+    dst: Annotated[Dst, typer.Option(help="What happens when the clocks change: as in cron, or as in Quartz.")] = (
+        Dst.CRON
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Show when a schedule fires next, and what it says: "0 0 2 ? * MON-FRI"."""
+    schedule = Cron.parse(expression, time_zone, dst.value)
+    now = moment(SystemClock().now())
+    fires = schedule.times_after(now, count)
+    if as_json:
+        write_json(
+            {
+                "cron": expression,
+                "timeZone": time_zone,
+                "dst": dst.value,
+                "sentence": schedule.describe(),
+                "fires": fires,
+            }
+        )
+        return
+    console = out()
+    console.print(schedule.describe(), style="bold", markup=False)
+    table = Table.grid(padding=(0, 3))
+    for fire in fires:
+        table.add_row(*_columns(fire, now))
+    console.print(table)
+    if len(fires) < count:
+        console.print("It never fires." if not fires else "That is the last one.", style="dim")
+
+
+def _columns(fire: datetime, now: datetime) -> tuple[str, str, str]:
+    return f"{fire:%a}", fire.isoformat(sep=" "), f"[dim]in {in_words((fire - now).total_seconds())}[/]"
+
+
+def in_words(seconds: float) -> str:
+    """Say how long that is, in the two largest units that matter."""
+    rest, parts = round(seconds), list[str]()
+    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        amount, rest = divmod(rest, size)
+        if amount:
+            parts.append(f"{amount:,} {name}")
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 s"

@@ -1,0 +1,82 @@
+"""A job's status as JSON: Elastic-Job's camelCase keys, times in ISO 8601."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from aioelasticjob.coordination import records
+from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, ServerStatus
+
+Json: TypeAlias = dict[str, object]
+
+
+def summary_as_json(status: JobStatus) -> Json:
+    """Return one line of the list."""
+    config = status.config
+    return {
+        "jobName": config.job_name,
+        "jobType": config.job_type,
+        "cron": config.cron,
+        "timeZone": config.time_zone,
+        "shardingTotalCount": config.sharding_total_count,
+        "instances": len(status.instances),
+        "runningItems": [item.item for item in status.running],
+        "state": status.state,
+        "fault": status.fault,
+        "leader": status.leader,
+        "nextFireTime": status.next_fire,
+    }
+
+
+def job_as_json(status: JobStatus) -> Json:
+    """Return everything known of a job."""
+    return {
+        "jobName": status.name,
+        "state": status.state,
+        "fault": status.fault,
+        "leader": status.leader,
+        "settled": status.settled,
+        "nextFireTime": status.next_fire,
+        "config": status.config.model_dump(by_alias=True, mode="json"),
+        "instances": [_instance(one) for one in status.instances],
+        "servers": [_server(one) for one in status.servers],
+        "items": [_item(one) for one in status.items],
+    }
+
+
+def _instance(one: InstanceStatus) -> Json:
+    return {
+        "id": one.id,
+        "ip": one.ip,
+        "host": one.host,
+        "pid": one.pid,
+        "joined": one.joined,
+        "leader": one.leads,
+        "holds": one.holds,
+        "runs": one.runs,
+    }
+
+
+def _server(one: ServerStatus) -> Json:
+    return {
+        "ip": one.ip,
+        "host": one.host,
+        "disabled": one.disabled,
+        "paused": one.paused,
+        "instances": one.instances,
+    }
+
+
+def _item(one: ItemStatus) -> Json:
+    return {
+        "item": one.item,
+        "parameter": one.parameter,
+        "holder": one.holder,
+        "runner": None if one.run is None else one.run.instance,
+        "runningSince": None if one.run is None else one.run.since,
+        "rescuer": one.rescuer,
+        "orphaned": one.orphaned,
+        "disabled": one.disabled,
+        "misfired": one.misfired,
+        "record": None if one.record is None else records.as_json(one.record),
+    }

@@ -1,0 +1,51 @@
+"""Logs for people: a line each, with the fields that the event carries."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from enum import StrEnum
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class LogLevel(StrEnum):
+    """What is worth a line."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class FieldFormatter(logging.Formatter):
+    """``12:00:01.250 WARNING misfire: the last run was still going on  job=report slot=1763632801000``."""
+
+    default_msec_format = "%s.%03d"
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Return the line; a traceback, if there is one, follows it."""
+        fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        said = " ".join(f"{name}={_shown(value)}" for name, value in fields.items())
+        record.message = " ⏎ ".join(record.message.splitlines())
+        line = f"{self.formatTime(record, self.datefmt)} {record.levelname:<7} {record.message}"
+        return f"{line}  {said}" if said else line
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        """Return the local time with milliseconds."""
+        return f"{super().formatTime(record, datefmt)}.{record.msecs:03.0f}"
+
+
+def set_up(level: LogLevel) -> None:
+    """Write this process's log to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(FieldFormatter())
+    logging.basicConfig(level=level.value.upper(), handlers=[handler], force=True)
+
+
+def _shown(value: object) -> str:
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple | set | frozenset) else str(value)
+    return repr(text) if not text or any(mark.isspace() or mark in "='\"" for mark in text) else text

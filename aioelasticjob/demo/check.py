@@ -1,0 +1,109 @@
+"""Is the index right?  Every file of the directory once, every hash as the file's, nothing missing, nothing extra."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from aioelasticjob.demo.database import open_index
+from aioelasticjob.demo.files import Facts, examine, walk
+
+NAMED = 3
+"""Paths named of each kind of fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a comparison of the database with the directory came to; paths are relative and sorted."""
+
+    files: int
+    bytes: int
+    missing: tuple[str, ...] = ()
+    """Below the directory and not in the database."""
+    extra: tuple[str, ...] = ()
+    """In the database and not below the directory."""
+    wrong: tuple[str, ...] = ()
+    """With another size or hash, or readable for one of the two only."""
+    twice: tuple[str, ...] = ()
+    """In the database more than once."""
+    unreadable: tuple[str, ...] = ()
+    """Known, but their content could be read neither by the job nor now: no fault of the index."""
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Every path with something wrong about it."""
+        return (*self.missing, *self.extra, *self.wrong, *self.twice)
+
+    @property
+    def right(self) -> bool:
+        """Whether the index is as it should be."""
+        return not self.faults
+
+    def lines(self) -> Iterator[str]:
+        """Say it, the verdict first."""
+        if self.right:
+            yield (
+                f"{self.files:,} files ({_amount(self.bytes)}) checked against the directory:"
+                " each there exactly once, every hash right, nothing missing, nothing extra"
+            )
+        else:
+            yield f"the index is wrong about {len(self.faults):,} of {self.files:,} files"
+            for kind in ("missing", "extra", "wrong", "twice"):
+                yield from _named(kind, getattr(self, kind))
+        yield from _named("unreadable", self.unreadable)
+
+
+def check(directory: str, database: str, excluded: Collection[str] = ()) -> Verdict:
+    """Read every file below ``directory`` again and compare it with the database.
+
+    Raises:
+        ForeignData: the database is not one of ours.
+        OSError: the directory cannot be listed.
+    """
+    with open_index(database) as index:
+        times, known = Counter(index.paths()), index.files()
+    there, missing, wrong, unreadable, volume = set[str](), [], [], [], 0
+    for path in walk(directory, excluded):
+        facts = examine(os.path.join(directory, path), parse=False)
+        if facts is None:
+            continue
+        there.add(path)
+        volume += facts.size
+        row = known.get(path)
+        if row is None:
+            missing.append(path)
+        elif not _agree(row, facts):
+            wrong.append(path)
+        elif facts.problem is not None:
+            unreadable.append(path)
+    return Verdict(
+        files=len(there),
+        bytes=volume,
+        missing=tuple(sorted(missing)),
+        extra=tuple(sorted(times.keys() - there)),
+        wrong=tuple(sorted(wrong)),
+        twice=tuple(sorted(path for path, rows in times.items() if rows > 1)),
+        unreadable=tuple(sorted(unreadable)),
+    )
+
+
+def _agree(row: Facts, facts: Facts) -> bool:
+    if row.problem is not None or facts.problem is not None:
+        return row.problem is not None and facts.problem is not None
+    return (row.size, row.sha256) == (facts.size, facts.sha256)
+
+
+def _named(kind: str, paths: tuple[str, ...]) -> Iterator[str]:
+    if paths:
+        first = ", ".join(path.encode(errors="replace").decode() for path in paths[:NAMED])
+        yield f"{kind}: {len(paths):,}: {first}{', …' if len(paths) > NAMED else ''}"
+
+
+def _amount(size: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:,.0f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"

@@ -1,0 +1,169 @@
+"""The index: one SQLite database that many processes write to, each file in it once."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from aioelasticjob.demo.files import Facts
+from aioelasticjob.errors import ElasticJobError, ForeignData
+
+APPLICATION = 0x456A4958
+"""What marks a database as ours (PRAGMA application_id): "EjIX"."""
+PATIENCE = 30
+"""Seconds to wait for another writer."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS files (
+    path      TEXT PRIMARY KEY,  -- relative to the directory; a BLOB where the name is no UTF-8
+    size      INTEGER NOT NULL,
+    changed   INTEGER NOT NULL,  -- ctime in nanoseconds
+    lines     INTEGER,
+    functions INTEGER,
+    sha256    TEXT,
+    problem   TEXT
+);
+CREATE TABLE IF NOT EXISTS fences (
+    item  INTEGER PRIMARY KEY,
+    fence INTEGER NOT NULL       -- the largest one seen: whoever comes with a smaller one has lost the item
+);
+"""
+_STORE = """
+INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (path) DO UPDATE SET size = excluded.size, changed = excluded.changed, lines = excluded.lines,
+    functions = excluded.functions, sha256 = excluded.sha256, problem = excluded.problem
+"""
+
+
+class Superseded(ElasticJobError):
+    """A later holder of the item has written to the database; this run is a ghost and writes nothing."""
+
+    def __init__(self, item: int, fence: int, newest: int) -> None:
+        super().__init__(
+            f"item {item} was taken over (fence {fence}, the database has seen {newest}): this run is void;"
+            " if the registry was set up anew, remove the database"
+        )
+        self.item, self.fence, self.newest = item, fence, newest
+
+
+class Index:
+    """An open database; belongs to the thread that opened it."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def files(self) -> Mapping[str, Facts]:
+        """Return everything indexed."""
+        return {_name(path): Facts(*facts) for path, *facts in self._connection.execute("SELECT * FROM files")}
+
+    def paths(self) -> list[str]:
+        """Return the path of every row."""
+        return [_name(path) for (path,) in self._connection.execute("SELECT path FROM files")]
+
+    def newer(self, row: int) -> list[tuple[int, str]]:
+        """Return the rows that were added after row number ``row``, as number and path."""
+        rows = self._connection.execute("SELECT rowid, path FROM files WHERE rowid > ? ORDER BY rowid", (row,))
+        return [(number, _name(path)) for number, path in rows]
+
+    def store(self, item: int, fence: int, found: Mapping[str, Facts], gone: Iterable[str] = ()) -> None:
+        """Write some files and forget others, all or nothing.
+
+        Raises:
+            Superseded: a run with a larger fence has been here.
+        """
+        rows = [
+            (_key(path), one.size, one.changed, one.lines, one.functions, one.sha256, one.problem)
+            for path, one in found.items()
+        ]
+        with self._transaction():
+            self._pass_fence(item, fence)
+            self._connection.executemany(_STORE, rows)
+            self._connection.executemany("DELETE FROM files WHERE path = ?", [(_key(path),) for path in gone])
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._transaction():
+            self._connection.execute("DELETE FROM files")
+            self._connection.execute("DELETE FROM fences")
+
+    def _pass_fence(self, item: int, fence: int) -> None:
+        seen = self._connection.execute("SELECT fence FROM fences WHERE item = ?", (item,)).fetchone()
+        if seen is not None and seen[0] > fence:
+            raise Superseded(item, fence, seen[0])
+        self._connection.execute("INSERT OR REPLACE INTO fences VALUES (?, ?)", (item, fence))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")  # waits for other writers now rather than half-way
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+
+@contextmanager
+def open_index(path: str) -> Iterator[Index]:
+    """Open the database, making it if there is none.
+
+    Raises:
+        ForeignData: the file is not one of ours; it is left as it is.
+    """
+    try:
+        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+    except sqlite3.Error as error:
+        raise ForeignData("database", path, f"cannot be opened: {error}") from None
+    with closing(connection):
+        try:
+            _prepare(connection, path)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            raise ForeignData("database", path, "is no SQLite database: name another file") from None
+        yield Index(connection)
+
+
+def remove(path: str) -> None:
+    """Remove a database together with the files that SQLite keeps beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        Path(path + suffix).unlink(missing_ok=True)
+
+
+def _prepare(connection: sqlite3.Connection, path: str) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION and (application or tables):
+        raise ForeignData("database", path, "is the database of another program: name another file")
+    _write_ahead(connection)
+    if application != APPLICATION:
+        connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {APPLICATION}; COMMIT")
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Let readers and a writer work side by side; SQLite does not wait by itself while another process switches."""
+    deadline = time.monotonic() + PATIENCE
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _key(path: str) -> str | bytes:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(path)
+    return path
+
+
+def _name(key: str | bytes) -> str:
+    return os.fsdecode(key) if isinstance(key, bytes) else key

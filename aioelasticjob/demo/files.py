@@ -1,0 +1,124 @@
+"""The files below a directory: which there are, whose share each one is, and what can be said of its content."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import hashlib
+import os
+import stat
+import threading
+import warnings
+import zlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+PARSED = 1024 * 1024
+"""Bytes up to which a Python source is parsed: the parser does not let go of the interpreter until it is through."""
+CHUNK = 1024 * 1024
+ATTEMPTS = 3
+"""Readings of a file that changes while it is read."""
+
+_GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
+_PARSER = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of one file."""
+
+    size: int
+    changed: int
+    """When its content or its rights last changed: its ctime, in nanoseconds."""
+    lines: int | None = None
+    """Lines of text; None for a file that holds a NUL, which is none."""
+    functions: int | None = None
+    """Functions defined in it; None for what is no Python source, or no valid one."""
+    sha256: str | None = None
+    problem: str | None = None
+    """Why it could not be read; None when it could."""
+
+
+def walk(directory: str, excluded: Collection[str] = ()) -> Iterator[str]:
+    """Yield every regular file below ``directory`` relative to it, without directories called as in ``excluded``.
+
+    A link is not followed and is no file of its own, so nothing is met twice.  What cannot be listed is left out.
+
+    Raises:
+        OSError: ``directory`` itself cannot be listed.
+    """
+    with os.scandir(directory):
+        pass
+    prefix = len(os.path.join(directory, ""))
+    waiting = [directory]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError:  # gone or forbidden since its parent was listed
+            continue
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in excluded:
+                    waiting.append(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                yield entry.path[prefix:]
+
+
+def share(path: str, shares: int) -> int:
+    """Return whose share a path is: the same in every process, on every machine."""
+    return zlib.crc32(os.fsencode(path)) % shares
+
+
+def stamp(path: str) -> tuple[int, int] | None:
+    """Return size and ctime of a regular file, None if there is none: alike as long as the file is."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return (found.st_size, found.st_ctime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def examine(path: str, *, parse: bool = True) -> Facts | None:
+    """Read a file and return what can be said of it; None if it is gone, or no regular file any more."""
+    for _ in range(ATTEMPTS):
+        try:
+            before, facts = _read(path, parse)
+        except OSError as error:
+            seen = None if error.errno in _GONE else stamp(path)
+            return None if seen is None else Facts(*seen, problem=error.strerror or type(error).__name__)
+        if facts is None or stamp(path) == before:
+            return facts
+    after = stamp(path)
+    return None if after is None else Facts(*after, problem="it changes while it is read")
+
+
+def _read(path: str, parse: bool) -> tuple[tuple[int, int], Facts | None]:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # what became a pipe must not hold us up
+    with open(os.open(path, flags), "rb", buffering=0) as file:
+        status = os.fstat(file.fileno())
+        seen = (status.st_size, status.st_ctime_ns)
+        if not stat.S_ISREG(status.st_mode):
+            return seen, None
+        python = parse and path.endswith((".py", ".pyi")) and status.st_size <= PARSED
+        digest, lines, text, last, source = hashlib.sha256(), 0, True, b"\n", bytearray()
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+            lines, text, last = lines + chunk.count(b"\n"), text and b"\0" not in chunk, chunk[-1:]
+            if python:
+                source += chunk
+    lines += last != b"\n"
+    functions = _functions(bytes(source)) if python else None
+    return seen, Facts(*seen, lines if text else None, functions, digest.hexdigest())
+
+
+def _functions(source: bytes) -> int | None:
+    """Count the functions a source defines; None if it is no valid Python."""
+    try:
+        # The parser holds the interpreter anyway, so the lock costs nothing; the filters belong to the whole process.
+        with _PARSER, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+        return sum(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in ast.walk(tree))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

@@ -1,0 +1,146 @@
+"""The processes of a demonstration: one server and some workers, all of them ended in any case."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from pathlib import Path
+
+import anyio
+from anyio.abc import Process
+
+from aioelasticjob.errors import ElasticJobError
+
+GRACE = 5.0
+"""Seconds for a process to end by itself once it is asked to."""
+START = 20.0
+"""Seconds for the server to accept connections."""
+LAST_WORDS = 3
+"""Lines shown of the log of a process that ended unasked."""
+
+_PACKAGE_ROOT = str(Path(__file__).parents[2])
+
+
+class ProcessEnded(ElasticJobError):
+    """A process of the demonstration ended though nobody had asked it to."""
+
+    def __init__(self, name: str, code: int, words: str, log: Path) -> None:
+        super().__init__(f"{name} ended by itself with exit code {code}: {words or 'it said nothing'} (log: {log})")
+        self.name, self.code, self.words, self.log = name, code, words, log
+
+
+class Fate(StrEnum):
+    """Where a child is in its life."""
+
+    STARTED = "started"
+    KILLED = "killed"
+    ENDED = "ended"
+
+
+class Child:
+    """One process and its log."""
+
+    def __init__(self, name: str, process: Process, log: Path) -> None:
+        self.name, self.log, self.fate = name, log, Fate.STARTED
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End it as ``kill -9`` does."""
+        self.fate = Fate.KILLED
+        self._signal(signal.SIGKILL)
+
+    def look(self) -> None:
+        """Make sure that it lives as long as it should.
+
+        Raises:
+            ProcessEnded: it does not.
+        """
+        if self.fate is Fate.STARTED and (code := self._process.returncode) is not None:
+            said = self.log.read_text(errors="replace").split("\n")
+            words = [line.strip() for line in said if line.strip()]
+            raise ProcessEnded(self.name, code, " / ".join(words[-LAST_WORDS:]), self.log)
+
+    async def end(self) -> None:
+        """Ask it to end, and see that it does."""
+        if self.fate is Fate.STARTED:
+            self.fate = Fate.ENDED
+            self._signal(signal.SIGTERM)
+            with anyio.move_on_after(GRACE):
+                await self._process.wait()
+        self._signal(signal.SIGKILL)
+        await self._process.aclose()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+
+
+class Crew:
+    """Starts processes, keeps their logs in a directory, and ends them together."""
+
+    def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
+        self._logs, self._environment = logs, environment
+        self.children: list[Child] = []
+
+    async def start(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Child:
+        """Start ``python -m`` with ``arguments``."""
+        log = self._logs / f"{name.replace(' ', '-')}.log"
+        command = [sys.executable, "-u", "-m", "aioelasticjob.demo.tether", *arguments]
+        with log.open("wb") as output, anyio.CancelScope(shield=True):  # started and known, or not started
+            process = await anyio.open_process(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self._environment, **(environment or {})},
+                start_new_session=True,  # Ctrl-C is for us: we end them in good order
+            )
+            child = Child(name, process, log)
+            self.children.append(child)
+        return child
+
+    async def end(self) -> None:
+        """End whoever is left, the youngest first: the workers before the server that they take leave of."""
+        for group in (self.children[1:], self.children[:1]):
+            async with anyio.create_task_group() as tasks:
+                for child in group:
+                    tasks.start_soon(child.end)
+
+
+@asynccontextmanager
+async def crew(logs: Path) -> AsyncIterator[Crew]:
+    """Yield a starter of processes; all of them have ended when the block is left."""
+    paths = filter(None, (_PACKAGE_ROOT, os.environ.get("PYTHONPATH")))
+    members = Crew(logs, {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"})
+    try:
+        yield members
+    finally:
+        with anyio.CancelScope(shield=True):
+            await members.end()
+
+
+async def start_server(members: Crew, tick_time: int) -> str:
+    """Start the embedded server on a free port and return its ``host:port``; ticks are milliseconds.
+
+    Raises:
+        ProcessEnded: it could not start.
+    """
+    arguments = ("--port", "0", "--tick-time", str(tick_time))
+    server = await members.start("server", "aioelasticjob.zookeeper", *arguments)
+    with anyio.fail_after(START):
+        while True:
+            for line in server.log.read_text().splitlines(keepends=True):
+                if "listening on" in line and line.endswith("\n"):
+                    return line.split()[-1]
+            server.look()
+            await anyio.sleep(0.02)
