@@ -1,0 +1,134 @@
+"""Work that ends before its session can, in simulated time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+
+from aioelasticjob.registry.lease import Lease
+from aioelasticjob.testing import run
+
+
+def lease_of(timeout: float) -> Lease:
+    lease = Lease()
+    lease.begin(1, timeout, asyncio.get_running_loop().time())
+    return lease
+
+
+async def lasts(lease: Lease, incarnation: int = 1) -> float | None:
+    """Return after how long work under the lease is cancelled; None if it is not within 1,000 s."""
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    with lease.scope(incarnation) as scope:
+        await asyncio.sleep(1000)
+    return loop.time() - start if scope.cancelled_caught else None
+
+
+@pytest.mark.parametrize(("timeout", "margin"), [(2, 0.6), (4, 1.2), (6, 1.3), (10, 13 / 6), (30, 5.5), (60, 10.5)])
+def test_work_is_cancelled_a_margin_before_the_proven_end(timeout: float, margin: float) -> None:
+    async def main() -> None:
+        assert await lasts(lease_of(timeout)) == pytest.approx(timeout - margin)
+        assert margin <= timeout / 3
+
+    run(main)
+
+
+def test_every_proof_of_life_moves_the_end() -> None:
+    async def main() -> None:
+        lease, loop = lease_of(4), asyncio.get_running_loop()
+
+        async def prove() -> None:
+            for _ in range(10):
+                await asyncio.sleep(1)
+                lease.proven = loop.time()
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(prove())
+            assert await lasts(lease) == pytest.approx(10 + 2.8)
+
+    run(main)
+
+
+def test_another_session_ends_the_work_of_this_one_at_once() -> None:
+    async def main() -> None:
+        lease, loop = lease_of(4), asyncio.get_running_loop()
+        loop.call_later(0.5, lease.begin, 2, 4, loop.time() + 0.5)
+        assert await lasts(lease) == pytest.approx(0.5)
+        assert lease.incarnation == 2
+
+    run(main)
+
+
+def test_the_same_session_again_lets_the_work_go_on() -> None:
+    async def main() -> None:
+        lease, loop = lease_of(4), asyncio.get_running_loop()
+        loop.call_later(2, lease.begin, 1, 6, loop.time() + 2)
+        assert await lasts(lease) == pytest.approx(2 + 6 - 1.3)  # with the timeout granted this time
+
+    run(main)
+
+
+@pytest.mark.parametrize("state", ["another session", "past the margin", "ended", "never begun"])
+def test_entering_too_late_cancels_at_once(state: str) -> None:
+    async def main() -> None:
+        lease = Lease() if state == "never begun" else lease_of(4)
+        if state == "past the margin":
+            await asyncio.sleep(2.9)
+        elif state == "ended":
+            lease.end()
+        assert await lasts(lease, 2 if state == "another session" else 1) == 0
+
+    run(main)
+
+
+def test_a_scope_that_is_left_in_time_is_forgotten() -> None:
+    async def main() -> None:
+        lease = lease_of(4)
+        with lease.scope(1) as scope:
+            await asyncio.sleep(1)
+        assert not scope.cancelled_caught
+        assert not lease._scopes
+        await asyncio.sleep(5)
+        assert lease._timer is None  # it ran out once and was not set again
+
+    run(main)
+
+
+def test_thousands_of_scopes_share_one_timer_and_end_together() -> None:
+    async def main() -> None:
+        lease, ends = lease_of(4), []
+
+        async def work() -> None:
+            ends.append(await lasts(lease))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2000):
+                tasks.start_soon(work)
+            await asyncio.sleep(0)
+            loop = asyncio.get_running_loop()
+            assert sum(handle._callback == lease._check for handle in loop._scheduled) == 1  # type: ignore[attr-defined]
+        assert ends == [pytest.approx(2.8)] * 2000
+
+    run(main)
+
+
+def test_an_error_inside_is_not_swallowed() -> None:
+    async def main() -> None:
+        lease = lease_of(4)
+        with pytest.raises(ValueError, match="inside"), lease.scope(1):
+            raise ValueError("inside")
+        assert not lease._scopes
+
+    run(main)
+
+
+def test_closing_cancels_what_is_left() -> None:
+    async def main() -> None:
+        lease, loop = lease_of(4), asyncio.get_running_loop()
+        loop.call_later(0.25, lease.close)
+        assert await lasts(lease) == 0.25
+        assert lease._timer is None
+
+    run(main)

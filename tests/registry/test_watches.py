@@ -1,0 +1,59 @@
+"""Who hears of what."""
+
+from __future__ import annotations
+
+from aioelasticjob.registry.codec import CHANGED
+from aioelasticjob.registry.watches import Watches
+
+
+class Ear:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def changed(self, kind: int, path: str) -> None:
+        self.heard.append(path)
+
+    def reset(self) -> None:
+        self.heard.append("reset")
+
+
+def test_an_event_reaches_the_roots_at_and_above_it_and_nobody_else() -> None:
+    watches, ears = Watches(), {root: Ear() for root in ("/", "/a", "/a/b", "/ab", "/a/b/c/d")}
+    for root, ear in ears.items():
+        assert watches.add(root, ear)
+    watches.dispatch(CHANGED, "/a/b/c")
+    assert {root for root, ear in ears.items() if ear.heard} == {"/", "/a", "/a/b"}
+    watches.dispatch(CHANGED, "/")
+    assert ears["/"].heard == ["/a/b/c", "/"]
+
+
+def test_the_first_and_the_last_watcher_of_a_root_are_told_apart() -> None:
+    watches, one, other = Watches(), Ear(), Ear()
+    assert watches.add("/a", one)
+    assert not watches.add("/a", other)
+    assert not watches.remove("/a", one)
+    watches.dispatch(CHANGED, "/a")
+    assert (one.heard, other.heard) == ([], ["/a"])
+    assert watches.remove("/a", other)
+    assert watches.roots == ()
+
+
+def test_a_reset_reaches_each_watcher_once() -> None:
+    watches, ear = Watches(), Ear()
+    watches.add("/a", ear)
+    watches.add("/b", ear)
+    watches.reset()
+    assert ear.heard == ["reset"]
+
+
+def test_a_watcher_may_leave_while_it_is_told() -> None:
+    watches, left = Watches(), Ear()
+
+    class Leaver(Ear):
+        def changed(self, kind: int, path: str) -> None:
+            watches.remove("/a", self)
+
+    watches.add("/a", Leaver())
+    watches.add("/a", left)
+    watches.dispatch(CHANGED, "/a/b")
+    assert left.heard == ["/a/b"]
