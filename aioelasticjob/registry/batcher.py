@@ -22,7 +22,6 @@ from aioelasticjob.registry.txn import Committed, Op
 FULL: Final = 128  # operations in a group: larger ones gain nothing, and keep the first of them waiting
 LARGE: Final = 64 * 1024  # bytes in a group: a transaction beyond that goes alone
 LOOK: Final = "look whether it was written"
-LOOK: Final = "look whether it was written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +46,6 @@ class _Transaction:
     body: bytes
     incarnation: int
     answer: Pending
-
-    def fail(self, error: RegistryError) -> None:
-        """Raise an error where the answer is awaited, unless that was cancelled."""
-        if not self.answer.done():
-            self.answer.set_exception(error)
 
     def fail(self, error: RegistryError) -> None:
         """Raise an error where the answer is awaited, unless that was cancelled."""
