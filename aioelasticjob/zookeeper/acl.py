@@ -70,16 +70,14 @@ def resolve(wanted: Sequence[Acl] | None, identities: Sequence[Identity]) -> Acl
     """
     resolved: list[Acl] = []
     for entry in dict.fromkeys(wanted or ()):
-        if entry.scheme is None:
-            raise RequestError(ErrorCode.INVALID_ACL)
-        if entry.id is None:
-            raise RequestError(ErrorCode.MARSHALLING_ERROR)
-        if entry.scheme == "auth":
+        if entry.scheme == "auth":  # whatever the id: some clients send none
             own = [Acl(entry.perms, *who) for who in identities if who.scheme in ("digest", "super")]
             if not own:
                 raise RequestError(ErrorCode.INVALID_ACL)
             resolved += own
-        elif (entry.scheme == "world" and entry.id == "anyone") or _well_formed(entry.scheme, entry.id):
+        elif entry.id is None and entry.scheme in ("world", "digest", "ip"):
+            raise RequestError(ErrorCode.MARSHALLING_ERROR)
+        elif (entry.scheme == "world" and entry.id == "anyone") or _well_formed(entry.scheme, entry.id or ""):
             resolved.append(entry)
         else:
             raise RequestError(ErrorCode.INVALID_ACL)
@@ -101,7 +99,7 @@ def masked(acl: AclList) -> AclList:
     )
 
 
-def _well_formed(scheme: str, id_: str) -> bool:
+def _well_formed(scheme: str | None, id_: str) -> bool:
     if scheme == "digest":
         parts = id_.split(":")
         while parts and not parts[-1]:  # Java's split drops empty strings at the end

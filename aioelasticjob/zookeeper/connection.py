@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from aioelasticjob.zookeeper.acl import Identity
+from aioelasticjob.zookeeper.javaset import spread, string_hash
 from aioelasticjob.zookeeper.jute import INT, MalformedError
 from aioelasticjob.zookeeper.statistics import Traffic
 
@@ -62,6 +63,7 @@ class Connection:
         """Remember who the client has proved to be."""
         if identity not in self.identities:
             self.identities.append(identity)
+            self.identities.sort(key=_java_bucket)
 
     def send(self, frame: bytes) -> None:
         """Queue output."""
@@ -74,3 +76,8 @@ class Connection:
         output = self._output[0] if packets == 1 else b"".join(self._output)
         self._output.clear()
         return output, packets
+
+
+def _java_bucket(who: Identity) -> int:
+    """Say where the reference server's set has an identity: clients see them, and `auth` names them, in that order."""
+    return spread(37 * (37 * 17 + string_hash(who.scheme)) + string_hash(who.id)) & 15

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from aioelasticjob.zookeeper import quota
 from aioelasticjob.zookeeper.acl import READ_UNSAFE, AclList, Identity, require, resolve
 from aioelasticjob.zookeeper.codes import CreateFlag, ErrorCode, EventType, OpCode, Perms, RequestError
+from aioelasticjob.zookeeper.javaset import JavaSet
 from aioelasticjob.zookeeper.messages import Check, Create, Delete, SetAcl, SetData, Write
 from aioelasticjob.zookeeper.paths import parent_for_create, parent_for_delete, validate
 from aioelasticjob.zookeeper.znode import CONTAINER_OWNER, MAX_TTL, Znode, is_container, is_ttl, ttl_of, ttl_owner
@@ -45,7 +46,7 @@ class DataTree:
         # The root also answers to the empty name, which is what cutting "/a" at its last slash leaves.
         self.nodes: dict[str, Znode] = {"": root, "/": root}
         self.zxid = 0
-        self.ephemerals: dict[int, dict[str, None]] = {}
+        self.ephemerals: dict[int, JavaSet] = {}
         self.reapable: dict[str, None] = {}  # containers and nodes with a time to live
         self.data_size = 1
         self.events: list[TreeEvent] = []
@@ -115,15 +116,16 @@ class DataTree:
 
     def end_session(self, session: int, zxid: int) -> None:
         """Remove what a session owned."""
-        for path in list(self.ephemerals.get(session, ())):
-            self.remove(path, zxid)
-        self.ephemerals.pop(session, None)
+        if session in self.ephemerals:
+            for path in self.ephemerals[session].ordered_as_copy():
+                self.remove(path, zxid)
+            del self.ephemerals[session]
 
     def remove(self, path: str, zxid: int) -> None:
         """Remove a leaf that exists, asking nobody."""
         parent_path = path[: path.rfind("/")]
         parent, node = self.nodes[parent_path], self.nodes[path]
-        was = parent.pzxid
+        was = parent.pzxid, parent.children[path[len(parent_path) + 1 :]]
         parent.pzxid = zxid
         self._detach(path, node)
         self._touch(parent_path or "/")
@@ -183,7 +185,7 @@ class DataTree:
         if self._owned(parent):
             raise RequestError(ErrorCode.NO_CHILDREN_FOR_EPHEMERALS)
         node = Znode(write.data, acl, self._owner(write, flag, author.session), author.zxid, author.now)
-        was = parent.cversion, parent.pzxid
+        was = parent.cversion, parent.pzxid, parent.children.buckets
         parent.cversion += 1
         parent.pzxid = author.zxid
         self._attach(path, node)
@@ -273,12 +275,12 @@ class DataTree:
     def _attach(self, path: str, node: Znode) -> None:
         slash = path.rfind("/")
         self.nodes[path] = node
-        self.nodes[path[:slash]].children[path[slash + 1 :]] = None
+        self.nodes[path[:slash]].children.add(path[slash + 1 :])
         self.data_size += len(path) + len(node.data or b"")
         if node.owner == 0:
             pass
         elif self._owned(node):
-            self.ephemerals.setdefault(node.owner, {})[path] = None
+            self.ephemerals.setdefault(node.owner, JavaSet()).add(path)
         else:
             self.reapable[path] = None
         self._touch(path)
@@ -290,16 +292,21 @@ class DataTree:
         self.data_size -= len(path) + len(node.data or b"")
         if node.owner:
             self.reapable.pop(path, None)
-            self.ephemerals.get(node.owner, {}).pop(path, None)
+            if node.owner in self.ephemerals:
+                self.ephemerals[node.owner].pop(path, None)
         self._touch(path)
 
-    def _uncreate(self, path: str, node: Znode, was: tuple[int, int]) -> None:
+    def _uncreate(self, path: str, node: Znode, was: tuple[int, int, int]) -> None:
         self._detach(path, node)
-        self.nodes[path[: path.rfind("/")]].cversion, self.nodes[path[: path.rfind("/")]].pzxid = was
+        parent = self.nodes[path[: path.rfind("/")]]
+        parent.cversion, parent.pzxid, parent.children.buckets = was
 
-    def _unremove(self, path: str, node: Znode, pzxid: int) -> None:
+    def _unremove(self, path: str, node: Znode, was: tuple[int, int]) -> None:
         self._attach(path, node)
-        self.nodes[path[: path.rfind("/")]].pzxid = pzxid
+        slash = path.rfind("/")
+        parent = self.nodes[path[:slash]]
+        parent.pzxid, added = was
+        parent.children.put_back(path[slash + 1 :], added)
 
     def _put(self, path: str, node: Znode, now: tuple[bytes | None, int, int, int]) -> None:
         self.data_size += len(now[0] or b"") - len(node.data or b"")

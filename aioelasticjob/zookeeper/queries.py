@@ -37,12 +37,12 @@ def _get_data(tree: DataTree, watches: Watches[Connection], connection: Connecti
 
 
 def _get_children(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
-    return replies.children(_children(tree, watches, connection, reader).children)
+    return replies.children(_children(tree, watches, connection, reader).children.ordered())
 
 
 def _get_children2(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
     node = _children(tree, watches, connection, reader)
-    return replies.children(node.children, node.stat())
+    return replies.children(node.children.ordered(), node.stat())
 
 
 def _get_acl(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
@@ -67,7 +67,7 @@ def _count_children(tree: DataTree, watches: Watches[Connection], connection: Co
 
 def _get_ephemerals(tree: DataTree, watches: Watches[Connection], connection: Connection, reader: Reader) -> bytes:
     prefix = reader.string()
-    own = tree.ephemerals.get(connection.session, {})
+    own = tree.ephemerals[connection.session].ordered_as_copy() if connection.session in tree.ephemerals else []
     if prefix is None or prefix.strip() in ("", "/"):
         return pack_strings(own)
     return pack_strings(path for path in own if path.startswith(prefix))
@@ -89,7 +89,10 @@ def _multi_read(tree: DataTree, watches: Watches[Connection], connection: Connec
         except RequestError as refused:
             parts.append(replies.multi_error(refused.code))
             continue
-        body = replies.data(node.data, node.stat()) if op is OpCode.GET_DATA else replies.children(node.children)
+        if op is OpCode.GET_DATA:
+            body = replies.data(node.data, node.stat())
+        else:
+            body = replies.children(node.children.ordered())
         parts.append(replies.multi_result(op, body))
         size += len(body)
         if size > MAX_MULTI_READ:

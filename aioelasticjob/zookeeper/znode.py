@@ -3,6 +3,7 @@
 from struct import Struct
 
 from aioelasticjob.zookeeper.acl import OPEN_UNSAFE, AclList
+from aioelasticjob.zookeeper.javaset import JavaSet
 
 # Versions are Java ints: they are kept as any number and wrap when they are written.
 _STAT = Struct(">qqqqIIIqiiq")
@@ -42,7 +43,7 @@ class Znode:
         self.version = 0
         self.cversion = 0  # counts creations below; the wire shows creations and deletions, see stat()
         self.aversion = 0
-        self.children: dict[str, None] = {}  # a set that keeps its order, so that runs can be repeated
+        self.children = JavaSet(8)
 
     def stat(self) -> bytes:
         """Encode the Stat record clients see."""

@@ -63,6 +63,17 @@ def test_auth_stands_for_everything_the_client_has_proved() -> None:
     )
 
 
+def test_auth_needs_no_id() -> None:
+    assert resolve([Acl(Perms.ALL, "auth", None)], [LOCAL, BOB]) == (Acl(Perms.ALL, *BOB),)
+
+
+def test_an_absent_id_is_malformed_where_it_is_looked_at() -> None:
+    for scheme in ("world", "digest", "ip"):
+        with pytest.raises(RequestError) as refused:
+            resolve([Acl(31, scheme, None)], [LOCAL])
+        assert refused.value.code is ErrorCode.MARSHALLING_ERROR
+
+
 def test_duplicates_are_dropped_and_the_open_list_is_shared() -> None:
     assert resolve([Acl(31, "world", "anyone")] * 2, [LOCAL]) is OPEN_UNSAFE
 
