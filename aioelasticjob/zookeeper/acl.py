@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -122,10 +123,17 @@ def _network(expression: str) -> tuple[int, int] | None:
     """Read an IPv4 address or `address/bits`; the reference server knows no other addresses in an ACL."""
     address, slash, bits = expression.partition("/")
     try:
-        parts = [int(part) for part in address.split(".")]
-        length = int(bits) if slash else 32
+        parts = [_java_int(part) for part in address.split(".")]
+        length = _java_int(bits) if slash else 32
     except ValueError:
         return None
     if len(parts) != 4 or not all(0 <= part <= 255 for part in parts) or not 0 <= length <= 32:
         return None
     return int.from_bytes(parts, "big"), length
+
+
+def _java_int(text: str) -> int:
+    """Read a number as Integer.parseInt does, which allows neither spaces nor underscores."""
+    if not re.fullmatch(r"[+-]?\d+", text):
+        raise ValueError(text)
+    return int(text)

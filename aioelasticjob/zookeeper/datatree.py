@@ -125,7 +125,8 @@ class DataTree:
         """Remove a leaf that exists, asking nobody."""
         parent_path = path[: path.rfind("/")]
         parent, node = self.nodes[parent_path], self.nodes[path]
-        was = parent.pzxid, parent.children[path[len(parent_path) + 1 :]]
+        own = self.ephemerals.get(node.owner)
+        was = parent.pzxid, parent.children[path[len(parent_path) + 1 :]], own[path] if own else 0
         parent.pzxid = zxid
         self._detach(path, node)
         self._touch(parent_path or "/")
@@ -301,12 +302,14 @@ class DataTree:
         parent = self.nodes[path[: path.rfind("/")]]
         parent.cversion, parent.pzxid, parent.children.buckets = was
 
-    def _unremove(self, path: str, node: Znode, was: tuple[int, int]) -> None:
+    def _unremove(self, path: str, node: Znode, was: tuple[int, int, int]) -> None:
         self._attach(path, node)
         slash = path.rfind("/")
         parent = self.nodes[path[:slash]]
-        parent.pzxid, added = was
-        parent.children.put_back(path[slash + 1 :], added)
+        parent.pzxid, child_added, owned_added = was
+        parent.children.put_back(path[slash + 1 :], child_added)
+        if node.owner in self.ephemerals:
+            self.ephemerals[node.owner].put_back(path, owned_added)
 
     def _put(self, path: str, node: Znode, now: tuple[bytes | None, int, int, int]) -> None:
         self.data_size += len(now[0] or b"") - len(node.data or b"")

@@ -101,7 +101,7 @@ def test_a_directory_belongs_to_one_server_at_a_time(tmp_path: Path) -> None:
 
 def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "myid").write_text("1")
-    with pytest.raises(StoreError, match="another program .myid."):
+    with pytest.raises(StoreError, match=r"another program .myid."):
         open_store(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["myid"]
 

@@ -1,0 +1,324 @@
+"""The server over TCP: clients that misbehave, clients that do not read, clients that vanish."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from struct import pack, unpack_from
+
+import pytest
+
+from aioelasticjob.zookeeper import Server, Settings, serve
+from aioelasticjob.zookeeper.codes import ErrorCode, OpCode
+from aioelasticjob.zookeeper.jute import pack_buffer, pack_string
+from aioelasticjob.zookeeper.store import Store, StoreError
+from tests.zookeeper.raw import RawClient, connect_frame, connected, create_body, frame, opened, read_body
+
+QUICK = Settings(tick_time=50)
+KIB = 1024
+
+
+def on_server(
+    story: Callable[[Server], Awaitable[None]], settings: Settings = QUICK, data_dir: Path | None = None
+) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(30), serve(settings=settings, data_dir=data_dir) as server:
+            await story(server)
+
+    asyncio.run(main())
+
+
+async def works(server: Server) -> None:
+    """A well-behaved client still gets its answers."""
+    async with connected(server) as client:
+        assert (await client.ask(OpCode.EXISTS, read_body("/"))).error == 0
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\0\0\0\0",
+        b"\xff\xff\xff\xff",
+        b"\x80\0\0\0",
+        b"\0\x10\0\0",
+        b"\x7f\xff\xff\xff",
+        b"\0\0\0\x04abcd",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"abcd",
+        b"\0\0\0\x2c" + bytes(24) + b"\x7f" * 20,
+        b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03",
+    ],
+)
+def test_garbage_in_place_of_a_connect_ends_that_connection_and_no_other(garbage: bytes) -> None:
+    async def story(server: Server) -> None:
+        async with connected(server) as other, opened(server) as client:
+            client.writer.write(garbage)
+            assert await client.ended()
+            assert (await other.ask(OpCode.PING)).error == 0
+            await works(server)
+
+    on_server(story)
+
+
+@pytest.mark.parametrize("garbage", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\x10\0\0", b"\0\0\0\x04abcd", b"ruok"])
+def test_garbage_within_a_session_ends_the_connection_but_not_the_session(garbage: bytes) -> None:
+    async def story(server: Server) -> None:
+        async with connected(server) as client:
+            client.writer.write(garbage)
+            assert await client.ended()
+            async with opened(server) as again:
+                await again.connect(client.session, client.password)
+                assert again.session == client.session
+
+    on_server(story)
+
+
+def test_random_bytes_harm_nobody() -> None:
+    chance = random.Random(7)
+
+    async def attack(server: Server) -> None:
+        async with opened(server) as client:
+            if chance.random() < 0.7:
+                await client.connect()
+            for _ in range(chance.randrange(1, 12)):
+                body = chance.randbytes(chance.randrange(60))
+                known = chance.choice([*OpCode, chance.randrange(-20, 120)])
+                honest = frame(chance.randrange(2**31), known, body)
+                client.writer.write(honest if chance.random() < 0.8 else chance.randbytes(chance.randrange(40)))
+
+    async def story(server: Server) -> None:
+        async with connected(server) as witness:
+            for _ in range(40):
+                async with asyncio.TaskGroup() as attackers:
+                    for _ in range(8):
+                        attackers.create_task(attack(server))
+                assert (await witness.ask(OpCode.EXISTS, read_body("/zookeeper"))).error == 0
+        await works(server)
+
+    on_server(story)
+
+
+def test_requests_in_pieces_and_in_heaps_are_answered_in_order() -> None:
+    async def story(server: Server) -> None:
+        async with connected(server) as client:
+            heap = b"".join(frame(xid, OpCode.SYNC, pack_string(f"/{xid}")) for xid in range(3000))
+            for start in range(0, len(heap), 7001):
+                client.writer.write(heap[start : start + 7001])
+                await client.writer.drain()
+            for xid in range(3000):
+                reply = await client.next()
+                assert (reply.xid, reply.body) == (xid, pack_string(f"/{xid}"))
+
+    on_server(story)
+
+
+def test_who_asks_for_much_and_reads_nothing_is_made_to_wait() -> None:
+    async def story(server: Server) -> None:
+        async with connected(server) as client:
+            await client.ask(OpCode.CREATE, create_body("/big", bytes(900 * KIB)))
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            ask = frame(1, OpCode.GET_DATA, read_body("/big"))
+            client.writer.write(ask * 5000)  # four and a half gigabytes, if all were answered at once
+            for _ in range(20):
+                await works(server)
+            (busy,) = (each for each in server.clients.values() if each.connection.session == client.session)
+            held = busy.transport.get_write_buffer_size() + busy.connection.backlog
+            assert held < 4 * KIB * KIB
+            client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            for _ in range(50):
+                assert len((await client.next()).body) > 900 * KIB
+
+    on_server(story)
+
+
+def test_who_watches_much_and_reads_nothing_is_dropped() -> None:
+    async def story(server: Server) -> None:
+        async with connected(server) as lazy, connected(server) as busy:
+            await lazy.ask(OpCode.ADD_WATCH, pack_string("/") + pack(">i", 1))
+            lazy.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            name = "/" + "n" * 900
+            await busy.ask(OpCode.CREATE, create_body(name))
+            change = frame(1, OpCode.SET_DATA, pack_string(name) + pack_buffer(b"") + pack(">i", -1))
+            while any(each.session == lazy.session for each in server.clients):
+                busy.writer.write(change * 200)
+                for _ in range(200):
+                    await busy.next()
+            await works(server)
+
+    on_server(story, Settings(tick_time=2000, max_output=256 * KIB))
+
+
+def test_who_never_says_hello_is_sent_away() -> None:
+    async def story(server: Server) -> None:
+        async with opened(server) as silent:
+            assert await silent.ended()
+
+    on_server(story, Settings(tick_time=50, sessionless_timeout=100))
+
+
+def test_one_address_gets_so_many_connections_and_no_more() -> None:
+    async def story(server: Server) -> None:
+        async with connected(server), connected(server), opened(server) as third:
+            assert await third.ended()
+
+    on_server(story, Settings(max_client_connections=2))
+
+
+def test_a_silent_client_loses_session_connection_and_nodes() -> None:
+    async def story(server: Server) -> None:
+        async with connected(server) as watcher, connected(server, timeout=100) as silent:
+            await silent.ask(OpCode.CREATE, create_body("/mine", flags=1))
+            await watcher.ask(OpCode.EXISTS, read_body("/mine", True))
+            event = await watcher.next()
+            assert (event.xid, event.body) == (-1, pack(">ii", 2, 3) + pack_string("/mine"))
+            assert await silent.ended()
+            async with opened(server) as late:
+                await late.connect(silent.session, silent.password)
+                assert (late.session, late.timeout) == (0, 0)
+                assert await late.ended()
+
+    on_server(story)
+
+
+def test_the_newer_connection_takes_the_session_and_the_older_is_closed() -> None:
+    async def story(server: Server) -> None:
+        async with connected(server) as older, opened(server) as newer:
+            await older.ask(OpCode.CREATE, create_body("/e", flags=1))
+            await newer.connect(older.session, older.password)
+            assert await older.ended()
+            assert (await newer.ask(OpCode.EXISTS, read_body("/e"))).error == 0
+
+    on_server(story)
+
+
+def test_closing_a_session_is_answered_before_the_end() -> None:
+    async def story(server: Server) -> None:
+        async with connected(server) as client:
+            reply = await client.ask(OpCode.CLOSE_SESSION, xid=9)
+            assert (reply.xid, reply.error) == (9, ErrorCode.OK)
+            assert await client.ended()
+
+    on_server(story)
+
+
+def test_a_word_is_answered_even_to_who_has_finished_speaking() -> None:
+    async def story(server: Server) -> None:
+        async with opened(server) as client:
+            client.writer.write(b"srvr\n")
+            client.writer.write_eof()
+            assert b"Mode: standalone" in await client.reader.read()
+
+    on_server(story)
+
+
+def test_a_port_in_use_is_an_error() -> None:
+    async def main() -> None:
+        async with serve() as server:
+            with pytest.raises(OSError, match="in use"):
+                async with serve(port=server.port):
+                    pass
+
+    asyncio.run(main())
+
+
+def test_an_ipv6_address_is_written_in_brackets() -> None:
+    async def main() -> None:
+        async with serve("::1") as server:
+            assert server.address == f"[::1]:{server.port}"
+            await works(server)
+
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 here")
+    asyncio.run(main())
+
+
+def test_the_clock_of_the_caller_dates_the_nodes() -> None:
+    async def main() -> None:
+        async with serve(clock=lambda: 1_000_000.5) as server, connected(server) as client:
+            reply = await client.ask(OpCode.CREATE2, create_body("/a"))
+            assert unpack_from(">q", reply.body, 6 + 16)[0] == 1_000_000_500
+
+    asyncio.run(main())
+
+
+def test_after_a_restart_sessions_nodes_and_numbers_are_there(tmp_path: Path) -> None:
+    kept: list[RawClient] = []
+
+    async def before(server: Server) -> None:
+        async with connected(server) as client:
+            await client.ask(OpCode.CREATE, create_body("/e", b"data", flags=1))
+            kept.append(client)
+
+    async def after(server: Server) -> None:
+        (old,) = kept
+        async with opened(server) as client:
+            await client.connect(old.session, old.password)
+            assert (client.session, client.password) == (old.session, old.password)
+            reply = await client.ask(OpCode.GET_DATA, read_body("/e"))
+            assert (reply.error, reply.body[:8], reply.zxid) == (0, pack_buffer(b"data"), 2)
+            await client.ask(OpCode.CLOSE_SESSION)
+        async with connected(server) as client:
+            assert (await client.ask(OpCode.EXISTS, read_body("/e"))).error == ErrorCode.NO_NODE
+
+    on_server(before, data_dir=tmp_path)
+    on_server(after, data_dir=tmp_path)
+
+
+def test_a_session_that_nobody_takes_up_after_a_restart_ends(tmp_path: Path) -> None:
+    async def before(server: Server) -> None:
+        async with connected(server, timeout=100) as client:
+            await client.ask(OpCode.CREATE, create_body("/e", flags=1))
+
+    async def after(server: Server) -> None:
+        async with connected(server) as client:
+            assert (await client.ask(OpCode.EXISTS, read_body("/e", True))).error == 0
+            assert (await client.next()).xid == -1
+
+    on_server(before, data_dir=tmp_path)
+    on_server(after, data_dir=tmp_path)
+
+
+def test_a_failing_disk_ends_the_server_before_it_acknowledges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with serve(data_dir=tmp_path, settings=QUICK) as server, connected(server) as client:
+
+            def full(self: Store, changes: object) -> None:
+                raise OSError("disk full")
+
+            monkeypatch.setattr(Store, "commit", full)
+            client.writer.write(frame(1, OpCode.CREATE, create_body("/lost")))
+            assert await client.ended()
+            with pytest.raises(OSError, match="disk full"):
+                await server.ended
+
+    asyncio.run(main())
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serve(data_dir=tmp_path):
+            with pytest.raises(StoreError, match="in use"):
+                async with serve(data_dir=tmp_path):
+                    pass
+
+    asyncio.run(main())
+
+
+def test_nothing_is_left_when_the_server_has_stopped() -> None:
+    async def main() -> None:
+        async with serve(settings=QUICK) as server:
+            async with connected(server) as client:
+                await client.ask(OpCode.PING)
+            client_reader, client_writer = await asyncio.open_connection(server.host, server.port)
+            client_writer.write(connect_frame())
+            await client_reader.readexactly(41)
+        assert await client_reader.read() == b""
+        client_writer.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
