@@ -74,7 +74,7 @@ class Keeper:
         self.connection: Connection | None = None  # set exactly while the state is CONNECTED
         self.host = ""  # our own address
         self.refused: AuthenticationFailed | None = None
-        self.reason = "not asked yet"  # why there is no connection
+        self.reason = "no answer yet"  # why there is no connection
         self._random = random
         self._hosts = random.sample(settings.hosts, len(settings.hosts))
         self._password = NOBODY
@@ -129,8 +129,10 @@ class Keeper:
         return None
 
     async def _attach(self, host: tuple[str, int]) -> Connection | None:
-        """Try one server, for no longer than leaves time to try another while the session lives."""
-        patience = (self.lease.timeout or self.settings.session_timeout) / (3 if len(self._hosts) == 1 else 6)
+        """Try one server, for no longer than leaves time to try another while the session lives, or is waited for."""
+        settings, count = self.settings, len(self._hosts)
+        patience = (self.lease.timeout or settings.session_timeout) / (3 if count == 1 else 6)
+        patience = min(patience, settings.connection_timeout / (count + 1))
         connection = Connection(self.lease, self._event, self._lost)
         try:
             with anyio.fail_after(patience):
