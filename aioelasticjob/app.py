@@ -151,7 +151,7 @@ class ElasticJob:
             runner.run(self._main())
 
     async def _main(self) -> None:
-        with CancelScope() as everything:
+        with unwrapped(), CancelScope() as everything:
             async with create_task_group() as tasks:
                 asked = Event()
                 await tasks.start(_await_signals, asked, everything)
