@@ -25,7 +25,8 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except ElasticJobError as error:
             complain(str(error))
-            raise typer.Exit(WRONG_SETTING if isinstance(error, InvalidSetting) else FAILED) from None
+            wrong = isinstance(error, InvalidSetting) or isinstance(error.__cause__, InvalidSetting)
+            raise typer.Exit(WRONG_SETTING if wrong else FAILED) from None
 
 
 application = typer.Typer(

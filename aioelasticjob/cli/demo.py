@@ -17,6 +17,7 @@ import typer
 from anyio import CancelScope, create_task_group, open_signal_receiver
 from rich.console import Console
 
+from aioelasticjob.app import unwrapped
 from aioelasticjob.cli.console import out
 from aioelasticjob.demo.check import Verdict
 from aioelasticjob.demo.play import play
@@ -72,7 +73,7 @@ def demo(
 async def _show(plan: Plan, console: Console) -> tuple[int | None, Verdict | None]:
     """Play, and end everything in good order on a signal too; return that signal, or the verdict."""
     ended_by, verdict = None, None
-    with CancelScope() as everything:
+    with unwrapped(), CancelScope() as everything:
         async with create_task_group() as tasks:
 
             async def listen() -> None:

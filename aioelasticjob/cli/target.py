@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 import traceback
@@ -13,18 +14,26 @@ from aioelasticjob.app import ElasticJob
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
-_IMPORTS = ("<frozen importlib", importlib.__file__)
+_NOBODYS = ("<", importlib.__file__)
 
 
-class ImportFailed(InvalidSetting):
-    """The user's module could not be imported."""
+log = logging.getLogger(__name__)
+
+
+class ImportFailed(ElasticJobError):
+    """The user's module could not be imported; its cause says why."""
+
+    def __init__(self, module: str, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.module, self.place, self.reason = module, place, reason
 
 
 def load(target: str) -> ElasticJob:
     """Import the application, also from the current directory.
 
     Raises:
-        InvalidSetting: there is no such application, or its module cannot be imported.
+        InvalidSetting: there is no such application.
+        ImportFailed: its module cannot be imported.
     """
     module_name, colon, name = target.partition(":")
     if not colon or not all(part.isidentifier() for part in (*module_name.split("."), *name.split("."))):
@@ -49,25 +58,33 @@ def load(target: str) -> ElasticJob:
 def _import(name: str, target: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise InvalidSetting(
-                "app", target, f"there is no module {error.name!r}, neither in {os.getcwd()} nor installed"
-            ) from None
-        raise ImportFailed("app", target, f"{_place(error)}: {error}") from error
-    except ElasticJobError as error:
-        raise ImportFailed("app", target, f"{_place(error)}: {error}") from error
-    except SyntaxError as error:
-        where = f"{_relative(error.filename or '?')}:{error.lineno}"
-        raise ImportFailed("app", target, f"{where}: {type(error).__name__}: {error.msg}") from error
-    except Exception as error:
-        raise ImportFailed("app", target, f"{_place(error)}: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        log.debug("cannot import", exc_info=True, extra={"imported": name})
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            hint = f"; did you mean {_suggestion(name, target.partition(':')[2])}?" if name.endswith(".py") else ""
+            places = f"neither in {os.getcwd()} nor installed"
+            raise InvalidSetting("app", target, f"there is no module {error.name!r}, {places}{hint}") from None
+        raise ImportFailed(name, _place(error), _reason(error)) from error
 
 
-def _place(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
+    match error:
+        case ElasticJobError() | ModuleNotFoundError():
+            return str(error)
+        case SyntaxError():
+            return f"{type(error).__name__}: {error.msg}"
+        case SystemExit():
+            return f"the module ends the process (SystemExit {error.code}) where it should only declare jobs"
+        case _:
+            return f"{type(error).__name__}: {error}"
+
+
+def _place(error: BaseException) -> str:
     """Return file and line of the user's code that the error comes from: the last that is neither ours nor Python's."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_relative(error.filename)}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if not frame.filename.startswith((_PACKAGE, *_IMPORTS))]
+    theirs = [frame for frame in frames if not frame.filename.startswith((_PACKAGE, *_NOBODYS))]
     return f"{_relative(theirs[-1].filename)}:{theirs[-1].lineno}" if theirs else "while importing"
 
 

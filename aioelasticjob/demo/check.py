@@ -44,10 +44,8 @@ class Verdict:
     def lines(self) -> Iterator[str]:
         """Say it, the verdict first."""
         if self.right:
-            yield (
-                f"{self.files:,} files ({_amount(self.bytes)}) checked against the directory:"
-                " each there exactly once, every hash right, nothing missing, nothing extra"
-            )
+            yield f"the index is right: {self.files:,} files, {_amount(self.bytes)}, checked against the directory"
+            yield "each file exactly once, every hash right, nothing missing, nothing extra"
         else:
             yield f"the index is wrong about {len(self.faults):,} of {self.files:,} files"
             for kind in ("missing", "extra", "wrong", "twice"):

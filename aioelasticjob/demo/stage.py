@@ -33,7 +33,12 @@ class Stalled(ElasticJobError):
     """Nothing happens any more though not everything is done."""
 
     def __init__(self, logs: Path, last: Scene) -> None:
-        super().__init__(f"nothing new for {STALL:.0f} s at {last.done:,} of {last.total:,} files; logs: {logs}")
+        waiting = "; ".join(
+            f"item {item.item} at {item.done:,} of {item.total:,}, {_whereabouts(item)}"
+            for item in last.items
+            if item.done < item.total
+        )
+        super().__init__(f"nothing new for {STALL:.0f} s: {waiting or 'every file is done'} (logs: {logs})")
         self.logs, self.last = logs, last
 
 
@@ -185,3 +190,8 @@ class Stage:
             key=lambda worker: (bool(scene.run_by(worker.name)), worker.leads, len(scene.held_by(worker.name))),
         )
         return alive[ranked[-1].name] if ranked else None
+
+
+def _whereabouts(item: Item) -> str:
+    runs = "not running" if item.runner is None else f"running on {item.runner} for {item.seconds:.0f} s"
+    return f"held by {item.holder or 'nobody'}, {runs}"
