@@ -13,11 +13,11 @@ def test_a_good_path_passes(path: str) -> None:
     validate(path)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [*("", "a", "a/b", "//", "/a/", "/a//b", "/.", "/..", "/a/.", "/a/..", "/./a", "/../a", "/a/./b", "/\0", "/\x1f")]
-    + ["/\x7f", "/\x9f", "/\ue000", "/\uf8ff", "/\ufff0", "/\uffff", "/😀", "/a\n", "/a\n/b", "/\n"],
-)
+BROKEN = ["", "a", "a/b", "//", "/a/", "/a//b", "/.", "/..", "/a/.", "/a/..", "/./a", "/../a", "/a/./b"]
+FORBIDDEN = [*map(chr, (0, 1, 0x0A, 0x1F, 0x7F, 0x9F, 0xE000, 0xF8FF, 0xFFF0, 0xFFFF, 0x1F600))]
+
+
+@pytest.mark.parametrize("path", [*BROKEN, *("/" + each for each in FORBIDDEN), *(f"/a{each}/b" for each in FORBIDDEN)])
 def test_a_bad_path_is_refused(path: str) -> None:
     with pytest.raises(RequestError) as refused:
         validate(path)

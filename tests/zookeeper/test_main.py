@@ -1,0 +1,121 @@
+"""The server as a process: how it starts, ends, refuses, and what survives its death."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from struct import pack
+from typing import IO
+
+import pytest
+
+from aioelasticjob.zookeeper.codes import OpCode
+from tests.support.processes import ChildProcess, Workers
+from tests.zookeeper.raw import connect_frame, create_body, frame
+
+pytestmark = pytest.mark.process
+
+Start = Callable[..., ChildProcess]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    workers = Workers(tmp_path)
+    try:
+        yield lambda *options: workers.start("-m", "aioelasticjob.zookeeper", *options)
+    finally:
+        for child in workers.children:
+            child.kill()
+
+
+def port_of(server: ChildProcess) -> int:
+    found = re.fullmatch(r"zookeeper listening on 127\.0\.0\.1:(\d+)", server.wait_for_output("listening"))
+    assert found, server.output
+    return int(found[1])
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_listens_and_ends_cleanly(start: Start, ending: signal.Signals) -> None:
+    server = start("--port", "0")
+    with socket.create_connection(("127.0.0.1", port_of(server)), timeout=10) as client:
+        client.sendall(b"ruok")
+        assert client.recv(10) == b"imok"
+    os.kill(server.pid, ending)
+    assert server.wait() == 0
+    assert server.output.count("\n") == 1
+
+
+def test_a_port_in_use_is_said_in_one_line(start: Start) -> None:
+    port = port_of(start("--port", "0"))
+    second = start("--port", str(port))
+    assert second.wait() == 1
+    assert second.output == f"cannot listen on 127.0.0.1:{port}: the port is in use\n"
+
+
+def test_a_directory_in_use_is_said_in_one_line(start: Start, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    port_of(start("--port", "0", "--data-dir", str(data)))
+    second = start("--port", "0", "--data-dir", str(data))
+    assert second.wait() == 1
+    assert second.output == f"{data} is in use by another server: stop it or choose another --data-dir\n"
+
+
+def test_a_directory_of_another_program_is_said_in_one_line(start: Start, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with sqlite3.connect(data / "zookeeper.sqlite3") as foreign:
+        foreign.execute("CREATE TABLE theirs (x)")
+    foreign.close()
+    second = start("--port", "0", "--data-dir", str(data))
+    assert second.wait() == 1
+    assert "is the database of another program" in second.output
+    assert second.output.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [("--port", "99999"), ("--port", "x"), ("--tick-time", "0"), ("--nonsense",)])
+def test_what_cannot_be_meant_is_refused(start: Start, options: tuple[str, ...]) -> None:
+    server = start(*options)
+    assert server.wait() == 2
+    assert "usage:" in server.output
+
+
+def test_what_was_acknowledged_survives_kill_9(start: Start, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    acknowledged: set[str] = set()
+    for generation in range(3):
+        server = start("--port", "0", "--data-dir", data)
+        with socket.create_connection(("127.0.0.1", port_of(server)), timeout=10) as client:
+            client.sendall(connect_frame())
+            stream = client.makefile("rb")
+            stream.read(41)
+            assert acknowledged <= _children(client, stream)
+            paths = [f"/g{generation}-{number}" for number in range(4000)]
+            client.sendall(b"".join(frame(xid, OpCode.CREATE, create_body(path)) for xid, path in enumerate(paths)))
+            for path in paths[: 700 * (generation + 1)]:
+                size = int.from_bytes(stream.read(4), "big")
+                assert stream.read(size)[12:16] == bytes(4)
+                acknowledged.add(path[1:])
+            server.kill()  # in the middle of the rest
+            stream.close()
+    last = start("--port", "0", "--data-dir", data)
+    with socket.create_connection(("127.0.0.1", port_of(last)), timeout=10) as client, client.makefile("rb") as stream:
+        client.sendall(connect_frame())
+        stream.read(41)
+        assert acknowledged <= _children(client, stream)
+    assert last.terminate() == 0
+
+
+def _children(client: socket.socket, stream: IO[bytes]) -> set[str]:
+    client.sendall(frame(1, OpCode.GET_CHILDREN, pack(">i", 1) + b"/\0"))
+    body = stream.read(int.from_bytes(stream.read(4), "big"))[16:]
+    names, position = set(), 4
+    for _ in range(int.from_bytes(body[:4], "big")):
+        size = int.from_bytes(body[position : position + 4], "big")
+        names.add(body[position + 4 : position + 4 + size].decode())
+        position += 4 + size
+    return names
