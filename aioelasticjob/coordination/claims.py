@@ -7,6 +7,7 @@ nobody has claimed this or a later moment), and no item runs anywhere (``running
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from aioelasticjob.coordination import records
@@ -43,6 +44,7 @@ class Ledger:
         self._member = member
         self._seen: dict[int, Seen] = {}
         self._marked: set[int] = set()
+        self._rescuing: set[int] = set()
 
     def known(self) -> frozenset[int]:
         """Return the items whose records have been read."""
@@ -57,6 +59,10 @@ class Ledger:
     def slot(self, item: int) -> int:
         """Return the last moment known to be claimed, in milliseconds since the epoch."""
         return self._seen[item].record.slot
+
+    def record(self, item: int) -> Record:
+        """Return what is known of an item's newest run."""
+        return self._seen[item].record
 
     def assume(self, items: Collection[int], slot: int, fire: Fire | None = None) -> Claim | None:
         """Take note of a moment without asking the registry, for a job whose execution is not monitored."""
@@ -85,33 +91,41 @@ class Ledger:
             committed, busy, stale = await self._take(view, fire, wanted)
             elsewhere |= busy
             if committed is not None:
-                taken |= wanted_as_seen(wanted, committed.versions)
+                if fire.source is FireSource.FAILOVER:
+                    self._rescuing |= wanted.keys()
+                taken |= self._as_written(fire, wanted, committed.versions)
                 fences |= dict.fromkeys(wanted, committed.zxid)
         self._seen.update(taken)
         member = self._member
         claim = Claim(fire, member.id, member.incarnation, fences, taken) if taken else None
         return Taken(claim, frozenset(elsewhere), stale)
 
-    async def settle(self, claim: Claim, outcomes: Mapping[int, Outcome], now: int) -> bool:
-        """End the run of items; False if the session was lost, and ``running`` with it."""
+    async def settle(self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool) -> bool:
+        """End the run of items; False if the session was lost, and ``running`` with it.
+
+        ``hand_over`` puts items that were cut off up for rescue.
+        """
         rest = list(claim.items)
         while rest:
             part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
             ended = {item: _ended(claim.items[item], outcomes.get(item), now) for item in part}
-            if not await self._give_back(ended):
+            if not await self._give_back(ended, hand_over):
                 return False
         return True
+
+    async def dismiss(self, item: int) -> None:
+        """Remove the mark of an orphan whose run turns out to be completed."""
+        paths, version = self._member.layout.item(item), self._seen[item].version
+        condition = [] if version is None else [Check(paths.execution, version)]
+        with suppress(Conflict, OutcomeUnknown):  # somebody else has seen to it
+            await self._member.session.commit([*condition, Delete(paths.orphan)], incarnation=self._member.incarnation)
 
     async def mark_misfired(self, items: Iterable[int], slot: int) -> None:
         """Leave a mark on items whose fire was refused, for operators to see; the next claim removes it."""
         for item in items:
-            try:
-                path = self._member.layout.item(item).misfire
-                await self._member.session.commit(
-                    [Create(path, str(slot).encode())], incarnation=self._member.incarnation
-                )
-            except (Conflict, OutcomeUnknown):  # it is there already, or the next claim will find out
-                pass
+            mark = Create(self._member.layout.item(item).misfire, str(slot).encode())
+            with suppress(Conflict, OutcomeUnknown):  # it is there already, or the next claim will find out
+                await self._member.session.commit([mark], incarnation=self._member.incarnation)
             self._marked.add(item)
 
     async def _take(
@@ -120,14 +134,15 @@ class Ledger:
         """Commit the claim of ``wanted``, leaving out what cannot be had; what is left in it has been taken."""
         layout, elsewhere = self._member.layout, set[int]()
         while wanted:
-            operations: list[Op] = [Check(layout.sharding, view.sharding_version)]
+            operations = self._entitled(view, fire, wanted)
+            first = len(operations)
             for item, record in wanted.items():
                 operations += self._claiming(item, record)
             operations += [Delete(layout.item(item).misfire) for item in wanted if item in self._marked]
             try:
                 committed = await self._member.session.commit(operations, incarnation=self._member.incarnation)
             except Conflict as conflict:
-                if conflict.path == layout.sharding:
+                if conflict.index < first:
                     return None, elsewhere, True
                 elsewhere |= await self._reconsider(fire, wanted, {})
                 continue
@@ -139,11 +154,33 @@ class Ledger:
                 if mine:  # all or nothing: the transaction did happen
                     wanted.clear()
                     wanted.update({item: before[item] for item in mine})
-                    return _as_committed(mine, wanted, self._seen), elsewhere, False
+                    return self._as_committed(fire, mine), elsewhere, False
                 continue
             self._marked -= wanted.keys()
             return committed, elsewhere, False
         return None, elsewhere, False
+
+    def _entitled(self, view: JobView, fire: Fire, wanted: Collection[int]) -> list[Op]:
+        """Return what entitles to the items: the assignment decided on, or the orphans' marks, which it takes."""
+        if fire.source is not FireSource.FAILOVER:
+            return [Check(self._member.layout.sharding, view.sharding_version)]
+        me, operations = self._member.id.encode(), list[Op]()
+        for item in wanted:
+            paths = self._member.layout.item(item)
+            operations += [Delete(paths.orphan), Create(paths.failover, me, ephemeral=True)]
+        return operations
+
+    def _as_written(self, fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, Seen]:
+        """Return the records as a claim wrote them, at the versions it gave them."""
+        first = 2 * len(wanted) if fire.source is FireSource.FAILOVER else 1
+        return {item: Seen(record, versions[first + 2 * n]) for n, (item, record) in enumerate(wanted.items())}
+
+    def _as_committed(self, fire: Fire, mine: Mapping[int, Node]) -> Committed:
+        """Return what a claim's lost reply would have said, from the nodes found."""
+        versions = [-1] * (2 * len(mine) if fire.source is FireSource.FAILOVER else 1)
+        for item in mine:
+            versions += [self._seen[item].version or 0, 0]
+        return Committed(next(iter(mine.values())).stat.czxid, tuple(versions))
 
     def _claiming(self, item: int, record: Record) -> list[Op]:
         paths, version = self._member.layout.item(item), self._seen[item].version
@@ -166,7 +203,7 @@ class Ledger:
             elif runner is not None:
                 elsewhere.add(item)
                 del wanted[item]
-            elif fire.source in SCHEDULED and record.slot >= fire.slot:
+            elif record.completed if fire.source is FireSource.FAILOVER else _is_taken(record, fire):
                 del wanted[item]
             else:
                 wanted[item] = self._begun(record, fire, wanted[item].begun, wanted[item].next_fire)
@@ -194,27 +231,36 @@ class Ledger:
         slot = fire.slot if fire.source in SCHEDULED else last.slot
         return Record(slot, fire.source.value, self._member.id, now, last.completed_at, next_fire, completed=False)
 
-    async def _give_back(self, ended: dict[int, Seen]) -> bool:
-        member, layout = self._member, self._member.layout
+    async def _give_back(self, ended: dict[int, Seen], hand_over: bool) -> bool:
+        member = self._member
         while ended:
-            operations: list[Op] = []
-            for item, seen in ended.items():
-                paths = layout.item(item)
-                assert seen.version is not None  # a claim has written it
-                operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
             try:
+                operations = self._settling(ended, hand_over)
                 committed = await member.session.commit(operations, incarnation=member.incarnation)
             except (Suspended, OutcomeUnknown, Conflict):
                 if not await connected(member.session, member.incarnation):
                     return False
-                ended = await self._still_mine(ended)
+                ended, hand_over = await self._still_mine(ended), False  # the leader will find what is cut off
                 continue
             except SessionEnded:
                 return False
             for n, (item, seen) in enumerate(ended.items()):
                 self._seen[item] = Seen(seen.record, committed.versions[2 * n])
+            self._rescuing -= ended.keys()
             return True
         return True
+
+    def _settling(self, ended: Mapping[int, Seen], hand_over: bool) -> list[Op]:
+        operations: list[Op] = []
+        for item, seen in ended.items():
+            paths = self._member.layout.item(item)
+            assert seen.version is not None  # a claim has written it
+            operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
+        operations += [Delete(self._member.layout.item(item).failover) for item in ended if item in self._rescuing]
+        if hand_over:
+            cut_off = [item for item, seen in ended.items() if not seen.record.completed]
+            operations += [Create(self._member.layout.item(item).orphan) for item in cut_off]
+        return operations
 
     async def _still_mine(self, ended: dict[int, Seen]) -> dict[int, Seen]:
         """Return what is yet to be settled, at the records' present versions: somebody touched them by hand."""
@@ -228,14 +274,15 @@ class Ledger:
                     await self._restore(self._member.layout, item)
                     version = 0
                 mine[item] = replace(seen, version=version)
+        rescued = sorted(self._rescuing & mine.keys())
+        marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
+        self._rescuing -= {item for item, mark in zip(rescued, marks, strict=True) if mark is None}
         return mine
 
     async def _restore(self, layout: Layout, item: int) -> None:
-        try:
+        with suppress(Conflict):
             create = Create(layout.item(item).execution)
             await self._member.session.commit([create], incarnation=self._member.incarnation)
-        except Conflict:
-            pass
 
 
 async def connected(session: Session, incarnation: int) -> bool:
@@ -247,23 +294,15 @@ async def connected(session: Session, incarnation: int) -> bool:
     return status.state is SessionState.CONNECTED and status.incarnation == incarnation
 
 
-def wanted_as_seen(wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, Seen]:
-    """Return the records as a claim wrote them, at the versions it gave them."""
-    return {item: Seen(record, versions[1 + 2 * n]) for n, (item, record) in enumerate(wanted.items())}
-
-
-def _as_committed(mine: Mapping[int, Node], wanted: Mapping[int, Record], seen: Mapping[int, Seen]) -> Committed:
-    versions = [-1]
-    for item in wanted:
-        versions += [seen[item].version or 0, 0]
-    return Committed(next(iter(mine.values())).stat.czxid, tuple(versions))
-
-
 def _seen(node: Node) -> Seen:
     record = records.decode(node.data)
     if record is None:  # written by hand: whatever was due until then counts as claimed rather than as owed
         record = Record(slot=int(node.stat.mtime * 1000))
     return Seen(record, node.stat.version)
+
+
+def _is_taken(record: Record, fire: Fire) -> bool:
+    return fire.source in SCHEDULED and record.slot >= fire.slot
 
 
 def _same(record: Record, wanted: Record) -> bool:

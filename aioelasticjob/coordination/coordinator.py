@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from anyio import current_time, move_on_after
 
+from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import Assign, Effect, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.rules import Situation, decide
@@ -32,6 +33,7 @@ class _Rest:
     members: frozenset[str] = frozenset()
     since: float = field(default_factory=current_time)
     tick_at: float = 0.0
+    mourned: tuple[frozenset[str], int] | None = None
 
     def look(self, view: JobView) -> tuple[bool, bool]:
         """Return whether membership is quiet and whether this is a tick."""
@@ -42,6 +44,16 @@ class _Rest:
         if tick:
             self.tick_at = now + view.config.reconcile_interval
         return now >= self.since + view.config.sharding_quiet, tick  # as ``pause`` reckons: floats round
+
+    def mourns(self, member: Member, view: JobView, tick: bool) -> bool:
+        """Return whether to look for items cut off: I lead, and somebody has come or gone, or it is a tick."""
+        if view.leader != member.id or not view.config.failover:
+            self.mourned = None
+            return False
+        seen = (frozenset(view.instances), view.config.sharding_total_count)
+        due = tick or seen != self.mourned
+        self.mourned = seen
+        return due
 
     def pause(self, view: JobView, quiet: bool) -> float:
         """Return the seconds until something changes by time alone."""
@@ -68,10 +80,13 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
         if await _dismissed(member, view):
             return True
         quiet, tick = rest.look(view)
-        effects = decide(Situation(view, member.id, quiet, tick))
         try:
-            written = await _commit(member, view, effects)
+            cut_off = await _cut_off(member, view) if rest.mourns(member, view, tick) else {}
+            if cut_off:  # look again until somebody has taken them
+                rest.mourned = None
+            written = await _commit(member, view, decide(Situation(view, member.id, quiet, tick, cut_off)))
         except Suspended:
+            rest.mourned = None
             await member.session.status.until(
                 lambda status: (
                     status.state in (SessionState.CONNECTED, SessionState.CLOSED)
@@ -100,6 +115,20 @@ async def _dismissed(member: Member, view: JobView) -> bool:
     with suppress(RegistryError):  # taken; if it stays, a tick removes it
         await member.session.commit([Delete(asked)], incarnation=member.incarnation)
     return True
+
+
+async def _cut_off(member: Member, view: JobView) -> dict[int, int]:
+    """Return the items begun, not completed and running nowhere, with the versions of their records."""
+    items = sorted(view.items)
+    paths = [path for item in items for path in (member.layout.item(item).execution, member.layout.item(item).running)]
+    nodes = iter(await member.session.get_many(paths))
+    found = {}
+    for item in items:
+        node, running = next(nodes), next(nodes)
+        record = None if node is None else records.decode(node.data)
+        if node is not None and running is None and record is not None and not record.completed:
+            found[item] = node.stat.version
+    return found
 
 
 async def _commit(member: Member, view: JobView, effects: Sequence[Effect]) -> int:

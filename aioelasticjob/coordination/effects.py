@@ -49,13 +49,22 @@ class Prune:
 
 
 @dataclass(frozen=True, slots=True)
+class Mourn:
+    """Put an item whose run was cut off up for rescue."""
+
+    item: int
+    version: int
+    """The version of the record that says so."""
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
     """Remove a request that has been heard, or that is meant for somebody who is gone."""
 
     paths: tuple[str, ...]
 
 
-Effect = TakeSeat | LeaveSeat | MarkNecessary | Assign | Prune | Forget
+Effect = TakeSeat | LeaveSeat | MarkNecessary | Assign | Prune | Mourn | Forget
 Transaction = list[Op]
 
 
@@ -75,6 +84,8 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return _assign(view, assignment)
         case Prune(items):
             return [_prune(view, items)]
+        case Mourn(item, version):
+            return [_mourn(view, item, version)]
         case Forget(paths):
             return [[Delete(path)] for path in paths]
     assert_never(effect)
@@ -122,6 +133,12 @@ def _moves(view: JobView, assignment: Mapping[int, str]) -> Iterable[Op]:
             yield Create(paths.instance, holder.encode())
         elif view.assignment.get(item) != holder:
             yield Set(paths.instance, holder.encode(), node.stat.version)
+
+
+def _mourn(view: JobView, item: int, version: int) -> Transaction:
+    paths = view.layout.item(item)
+    nobody: Transaction = [Create(paths.running, ephemeral=True), Delete(paths.running)]  # ZooKeeper's "is absent"
+    return [*_leading(view), Check(paths.execution, version), *nobody, Create(paths.orphan)]
 
 
 def _prune(view: JobView, items: frozenset[int]) -> Transaction:

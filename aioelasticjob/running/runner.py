@@ -7,11 +7,21 @@ So a moment survives a re-sharding, whoever held the item when it came.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from zlib import crc32
 
-from anyio import CancelScope, CapacityLimiter, Event, Lock, create_task_group, get_cancelled_exc_class, move_on_after
+from anyio import (
+    CancelScope,
+    CapacityLimiter,
+    Event,
+    Lock,
+    create_task_group,
+    current_time,
+    get_cancelled_exc_class,
+    move_on_after,
+)
 from anyio.abc import TaskGroup
 
 from aioelasticjob.clock import Clock
@@ -19,7 +29,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import Ledger, connected
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import ClockSkew, Conflict, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.errors import ClockSkew, Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.events import Began, Ended, Events, Misfired, Refused
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
@@ -85,7 +95,7 @@ class Runner:
             while not self._leaving:
                 try:
                     view = await self._look()
-                    if not await self._answer_trigger(view) and not await self._fly_owed(view):
+                    if not (await self._rescue(view) or await self._answer_trigger(view) or await self._fly_owed(view)):
                         await self._rest(view)
                 except (Suspended, OutcomeUnknown):
                     if not await connected(self._member.session, self._member.incarnation):
@@ -134,16 +144,41 @@ class Runner:
         self._ledger.forget(self._ledger.known() if renew else self._ledger.known() - held)
         self._held &= self._ledger.known()
         gained = held - self._ledger.known()
-        if view.config.monitor_execution and gained:
-            await self._ledger.learn(gained)
+        if view.config.monitor_execution:
+            await self._learn(view, gained)
         elif gained:  # nothing tells whether its last holder has run the newest moment
             self._ledger.assume(gained, self._timetable.newest)
         since = min(view.up_since, self._up_since)
+        if view.config.catch_up:
+            since = min(since, self._now() / 1000 - view.config.catch_up)
         for item in gained:
             node = view.tree.get(view.layout.item(item).sharding)
             born = 0.0 if node is None else node.stat.ctime
             self._floors[item] = int(max(born, since) * 1000)
         self._held = held
+        self._report_gaps(gained)
+
+    async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
+        """Read the records of items gained, and again of those that were cut off: their rescuer has written them."""
+        unsure = {item for item in self._held - view.orphans - view.rescues.keys() if self._is_cut_off(item)}
+        if gained or unsure:
+            await self._ledger.learn(gained | unsure)
+        if view.config.failover:
+            return
+        for item in filter(self._is_cut_off, gained):
+            why = "its run was cut off, and failover is off"
+            self._report_misfire([item], 1, why, self._ledger.record(item).slot)
+
+    def _is_cut_off(self, item: int) -> bool:
+        record = self._ledger.record(item)
+        return record.begun > 0 and not record.completed
+
+    def _report_gaps(self, gained: frozenset[int]) -> None:
+        """Tell of moments that came while nobody could run an item: only its next holder can."""
+        for item in gained:
+            last = max(self._floor, self._floors.get(item, 0), self._ledger.slot(item))
+            if moments := self._timetable.between(last):
+                self._report_misfire([item], moments, "nobody could run it when they came")
 
     def _advance(self) -> None:
         waiting, before = self._owed(), self._timetable.newest
@@ -157,12 +192,36 @@ class Runner:
         newest = self._timetable.newest
         if newest <= self._floor:
             return frozenset()
-        ledger, floors = self._ledger, self._floors
-        return frozenset(
-            item
-            for item in self._held
-            if item not in self._elsewhere and ledger.slot(item) < newest and floors.get(item, 0) < newest
-        )
+        record, floors = self._ledger.record, self._floors
+        owed = frozenset(item for item in self._held if record(item).slot < newest and floors.get(item, 0) < newest)
+        return owed - self._taken_off() if owed else owed
+
+    def _taken_off(self) -> frozenset[int]:
+        """Return the items that others run, rescue or have yet to rescue."""
+        view = self._view
+        if not view.config.failover:
+            return frozenset(self._elsewhere)
+        return frozenset(self._elsewhere).union(view.orphans, view.rescues, filter(self._is_cut_off, self._held))
+
+    async def _rescue(self, view: JobView) -> bool:
+        """Take one orphan, beginning at a place of our own so that rescuers spread; True if there was one to take."""
+        count, me = view.config.sharding_total_count, self._member.id
+        if not (view.orphans and view.config.failover and me in view.eligible):
+            return False
+        waiting = sorted(item for item in view.orphans - view.disabled_items if item < count)
+        if not waiting:
+            return False
+        item = waiting[crc32(me.encode()) % len(waiting)]
+        await self._ledger.learn([item])
+        record = self._ledger.record(item)
+        if record.completed:
+            await self._ledger.dismiss(item)
+            await self._rest(view)
+        elif not await self._fly(view, Fire(record.slot, FireSource.FAILOVER), frozenset({item})):
+            await self._rest(view)
+        if item not in self._held:
+            self._ledger.forget([item])
+        return True
 
     async def _answer_trigger(self, view: JobView) -> bool:
         layout = self._member.layout
@@ -174,7 +233,7 @@ class Runner:
         except Conflict:  # taken already; the mirror has not heard of it yet
             await self._rest(view)
             return True
-        items = self._held - view.disabled_items - self._elsewhere
+        items = self._held - view.disabled_items - self._taken_off()
         if items and self._member.id in view.eligible:
             await self._fly(view, Fire(self._now(), FireSource.TRIGGER), items)
         return True
@@ -189,41 +248,45 @@ class Runner:
             log.error("not run: %s", skew, extra={"job": view.layout.job})
             return True
         newest = self._timetable.newest
-        source = FireSource.MISFIRE if newest == self._missed else FireSource.CRON
+        late = newest == self._missed or newest < min(view.up_since, self._up_since) * 1000
+        source = FireSource.MISFIRE if late else FireSource.CRON
         await self._fly(view, Fire(newest, source), owed)
         return True
 
-    async def _fly(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
+    async def _fly(self, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
+        """Claim, run and settle; return whether anything was claimed."""
         claim = await self._claim(view, fire, items)
         if claim is None:
-            return
-        began, outcomes = time.perf_counter(), dict[int, Outcome]()
+            return False
+        began, outcomes = current_time(), dict[int, Outcome]()
         job, events, session = view.layout.job, self._shared.events, self._member.session
         late = self._shared.clock.now() - fire.slot / 1000
         events.put(Began(job, self._member.id, fire.slot, fire.source, tuple(claim.items), late))
         try:
-            with CancelScope() as self._flight, session.deadline(self._member.incarnation):
-                await execute(self._job, view.config, claim, self._shared.threads, outcomes)
+            with CancelScope() as self._flight, session.deadline(self._member.incarnation) as deadline:
+                if not deadline.cancel_called:  # a reply that comes too late shall not start a handler's first step
+                    await execute(self._job, view.config, claim, self._shared.threads, outcomes)
         except get_cancelled_exc_class():
             with move_on_after(LAST_WORD, shield=True):
                 await self._settle(claim, outcomes)
             raise
-        seconds = time.perf_counter() - began
+        seconds = current_time() - began
         for item in claim.items:
             outcome = outcomes.get(item, Outcome.CANCELLED)
             events.put(Ended(job, self._member.id, fire.slot, fire.source, item, outcome, seconds))
         if not await self._settle(claim, outcomes):
             raise SessionEnded("the session was lost before its items were settled")
         self._note_misfires(view)
+        return True
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Claim | None:
         member = self._member
         if not view.config.monitor_execution:
             return self._ledger.assume(items, fire.slot, fire)
         taken = await self._ledger.claim(view, fire, items, self._now(), self._timetable.upcoming or 0)
-        if taken.elsewhere:
+        if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             await self._wait_for_others(view, fire, taken.elsewhere)
-        if taken.stale:
+        if taken.stale and fire.source is not FireSource.FAILOVER:
             await self._rest(view)
         if taken.claim is not None and taken.claim.incarnation != member.session.incarnation:
             raise SessionEnded("the session was lost while claiming")
@@ -231,7 +294,8 @@ class Runner:
 
     async def _settle(self, claim: Claim, outcomes: dict[int, Outcome]) -> bool:
         """Give the items back; False if the session was lost.  A claim without fences has written nothing."""
-        return not claim.fences or await self._ledger.settle(claim, outcomes, self._now())
+        hand_over = self._config.failover
+        return not claim.fences or await self._ledger.settle(claim, outcomes, self._now(), hand_over=hand_over)
 
     async def _wait_for_others(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Let another instance finish what it runs of our items; then run the newest moment, if misfire is wanted."""
@@ -240,16 +304,18 @@ class Runner:
             self._floors.update(dict.fromkeys(items, fire.slot))
             return
         self._elsewhere |= items
-        await self._ledger.mark_misfired(items, fire.slot)
-        for item in items:
+        for item in items:  # first of all: nothing else takes them back, should the mark fail
             self._tasks.start_soon(self._until_free, item)
+        await self._ledger.mark_misfired(items, fire.slot)
 
     async def _until_free(self, item: int) -> None:
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
         self._elsewhere.discard(item)
         self._missed = self._timetable.newest
         if item in self._ledger.known():
-            await self._ledger.learn([item])
+            with suppress(RegistryError):  # a record that is out of date is refused when claimed, and read then
+                await self._ledger.learn([item])
+            self._report_gaps(frozenset((item,)))
         self._nap.cancel()
 
     def _note_misfires(self, view: JobView) -> None:
@@ -261,10 +327,10 @@ class Runner:
             else:
                 self._floor = self._timetable.newest
 
-    def _report_misfire(self, items: Iterable[int], moments: int, why: str) -> None:
-        job, newest = self._member.layout.job, self._timetable.newest
-        log.warning("misfire: %s", why, extra={"job": job, "slot": newest, "moments": moments})
-        self._shared.events.put(Misfired(job, self._member.id, newest, tuple(sorted(items)), moments, why))
+    def _report_misfire(self, items: Iterable[int], moments: int, why: str, slot: int = 0) -> None:
+        job, slot = self._member.layout.job, slot or self._timetable.newest
+        log.warning("misfire: %s", why, extra={"job": job, "slot": slot, "moments": moments})
+        self._shared.events.put(Misfired(job, self._member.id, slot, tuple(sorted(items)), moments, why))
 
     def _intolerable_skew(self) -> ClockSkew | None:
         tolerated, skew = self._config.max_time_diff_seconds, self._member.session.clock_skew

@@ -36,6 +36,13 @@ class Timetable:
         self.newest = 0 if last is None else round(last.timestamp() * 1000)
         self.upcoming = self._after(now)
 
+    def between(self, slot: int) -> int:
+        """Return how many moments lie between ``slot`` and the newest, without both; the count stops at ``STEPS``."""
+        passed, following = 0, self._after(slot) if slot < self.newest else None
+        while following is not None and following < self.newest and passed < STEPS:
+            passed, following = passed + 1, self._after(following)
+        return passed
+
     def _after(self, milliseconds: int) -> int | None:
         assert self._cron is not None
         following = self._cron.next_after(moment(milliseconds / 1000))

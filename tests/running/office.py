@@ -17,11 +17,12 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.txn import Create, Op
-from aioelasticjob.testing import VirtualClock, run
+from aioelasticjob.testing import Faults, VirtualClock, run
 from aioelasticjob.testing.loop import START
 from aioelasticjob.zookeeper.server import serve
 
 LAYOUT = Layout("job")
+REGISTRY = "10.0.9.9"
 Handler = Callable[[Any], Awaitable[object]]
 
 
@@ -32,6 +33,7 @@ class Office:
     address: str
     observer: Session
     start: float
+    faults: Faults
     runs: list[tuple[float, int, str, float]] = field(default_factory=list)
     """Seconds after the start, item, source, scheduled second after the start."""
     told: list[JobEvent] = field(default_factory=list)
@@ -77,11 +79,16 @@ class Office:
 
 @asynccontextmanager
 async def office() -> AsyncIterator[Office]:
-    clock = VirtualClock()
-    async with serve("127.0.0.1", 0, clock=clock.now, tick_time=1000) as server:
-        address = f"zk://127.0.0.1:{server.port}/office"
-        async with open_session(ConnectionSettings.parse(address), clock=clock) as observer:
-            yield Office(address, observer, START)
+    faults, address = Faults(), f"zk://{REGISTRY}:2181/office"
+    server = faults.start("registry", REGISTRY, _registry)
+    async with open_session(ConnectionSettings.parse(address), clock=VirtualClock()) as observer:
+        yield Office(address, observer, START, faults)
+    server.terminate()
+
+
+async def _registry() -> None:
+    async with serve("0.0.0.0", 2181, clock=VirtualClock().now, tick_time=1000):
+        await anyio.sleep_forever()
 
 
 @asynccontextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from aioelasticjob.coordination.view import JobView
 
@@ -17,6 +18,8 @@ class Situation:
     """Whether membership has rested for ``sharding_quiet``."""
     tick: bool = False
     """Whether this is the periodic look that also tidies up."""
+    cut_off: Mapping[int, int] = field(default_factory=dict)
+    """Items begun, not completed and running nowhere, with their records' versions, as far as they were looked up."""
 
     @property
     def present(self) -> bool:

@@ -1,0 +1,249 @@
+"""Orphans and their rescuers, with instances that really vanish from the simulated network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+
+from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.testing import Faults, Process, VirtualClock
+from tests.running.office import LAYOUT, Office, play
+
+
+@dataclass
+class Crew:
+    """Instances of one job, each a process on a host of its own."""
+
+    here: Office
+    settings: dict[str, object]
+    work: float
+    faults: Faults
+    runs: list[tuple[float, str, int, str]] = field(default_factory=list)
+    """Second, host, item, source."""
+    ends: list[tuple[float, str, int]] = field(default_factory=list)
+
+    async def hire(self, name: str) -> Process:
+        known = await self.here.names(LAYOUT.instances)
+        process = self.faults.start(name, f"10.0.0.{ord(name) - 96}", lambda: self._main(name))
+        while len(await self.here.names(LAYOUT.instances)) == len(known):
+            assert not process.ended
+            await anyio.sleep(0.01)
+        return process
+
+    async def _main(self, name: str) -> None:
+        async def handler(context: ItemContext) -> None:
+            self.runs.append((round(self.here.now(), 1), name, context.item, context.source.value))
+            await anyio.sleep(self.work)
+            self.ends.append((round(self.here.now(), 1), name, context.item))
+
+        app = ElasticJob(self.here.address, clock=VirtualClock(), session_timeout=5)
+        app.add(handler, name="job", **self.settings)  # type: ignore[arg-type]
+        async with app.running():
+            await anyio.sleep_forever()
+
+    def rescues(self) -> list[tuple[float, str, int]]:
+        return [(at, name, item) for at, name, item, source in self.runs if source == "FAILOVER"]
+
+
+def crew(here: Office, *, work: float = 8, **settings: object) -> Crew:
+    return Crew(here, {"cron": "0/30 * * * * ?", "failover": True, **settings}, work, here.faults)
+
+
+def test_every_orphan_is_rescued_by_the_others_side_by_side() -> None:
+    async def scene(here: Office) -> None:
+        them = crew(here, sharding_total_count=6)
+        victim, *_ = [await them.hire(name) for name in "abc"]
+        await here.until(32)
+        lost = {item for _, name, item, _ in them.runs if name == "a"}
+        assert len(lost) == 2
+        them.faults.crash(victim)
+        await here.until(59)
+        assert {item for _, _, item in them.rescues()} == lost
+        assert {name for _, name, _ in them.rescues()} == {"b", "c"}
+        assert await here.names(LAYOUT.orphans) == ()
+        for item in range(6):
+            record = await here.record(item)
+            assert (record.completed, record.slot % 30_000) == (True, 0)
+            assert await here.names(LAYOUT.item(item).sharding) == ("instance",)
+
+    play(scene)
+
+
+def test_a_rescuer_that_dies_is_itself_replaced() -> None:
+    async def scene(here: Office) -> None:
+        them = crew(here, work=20, sharding_total_count=1, cron="0 * * * * ?")
+        people = {name: await them.hire(name) for name in "abc"}
+        await here.until(62)
+        (owner,) = {name for _, name, _, _ in them.runs}
+        them.faults.crash(people[owner])
+        await here.until(72)
+        ((_, rescuer, _),) = them.rescues()
+        them.faults.crash(people[rescuer])
+        await here.until(110)
+        (last,) = set("abc") - {owner, rescuer}
+        assert [name for _, name, _ in them.rescues()] == [rescuer, last]
+        assert [name for _, name, _ in them.ends] == [last]
+
+    play(scene)
+
+
+def test_when_everybody_is_busy_orphans_wait_until_somebody_is_not() -> None:
+    async def scene(here: Office) -> None:
+        them = crew(here, work=20, sharding_total_count=4, cron="0 * * * * ?")
+        people = {name: await them.hire(name) for name in "ab"}
+        await here.until(61)
+        them.faults.crash(people["a"])
+        await here.until(78)
+        assert them.rescues() == []
+        assert len(await here.names(LAYOUT.orphans)) == 2
+        await here.until(125)
+        assert [(at, name) for at, name, _ in them.rescues()] == [(80.0, "b"), (100.0, "b")]
+
+    play(scene)
+
+
+def test_the_owner_returns_while_its_item_is_being_rescued() -> None:
+    async def scene(here: Office) -> None:
+        them = crew(here, work=25, sharding_total_count=1, cron="0/20 * * * * ?", sharding_strategy="sticky")
+        people = {name: await them.hire(name) for name in "ab"}
+        await here.until(21)
+        (owner,) = {name for _, name, _, _ in them.runs}
+        them.faults.crash(people[owner])
+        while not them.rescues():
+            await anyio.sleep(0.1)
+        await them.hire(owner)
+        await here.until(140)
+        spans = sorted((at, at + 25) for at, name, _, source in them.runs if at > 22)
+        assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+        assert len(them.rescues()) == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("how", ["leader", "other"])
+def test_it_does_not_matter_whether_the_leader_died(how: str) -> None:
+    async def scene(here: Office) -> None:
+        them = crew(here, sharding_total_count=3)
+        people = {name: await them.hire(name) for name in "abc"}
+        await here.until(31)
+        leader = (await here.observer.get(LAYOUT.host)).data.decode().partition("@")[0]
+        name = next(one for one in "abc" if (f"10.0.0.{ord(one) - 96}" == leader) == (how == "leader"))
+        (lost,) = {item for _, runner, item, _ in them.runs if runner == name}
+        them.faults.crash(people[name])
+        await here.until(59)
+        assert [item for _, _, item in them.rescues()] == [lost]
+
+    play(scene)
+
+
+def test_from_the_registrys_notice_of_the_death_to_the_rescue_takes_no_time_of_ours() -> None:
+    async def scene(here: Office) -> None:
+        them = crew(here, work=3, sharding_total_count=1)
+        people = {name: await them.hire(name) for name in "ab"}
+        await here.until(30.5)
+        (owner,) = {name for _, name, _, _ in them.runs}
+        them.faults.crash(people[owner])
+        await here.observer.wait_deleted(LAYOUT.item(0).running)
+        noticed = here.now()
+        while not them.rescues():
+            await anyio.sleep(0.001)
+        assert here.now() - noticed < 0.2
+
+    play(scene)
+
+
+def test_a_graceful_leaver_hands_over_what_it_could_not_finish() -> None:
+    async def scene(here: Office) -> None:
+        them = crew(here, work=20, sharding_total_count=2, shutdown_timeout=2)
+        people = {name: await them.hire(name) for name in "ab"}
+        await here.until(31)
+        people["a"].terminate()
+        await here.until(75)
+        assert [(at, name) for at, name, _ in them.rescues()] == [(50.0, "b")]
+
+    play(scene)
+
+
+def test_without_failover_an_orphan_waits_for_its_next_moment() -> None:
+    async def scene(here: Office) -> None:
+        them = crew(here, sharding_total_count=2, failover=False)
+        people = {name: await them.hire(name) for name in "ab"}
+        await here.until(31)
+        them.faults.crash(people["a"])
+        await here.until(75)
+        assert them.rescues() == []
+        assert await here.names(LAYOUT.orphans) == ()
+        assert sorted(item for at, name, item, _ in them.runs if at == 60.0) == [0, 1]
+
+    play(scene)
+
+
+def test_marks_are_cleared_when_failover_is_switched_off_and_when_the_item_goes() -> None:
+    async def scene(here: Office) -> None:
+        them = crew(here, work=25, sharding_total_count=3, cron="0 * * * * ?")
+        await them.hire("a")
+        await here.until(61)
+        for item in (1, 2):
+            await here.write(Create(LAYOUT.item(item).orphan))
+        stored = (await here.observer.get(LAYOUT.config)).data
+        await here.write(Set(LAYOUT.config, stored.replace(b'"shardingTotalCount": 3', b'"shardingTotalCount": 2'), -1))
+        await anyio.sleep(1)
+        assert await here.names(LAYOUT.orphans) == ("1",)
+        stored = (await here.observer.get(LAYOUT.config)).data
+        await here.write(Set(LAYOUT.config, stored.replace(b'"failover": true', b'"failover": false'), -1))
+        await anyio.sleep(1)
+        assert await here.names(LAYOUT.orphans) == ()
+
+    play(scene)
+
+
+def test_an_orphans_mark_by_mistake_is_removed() -> None:
+    async def scene(here: Office) -> None:
+        them = crew(here, work=1, sharding_total_count=1)
+        await them.hire("a")
+        await here.until(35)
+        await here.write(Create(LAYOUT.item(0).orphan))
+        await here.until(36)
+        assert await here.names(LAYOUT.orphans) == ()
+        assert them.rescues() == []
+
+    play(scene)
+
+
+def test_a_disabled_item_is_not_rescued_until_it_is_enabled() -> None:
+    async def scene(here: Office) -> None:
+        them = crew(here, work=20, sharding_total_count=1, cron="0 * * * * ?")
+        people = {name: await them.hire(name) for name in "ab"}
+        await here.until(61)
+        (owner,) = {name for _, name, _, _ in them.runs}
+        await here.flag(LAYOUT.item(0).disabled)
+        them.faults.crash(people[owner])
+        await here.until(75)
+        assert them.rescues() == []
+        await here.write(Delete(LAYOUT.item(0).disabled))
+        await here.until(77)
+        assert len(them.rescues()) == 1
+
+    play(scene)
+
+
+def test_the_newest_moment_that_nobody_was_up_for_is_caught_up_within_its_window() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/30 * * * * ?", catch_up=3600).running():
+            await here.until(31)
+        await here.until(125)
+        async with here.app(cron="0/30 * * * * ?", catch_up=3600).running():
+            await here.until(151)
+        await here.until(220)
+        async with here.app(cron="0/30 * * * * ?", catch_up=0, overwrite=True).running():
+            await here.until(241)
+
+    assert play(scene).starts() == [
+        (30.0, "CRON", 30.0),
+        (125.5, "MISFIRE", 120.0),
+        (150.0, "CRON", 150.0),
+        (240.0, "CRON", 240.0),
+    ]
