@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import anyio
 import pytest
@@ -117,7 +118,7 @@ def test_the_owner_returns_while_its_item_is_being_rescued() -> None:
         await them.hire(owner)
         await here.until(140)
         spans = sorted((at, at + 25) for at, name, _, source in them.runs if at > 22)
-        assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
         assert len(them.rescues()) == 1
 
     play(scene)
