@@ -23,7 +23,7 @@ class Connection:
     timeout: int = 0
     connected: bool = False  # whether the connect request was answered
     closing: bool = False  # whether to close once the output is written
-    asked: int = 0  # when the requests that are being answered arrived, ms on the server's own clock
+    asked: int | None = None  # when the requests that are being answered arrived, ms on the server's own clock
     backlog: int = 0  # bytes of output that have not reached the transport
     _output: list[bytes] = field(default_factory=list)
     _input: bytes = b""

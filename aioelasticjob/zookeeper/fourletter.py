@@ -30,11 +30,16 @@ class Desk:
     started: int
 
 
-def answer(word: str, desk: Desk) -> str | None:
-    """Answer a word, or say that it is none."""
-    if word in _WORDS:
-        return _WORDS[word](desk)
-    return f"{word} is not executed because it is not in the whitelist.\n" if word in _REFUSED else None
+def is_known(word: str) -> bool:
+    """Whether the reference server takes these letters for a word, not for the length of a frame."""
+    return word in _WORDS or word in _REFUSED
+
+
+def answer(word: str, desk: Desk) -> str:
+    """Answer a word that is known."""
+    if word in _REFUSED:
+        return f"{word} is not executed because it is not in the whitelist.\n"
+    return _WORDS[word](desk)
 
 
 def _srvr(desk: Desk) -> str:

@@ -174,14 +174,10 @@ class Client(asyncio.Protocol):
 
     def write(self, data: bytes, packets: int) -> None:
         """Hand output to the transport, and close it if that was the last."""
-        connection, server = self.connection, self._server
+        connection = self.connection
         connection.backlog -= len(data)
         if packets:
-            latency = server.now() - connection.asked
-            traffic = connection.traffic
-            traffic.last_response, traffic.last_latency = server.now(), latency
-            traffic.answer(packets, latency)
-            server.statistics.answer(packets, latency)
+            self._count(packets)
         if data and not self.transport.is_closing():
             self.transport.write(data)
             if self.transport.get_write_buffer_size() > self._server.processor.settings.max_output:
@@ -194,12 +190,23 @@ class Client(asyncio.Protocol):
         else:
             self._resume()
 
+    def _count(self, packets: int) -> None:
+        """Keep the statistics; events that nobody asked for have no latency."""
+        traffic, server = self.connection.traffic, self._server
+        now, asked = server.now(), self.connection.asked
+        self.connection.asked = None
+        latency = None if asked is None else now - asked
+        if latency is not None:
+            traffic.last_response, traffic.last_latency = now, latency
+        traffic.answer(packets, latency)
+        server.statistics.answer(packets, latency)
+
     def _pump(self) -> None:
         connection, server = self.connection, self._server
         try:
+            now = connection.asked = server.now()
             if not connection.connected and self._command():
                 return
-            connection.asked = server.now()
             for _ in range(_BURST):
                 if connection.closing:
                     return
@@ -211,7 +218,7 @@ class Client(asyncio.Protocol):
                     return
                 server.statistics.received += 1
                 connection.traffic.received += 1
-                server.processor.receive(connection, frame, connection.asked)
+                server.processor.receive(connection, frame, now)
             self._wait()
             server.loop.call_soon(self._resume)
         except MalformedError:
@@ -239,9 +246,11 @@ class Client(asyncio.Protocol):
     def _command(self) -> bool:
         """Answer a four-letter word in place of the first request."""
         word = self.connection.four_letter_word()
-        answer = word and fourletter.answer(word, self._server.desk())
-        if not answer:
+        if word is None or not fourletter.is_known(word):
             return False
+        self._server.statistics.received += 1
+        self.connection.traffic.received += 1
+        answer = fourletter.answer(word, self._server.desk())
         self.connection.send(answer.encode())
         self._server.processor.close(self.connection)
         return True

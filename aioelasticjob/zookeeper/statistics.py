@@ -9,6 +9,7 @@ class Latency:
 
     received: int = 0
     sent: int = 0
+    answered: int = 0
     min_latency: int = 0
     max_latency: int = 0
     total_latency: int = 0
@@ -16,18 +17,21 @@ class Latency:
     @property
     def average(self) -> float:
         """The mean latency."""
-        return self.total_latency / self.sent if self.sent else 0.0
+        return self.total_latency / self.answered if self.answered else 0.0
 
-    def answer(self, packets: int, latency: int) -> None:
-        """Count packets that went out together, so long after they were asked for."""
-        self.min_latency = min(self.min_latency, latency) if self.sent else latency
+    def answer(self, packets: int, latency: int | None) -> None:
+        """Count packets that went out together, so long after they were asked for, if they were."""
+        self.sent += packets
+        if latency is None:
+            return
+        self.min_latency = min(self.min_latency, latency) if self.answered else latency
         self.max_latency = max(self.max_latency, latency)
         self.total_latency += latency * packets
-        self.sent += packets
+        self.answered += packets
 
     def reset(self) -> None:
         """Begin to count anew."""
-        self.received = self.sent = 0
+        self.received = self.sent = self.answered = 0
         self.min_latency = self.max_latency = self.total_latency = 0
 
 
