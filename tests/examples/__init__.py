@@ -1,0 +1,1 @@
+"""Tests of the examples and of the demonstration they share their code with."""
