@@ -13,7 +13,7 @@ from aioelasticjob.registry.codec import CHANGED
 from aioelasticjob.registry.session import Session, beside
 from aioelasticjob.registry.tree import Tree, parent
 
-MOST_ROUNDS: Final = 8  # of reading without showing anything, when changes never end
+MOST_ROUNDS: Final = 50  # of reading without showing anything, when ever more nodes change
 
 
 @asynccontextmanager
@@ -64,32 +64,33 @@ class _Follower:
             await self.catch_up()
 
     async def catch_up(self) -> None:
-        """Read until there is nothing left to read, then show the result.
+        """Read until the tree is one that was true at one moment, then show it.
 
-        An event comes before any reply that is newer, so everything up to ``session.zxid`` is noted by now.  If no note
-        is left the tree is complete up to there; or else up to where the notes began that were read last.
+        An event comes before any reply that is newer.  So a reply tells everything up to its own zxid about the nodes it
+        is about, and all others are as they were unless noted since.  What has been noted is therefore read together
+        with all that was read before, until the notes that came meanwhile are about these nodes alone: they are newer
+        than the tree, and wait for the next one.
         """
         self._news.clear()
-        tree, rounds, complete = self.trees.value, 0, 0
-        while rounds < MOST_ROUNDS and (self._stale or self._dirty):
+        tree, complete, rounds, read = self.trees.value, 0, 0, dict[str, None]()
+        while (self._stale or not self._dirty.keys() <= read.keys()) and rounds < MOST_ROUNDS:
             complete = self._session.zxid
             try:
-                tree = await self._round(tree)
+                if self._stale:
+                    self._stale, self._dirty, read = False, {}, {}
+                    tree = await self._session.subtree(self.roots)
+                else:
+                    read |= self._dirty
+                    self._dirty = {}
+                    tree = tree.replace(dict(zip(read, await self._session.get_many(tuple(read)), strict=True)), 0)
             except Suspended:
                 self._stale = True
                 await self._session.connected()
             else:
                 rounds += 1
-        if not self._stale and not self._dirty:
+        if not self._stale and not self._dirty:  # everything seen so far is in the tree
             complete = self._session.zxid
         self.trees.set(tree.replace({}, complete))
-
-    async def _round(self, tree: Tree) -> Tree:
-        dirty, self._dirty = tuple(self._dirty), {}
-        if self._stale:
-            self._stale = False
-            return await self._session.subtree(self.roots)
-        return tree.replace(dict(zip(dirty, await self._session.get_many(dirty), strict=True)), 0)
 
 
 def _below(path: str, root: str) -> bool:

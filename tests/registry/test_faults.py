@@ -307,23 +307,22 @@ def test_refused_credentials_are_told_to_those_who_read(monkeypatch: pytest.Monk
 
 def test_a_registry_that_was_wiped_is_joined_anew() -> None:
     async def main() -> None:
-        async with simulated() as world:
-            async with open_session(world.settings(session_timeout=T), seed=1) as session:
-                for number in range(50):
-                    await session.commit([Create(f"/{number}")], incarnation=session.incarnation)
-                old = session.incarnation
-                host = world.servers[0].host
-                process = world.faults.network._listeners[host, PORT].process
-                assert process is not None
-                world.faults.crash(process, "reset")
+        async with simulated() as world, open_session(world.settings(session_timeout=T), seed=1) as session:
+            for number in range(50):
+                await session.commit([Create(f"/{number}")], incarnation=session.incarnation)
+            old = session.incarnation
+            host = world.servers[0].host
+            process = world.faults.network._listeners[host, PORT].process
+            assert process is not None
+            world.faults.crash(process, "reset")
 
-                async def anew() -> None:
-                    async with serve(host, PORT, tick_time=500, clock=VirtualClock().now):
-                        await asyncio.get_running_loop().create_future()
+            async def anew() -> None:
+                async with serve(host, PORT, tick_time=500, clock=VirtualClock().now):
+                    await asyncio.get_running_loop().create_future()
 
-                world.faults.start("registry, wiped", host, anew)
-                await session.status.until(lambda status: status.state is CONNECTED and status.incarnation != old)
-                assert asyncio.get_running_loop().time() < 4 * T
+            world.faults.start("registry, wiped", host, anew)
+            await session.status.until(lambda status: status.state is CONNECTED and status.incarnation != old)
+            assert asyncio.get_running_loop().time() < 4 * T
 
     run(main)
 
@@ -365,20 +364,19 @@ def test_a_server_that_ends_connections_at_once_is_not_hammered() -> None:
                 tries.append(loop.time())
                 transport.close()
 
-        async with simulated() as world:
-            async with open_session(world.settings(session_timeout=T), seed=1) as session:
-                host = world.servers[0].host
-                process = world.faults.network._listeners[host, PORT].process
-                assert process is not None
-                world.faults.crash(process)
+        async with simulated() as world, open_session(world.settings(session_timeout=T), seed=1) as session:
+            host = world.servers[0].host
+            process = world.faults.network._listeners[host, PORT].process
+            assert process is not None
+            world.faults.crash(process)
 
-                async def close_all() -> None:
-                    await loop.create_server(Closer, host, PORT)
-                    await loop.create_future()
+            async def close_all() -> None:
+                await loop.create_server(Closer, host, PORT)
+                await loop.create_future()
 
-                world.faults.start("closer", host, close_all)
-                await reached(session, SUSPENDED)
-                await asyncio.sleep(60)
+            world.faults.start("closer", host, close_all)
+            await reached(session, SUSPENDED)
+            await asyncio.sleep(60)
         early = [time for time in tries if time < T]
         assert 6 <= len(early) <= 14  # 30 ms, doubling up to a second
         assert 20 <= len(tries) - len(early) <= 45  # and up to three once the session cannot be rescued
@@ -386,7 +384,7 @@ def test_a_server_that_ends_connections_at_once_is_not_hammered() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_minute_of_chaos_leaves_no_call_behind(seed: int) -> None:
     dice = random.Random(seed)
 
@@ -422,13 +420,13 @@ def test_a_minute_of_chaos_leaves_no_call_behind(seed: int) -> None:
                 await asyncio.sleep(dice.uniform(0, 3))
 
         async with asyncio.TaskGroup() as tasks:
-            jobs: list[Coroutine[object, object, None]] = [work(number) for number in range(20)]
+            jobs: list[Coroutine[object, object, None]] = [work(number) for number in range(6)]
             for job in [*jobs, harm()]:
                 tasks.create_task(job)
         world.heal()
         await session.connected()
         await session.sync()
-        assert done["written"] > 500
+        assert done["written"] > 300
         assert longest < 12
         assert session._keeper.connection is not None
         assert len(session._keeper.connection._pending) <= 1  # a heartbeat

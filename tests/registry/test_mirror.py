@@ -1,0 +1,292 @@
+"""Mirrors: always a tree that was true, and in the end the newest one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+import pytest
+
+from aioelasticjob.errors import Conflict, NotPermitted, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.registry import codec as wire
+from aioelasticjob.registry.connection import Connection
+from aioelasticjob.registry.mirror import mirror
+from aioelasticjob.registry.session import Session, open_session
+from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.txn import Create, Delete, Op, Set
+from aioelasticjob.testing import VirtualClock, run
+from tests.registry.world import PORT, World, expire, settings, simulated
+from tests.support.loops import LoopKind, run_async
+
+ROOTS = ("/job/config", "/job/servers", "/job/missing")
+
+
+async def write(session: Session, *ops: Op) -> int:
+    return (await session.commit(ops, incarnation=session.incarnation)).zxid
+
+
+async def agree(session: Session, trees: Any, roots: tuple[str, ...] = ROOTS) -> None:
+    """Wait until a mirror shows what is there."""
+    await session.sync()
+    zxid = await write(session, Create("/mark"))
+    await write(session, Delete("/mark"))
+    truth = await session.subtree(roots)
+    assert await trees.until(lambda tree: tree == truth) == truth
+    assert zxid
+
+
+async def furnish(session: Session) -> None:
+    await write(session, Create("/job"), Create("/job/config", b"1"), Create("/job/servers"), Create("/job/other"))
+
+
+def test_the_first_tree_is_whole_and_changes_follow(registry_address: str, real_loop_kind: LoopKind) -> None:
+    async def main() -> None:
+        async with open_session(settings(registry_address)) as session:
+            await furnish(session)
+            before = session.zxid
+            async with mirror(session, ROOTS) as trees:
+                assert trees.value == await session.subtree(ROOTS)
+                assert list(trees.value) == ["/job/config", "/job/servers"]
+                assert trees.value.zxid >= before
+                zxid = await write(
+                    session, Create("/job/servers/a"), Create("/job/servers/a/x", b"x"), Set("/job/config", b"2", 0)
+                )
+                tree = await trees.until(lambda tree: tree.zxid >= zxid)
+                assert tree == await session.subtree(ROOTS)  # parents too: their Stat tells of their children
+                zxid = await write(session, Create("/job/missing"), Delete("/job/servers/a/x"), Delete("/job/config"))
+                tree = await trees.until(lambda tree: tree.zxid >= zxid)
+                assert list(tree) == ["/job/missing", "/job/servers", "/job/servers/a"]
+                await agree(session, trees)
+            assert session._keeper.watches.roots == ()
+
+    run_async(real_loop_kind, main)
+
+
+def test_a_transaction_shows_entirely_or_not_at_all(registry_address: str, real_loop_kind: LoopKind) -> None:
+    async def main() -> None:
+        async with (
+            open_session(settings(registry_address)) as session,
+            open_session(settings(registry_address)) as writer,
+        ):
+            await furnish(session)
+            names = [f"/job/servers/{number}" for number in range(40)]
+            await write(session, *(Create(name, b"0") for name in names))
+            async with mirror(session, ROOTS) as trees:
+                done = asyncio.Event()
+
+                async def change() -> None:
+                    for number in range(1, 60):
+                        await write(writer, *(Set(name, str(number).encode(), -1) for name in names))
+                    done.set()
+
+                seen: list[set[bytes]] = []
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(change())
+                    async for tree in trees:
+                        seen.append({tree.get(name).data for name in names})  # type: ignore[union-attr]
+                        if seen[-1] == {b"59"}:
+                            break
+            assert all(len(values) == 1 for values in seen)
+            assert done.is_set()
+
+    run_async(real_loop_kind, main)
+
+
+def test_what_did_not_change_is_not_read(real_loop_kind: LoopKind, registry_address: str) -> None:
+    class Counting(list[int]):
+        def call(self, connection: Connection, opcode: int, body: bytes) -> asyncio.Future[wire.Reply]:
+            self.append(opcode)
+            return Connection.call(connection, opcode, body)
+
+    async def main() -> None:
+        async with open_session(settings(registry_address)) as session:
+            await furnish(session)
+            async with mirror(session, ROOTS) as trees:
+                calls, connection = Counting(), session._keeper.connection
+                assert connection is not None
+                connection.call = lambda opcode, body: calls.call(connection, opcode, body)  # type: ignore[method-assign]
+                zxid = await write(session, *(Create(f"/job/servers/{number}") for number in range(50)))
+                await trees.until(lambda tree: tree.zxid >= zxid)
+                await write(session, Create("/job/other/unseen"))
+                await session.sync()
+                assert 1 <= calls.count(wire.MULTI_READ) <= 3  # the events may come in several packets
+                assert set(calls) <= {wire.MULTI_READ, wire.MULTI, wire.SYNC}
+
+    run_async(real_loop_kind, main)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_mirror_is_equal_to_the_tree_after_any_changes_and_faults(seed: int) -> None:
+    dice = random.Random(seed)
+
+    async def change(session: Session) -> None:
+        """Make a random change that may or may not be possible."""
+        parts = dice.choices("abc", k=dice.randint(1, 3))
+        path = dice.choice(["/job/servers/", "/job/missing/", "/job/missing/"]) + "/".join(parts)
+        path = dice.choice([path, path, "/job/missing", "/job/config"])
+        op: Op = dice.choice(
+            [Create(path), Create(path, ephemeral=True), Set(path, dice.randbytes(3), -1), Delete(path)]
+        )
+        with suppress(Conflict, OutcomeUnknown, Suspended, SessionEnded):
+            await write(session, op)
+
+    async def harm(world: World, session: Session) -> None:
+        fault = dice.choice([world.reset, world.half_open, world.partition, None])
+        if fault is None:
+            with suppress(AssertionError, OSError):  # a session that is being replaced right now
+                await expire(session, world.servers[0].host, PORT)
+        else:
+            fault()
+        await asyncio.sleep(dice.uniform(0, 6))
+        world.heal()
+
+    async def main() -> None:
+        async with simulated() as world, AsyncExitStack() as stack:
+            clock, loop = VirtualClock(), asyncio.get_running_loop()
+            session = await stack.enter_async_context(
+                open_session(world.settings(session_timeout=4), clock=clock, seed=seed)
+            )
+            writer_settings = world.settings(session_timeout=4)
+            await furnish(session)
+            trees = await stack.enter_async_context(mirror(session, ROOTS))
+            versions: list[Tree] = []
+
+            async def note() -> None:
+                async for tree in trees:
+                    versions.append(tree)
+
+            noting = asyncio.ensure_future(note())
+            stack.callback(noting.cancel)
+
+            async def writing() -> None:
+                async with open_session(writer_settings, clock=clock, seed=seed) as writer:
+                    while loop.time() < 60:
+                        await change(writer)
+                        await asyncio.sleep(dice.uniform(0, 0.05))
+
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(writing())
+                for _ in range(8):
+                    await asyncio.sleep(dice.uniform(0, 4))
+                    await harm(world, session)
+            await session.connected()
+            await agree(session, trees)
+            zxids = [tree.zxid for tree in versions]
+            assert len(zxids) > 100
+            assert zxids == sorted(zxids)
+
+    run(main, seed=seed)
+
+
+def test_a_mirror_follows_its_session_into_the_next_one(registry_address: str, real_loop_kind: LoopKind) -> None:
+    host, port = registry_address.removeprefix("zk://").partition("/")[0].split(":")
+
+    async def main() -> None:
+        async with (
+            open_session(settings(registry_address)) as session,
+            open_session(settings(registry_address)) as other,
+        ):
+            await furnish(session)
+            async with mirror(session, ROOTS) as trees:
+                for number in range(3):
+                    old = session.incarnation
+                    await write(session, Create("/job/servers/mine", ephemeral=True))
+                    await expire(session, host, int(port))
+                    await session.status.until(lambda status: status.incarnation != old)  # noqa: B023  # awaited here
+                    await trees.until(lambda tree: "/job/servers/mine" not in tree)
+                    zxid = await write(other, Set("/job/config", str(number).encode(), -1))
+                    tree = await trees.until(lambda tree: tree.zxid >= zxid)  # noqa: B023  # awaited here
+                    assert tree == await session.subtree(ROOTS)
+
+    run_async(real_loop_kind, main)
+
+
+def test_hundreds_of_mirrors_share_a_session_and_survive_its_connection() -> None:
+    count = 300
+
+    async def main() -> None:
+        async with simulated() as world:
+            async with (
+                open_session(world.settings(session_timeout=10), clock=VirtualClock(), seed=1) as session,
+                open_session(world.settings(session_timeout=10), clock=VirtualClock(), seed=2) as writer,
+                AsyncExitStack() as stack,
+            ):
+                # long names, so that setting them again takes more than one request
+                roots = [f"/{number}-{'x' * 200}" for number in range(count)]
+                for start in range(0, count, 100):
+                    await write(writer, *(Create(root) for root in roots[start : start + 100]))
+                mirrors = [
+                    await stack.enter_async_context(mirror(session, [root, f"{root}-missing", f"{root}/b"]))
+                    for root in roots
+                ]
+                assert len(session._codec.rewatch(session._keeper.watches.roots, 0)) > 3
+                for _ in range(2):
+                    world.reset()
+                    await asyncio.sleep(0.5)
+                    await session.connected()
+                    for root in roots[::3]:
+                        await write(writer, Set(root, b"new", -1), Create(f"{root}/b"))
+                    for root, trees in zip(roots[::3], mirrors[::3], strict=True):
+                        await trees.until(lambda tree, root=root: f"{root}/b" in tree)  # type: ignore[misc]
+                        assert list(trees.value) == [root, f"{root}/b"]
+                    for root, trees in zip(roots[1::3], mirrors[1::3], strict=True):
+                        assert list(trees.value) == [root]
+                    for root in roots[::3]:
+                        await write(writer, Delete(f"{root}/b"))
+            assert session._keeper.watches.roots == ()
+
+    run(main)
+
+
+def test_a_mirror_that_changes_never_end_still_shows_newer_trees() -> None:
+    async def main() -> None:
+        async with simulated() as world:
+            async with open_session(world.settings(), clock=VirtualClock(), seed=1) as session:
+                await furnish(session)
+                async with mirror(session, ROOTS) as trees:
+                    follower = next(iter(session._keeper.watches._watchers["/job/config"]))
+                    read = session.get_many
+
+                    async def disturbed(paths: Any) -> Any:
+                        found = await read(paths)
+                        follower.changed(wire.CHANGED, "/job/config")  # something new before any read is over
+                        return found
+
+                    session.get_many = disturbed  # type: ignore[method-assign]
+                    zxid = await write(session, Set("/job/config", b"2", -1))
+                    tree = await trees.until(lambda tree: tree.zxid >= zxid)
+                    assert tree.get("/job/config").data == b"2"  # type: ignore[union-attr]
+
+    run(main)
+
+
+def test_what_is_not_ours_to_read_is_said_at_once(registry_address: str, real_loop_kind: LoopKind) -> None:
+    async def main() -> None:
+        root = registry_address.rpartition("/")[0]
+        async with open_session(settings(root, digest="me:secret")) as owner, open_session(settings(root)) as stranger:
+            name = f"/locked-{owner.incarnation}"
+            await write(owner, Create(name))
+            with pytest.raises(NotPermitted, match=name):
+                async with mirror(stranger, [name]):
+                    pass
+            assert stranger._keeper.watches.roots == ()
+            await write(owner, Delete(name))
+
+    run_async(real_loop_kind, main)
+
+
+def test_roots_below_other_roots_are_watched_once() -> None:
+    async def main() -> None:
+        async with simulated() as world:
+            async with open_session(world.settings(), clock=VirtualClock(), seed=1) as session:
+                await furnish(session)
+                async with mirror(session, ["/job", "/job/config", "/job", "/jobs"]) as trees:
+                    assert session._keeper.watches.roots == ("/job", "/jobs")
+                    assert "/job/config" in trees.value
+                async with mirror(session, ["/job", "/"]) as trees:
+                    assert session._keeper.watches.roots == ("/",)
+                    await agree(session, trees, ("/",))
+
+    run(main)
