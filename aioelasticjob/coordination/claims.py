@@ -14,7 +14,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import PER_TRANSACTION
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
 from aioelasticjob.registry.session import Session, SessionState
@@ -88,7 +88,12 @@ class Ledger:
         while rest and not stale:
             part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
             wanted = {item: self._begun(self._seen[item].record, fire, now, next_fire) for item in part}
-            committed, busy, stale = await self._take(view, fire, wanted)
+            try:
+                committed, busy, stale = await self._take(view, fire, wanted)
+            except Suspended:
+                if not taken:
+                    raise
+                break  # what was taken before is run and settled; the rest is still owed
             elsewhere |= busy
             if committed is not None:
                 if fire.source is FireSource.FAILOVER:
@@ -124,7 +129,7 @@ class Ledger:
         """Leave a mark on items whose fire was refused, for operators to see; the next claim removes it."""
         for item in items:
             mark = Create(self._member.layout.item(item).misfire, str(slot).encode())
-            with suppress(Conflict, OutcomeUnknown):  # it is there already, or the next claim will find out
+            with suppress(RegistryError):  # it is there already, or nobody sees it: what was claimed beside it goes on
                 await self._member.session.commit([mark], incarnation=self._member.incarnation)
             self._marked.add(item)
 
