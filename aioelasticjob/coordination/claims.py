@@ -125,12 +125,16 @@ class Ledger:
         with suppress(Conflict, OutcomeUnknown):  # somebody else has seen to it
             await self._member.session.commit([*condition, Delete(paths.orphan)], incarnation=self._member.incarnation)
 
-    async def mark_misfired(self, items: Iterable[int], slot: int) -> None:
-        """Leave a mark on items whose fire was refused, for operators to see; the next claim removes it."""
+    async def mark_misfired(self, view: JobView, items: Iterable[int], slot: int) -> None:
+        """Leave a mark on items whose fire was refused, for operators to see; the next claim removes it.
+
+        It is left under the assignment it was decided on, or the next holder would have read too early to see it.
+        """
+        entitled = Check(self._member.layout.sharding, view.sharding_version)
         for item in items:
             mark = Create(self._member.layout.item(item).misfire, str(slot).encode())
             with suppress(RegistryError):  # it is there already, or nobody sees it: what was claimed beside it goes on
-                await self._member.session.commit([mark], incarnation=self._member.incarnation)
+                await self._member.session.commit([entitled, mark], incarnation=self._member.incarnation)
             self._marked.add(item)
 
     async def _take(

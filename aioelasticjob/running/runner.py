@@ -68,9 +68,11 @@ class Runner:
         self._view = views.value
         self._looked_at: JobView | None = None
         self._up_since = up_since
-        self._floor = int(self._view.scheduled_since * 1000)
+        self._since = self._floor = int(self._view.scheduled_since * 1000)
         self._floors: dict[int, int] = {}
         self._held: frozenset[int] = frozenset()
+        self._given: dict[int, int] = {}
+        """When each item was given to us, as a zxid: it may have gone away and come back between two looks."""
         self._elsewhere: set[int] = set()
         self._missed = 0
         self._leaving = False
@@ -128,7 +130,8 @@ class Runner:
         view, before = self._views.value, self._view
         if view is not self._looked_at:
             if _schedule(view.config) != _schedule(before.config):
-                self._timetable, self._floor = Timetable(view.config.schedule, self._now()), self._now()
+                self._timetable = Timetable(view.config.schedule, self._now())
+                self._since = self._floor = self._now()
             self._view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
             self._looked_at = view
@@ -140,8 +143,14 @@ class Runner:
         return view
 
     async def _hold(self, view: JobView, *, renew: bool) -> None:
-        held = frozenset(item for item, holder in view.assignment.items() if holder == self._member.id)
-        self._ledger.forget(self._ledger.known() if renew else self._ledger.known() - held)
+        given = {
+            item: view.tree.get(view.layout.item(item).instance).stat.mzxid  # type: ignore[union-attr]  # it is assigned
+            for item, holder in view.assignment.items()
+            if holder == self._member.id
+        }
+        held = frozenset(given)
+        kept = {item for item in held if self._given.get(item) == given[item]}
+        self._ledger.forget(self._ledger.known() if renew else self._ledger.known() - kept)
         self._held &= self._ledger.known()
         gained = held - self._ledger.known()
         if view.config.monitor_execution:
@@ -155,7 +164,7 @@ class Runner:
             node = view.tree.get(view.layout.item(item).sharding)
             born = 0.0 if node is None else node.stat.ctime
             self._floors[item] = int(max(born, since) * 1000)
-        self._held = held
+        self._held, self._given = held, given
         self._report_gaps(gained)
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
@@ -176,8 +185,9 @@ class Runner:
     def _report_gaps(self, gained: frozenset[int]) -> None:
         """Tell of moments that came while nobody could run an item: only its next holder can."""
         for item in gained:
-            last = max(self._floor, self._floors.get(item, 0), self._ledger.slot(item))
-            if moments := self._timetable.between(last):
+            last = max(self._since, self._floors.get(item, 0), self._ledger.record(item).slot)
+            dropped = last < self._timetable.newest <= self._floor
+            if moments := self._timetable.between(last) + dropped:
                 self._report_misfire([item], moments, "nobody could run it when they came")
 
     def _advance(self) -> None:
@@ -306,7 +316,7 @@ class Runner:
         self._elsewhere |= items
         for item in items:  # first of all: nothing else takes them back, should the mark fail
             self._tasks.start_soon(self._until_free, item)
-        await self._ledger.mark_misfired(items, fire.slot)
+        await self._ledger.mark_misfired(view, items, fire.slot)
 
     async def _until_free(self, item: int) -> None:
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
