@@ -153,9 +153,10 @@ class ElasticJob:
     async def _main(self) -> None:
         with unwrapped(), CancelScope() as everything:
             async with create_task_group() as tasks:
-                asked = Event()
-                await tasks.start(_await_signals, asked, everything)
+                asked, arrived = Event(), Event()
+                await tasks.start(_await_signals, arrived, asked, everything)
                 async with self.running():
+                    arrived.set()
                     log.info("running", extra={"jobs": [job.job_name for job in self.jobs]})
                     await asked.wait()
                 tasks.cancel_scope.cancel()
@@ -200,15 +201,17 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield error
 
 
-async def _await_signals(asked: Event, everything: CancelScope, *, task_status: Any) -> None:
+async def _await_signals(arrived: Event, asked: Event, everything: CancelScope, *, task_status: Any) -> None:
     with open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
         async for number in signals:
             if asked.is_set():
                 log.warning("second signal: stopping at once", extra={"signal": number})
-                everything.cancel()
-                return
-            asked.set()
+            elif arrived.is_set():
+                asked.set()
+                continue
+            everything.cancel()  # what has not begun has nothing to finish
+            return
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

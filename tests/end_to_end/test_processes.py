@@ -1,0 +1,184 @@
+"""Whole processes: they share the work, and leave as they are asked to."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from aioelasticjob.coordination.records import decode
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import Outcome, Record
+from tests.end_to_end.journal import Line
+from tests.end_to_end.scene import Lookout, lookout
+from tests.end_to_end.staff import Staff, ended, listens_to_signals, of
+from tests.support.loops import run_async
+from tests.support.processes import Workers
+
+pytestmark = pytest.mark.process
+LAYOUT = Layout("job")
+
+
+def children_of(pid: int) -> list[str]:
+    return [name for task in Path(f"/proc/{pid}/task").iterdir() for name in (task / "children").read_text().split()]
+
+
+def runs_of(staff: Staff) -> list[Line]:
+    return [line for line in staff.lines() if line.what != "misfire"]
+
+
+async def record(registry: Lookout) -> Record:
+    found = decode((await registry.session.get(LAYOUT.item(0).execution)).data)
+    assert found is not None
+    return found
+
+
+async def begun(staff: Staff) -> Line:
+    lines = await staff.until(lambda lines: any(line.what == "begin" for line in lines))
+    return next(line for line in lines if line.what == "begin")
+
+
+def test_processes_share_the_items_and_hand_them_over_when_one_leaves(staff: Staff) -> None:
+    async def main() -> None:
+        staff.job = {"sharding_total_count": 6}
+        first, second, _ = (staff.start() for _ in range(3))
+        async with lookout(staff.address) as registry:
+            view = await registry.spread_over(3)
+            assert {one.pid for one in view.instances.values()} == {child.pid for child in staff.alive}
+            await staff.every_item_ends(2, 6)
+            os.kill(first.pid, signal.SIGTERM)
+            assert await ended(first) == 0
+            await registry.spread_over(2)
+            await staff.every_item_ends(1, 6)
+            os.kill(second.pid, signal.SIGINT)
+            assert await ended(second) == 0
+            view = await registry.spread_over(1)
+            lines = await staff.every_item_ends(1, 6)
+            assert lines[-1].instance in view.instances
+            await staff.end()
+            await registry.until(lambda view: not view.instances and view.leader is None)
+
+    run_async("asyncio", main)
+
+
+def test_a_signal_lets_the_running_item_finish(staff: Staff) -> None:
+    async def main() -> None:
+        child = staff.start(work=1.5)
+        async with lookout(staff.address) as registry:
+            await begun(staff)
+            asked = time.monotonic()
+            os.kill(child.pid, signal.SIGTERM)
+            assert await ended(child) == 0
+            began, finished = runs_of(staff)
+            assert (began.what, finished.what) == ("begin", "end")
+            assert finished.at > asked
+            told = await record(registry)
+            assert told.completed
+            assert told.outcome == Outcome.COMPLETED
+            await registry.until(lambda view: not view.instances)
+
+    run_async("asyncio", main)
+
+
+def test_after_the_shutdown_timeout_the_item_is_cut_and_handed_over(staff: Staff) -> None:
+    async def main() -> None:
+        staff.job = {"shutdown_timeout": 0.5}
+        child = staff.start(work=60)
+        async with lookout(staff.address) as registry:
+            await begun(staff)
+            os.kill(child.pid, signal.SIGTERM)
+            assert await ended(child, 4) == 0
+            assert runs_of(staff)[-1].what == "cut"
+            told = await record(registry)
+            assert (told.completed, told.outcome) == (False, Outcome.CANCELLED)
+            assert LAYOUT.item(0).running not in await registry.session.subtree([LAYOUT.execution])
+
+    run_async("asyncio", main)
+
+
+def test_a_second_signal_stops_at_once_and_still_gives_the_item_back(staff: Staff) -> None:
+    async def main() -> None:
+        child = staff.start(work=60)
+        async with lookout(staff.address) as registry:
+            await begun(staff)
+            os.kill(child.pid, signal.SIGTERM)
+            with pytest.raises(TimeoutError):
+                await ended(child, 0.5)
+            os.kill(child.pid, signal.SIGINT)
+            assert await ended(child, 3) == 0
+            assert "second signal" in child.output
+            assert "Traceback" not in child.output
+            assert (await record(registry)).outcome == Outcome.CANCELLED
+            await registry.until(lambda view: not view.instances)
+
+    run_async("asyncio", main)
+
+
+def test_a_plain_handler_in_a_thread_finishes_before_the_process_ends(staff: Staff) -> None:
+    async def main() -> None:
+        child = staff.start(work=1.5, thread=True)
+        async with lookout(staff.address) as registry:
+            await begun(staff)
+            os.kill(child.pid, signal.SIGTERM)
+            assert await ended(child) == 0
+            assert runs_of(staff)[-1].what == "end"
+            assert (await record(registry)).completed
+
+    run_async("asyncio", main)
+
+
+def test_a_process_runs_on_uvloop_where_it_is_installed_and_starts_no_other(staff: Staff) -> None:
+    async def main() -> None:
+        child = staff.start()
+        async with lookout(staff.address) as registry:
+            view = await registry.spread_over(1)
+            assert of(view, child) == view.leader
+            await staff.every_item_ends(1, 1)
+            mapped = Path(f"/proc/{child.pid}/maps").read_text()
+            assert ("uvloop" in mapped) is (importlib.util.find_spec("uvloop") is not None)
+            assert children_of(child.pid) == []
+            await staff.end()
+
+    run_async("asyncio", main)
+
+
+def test_without_uvloop_a_process_does_the_same(staff: Staff, tmp_path: Path) -> None:
+    """A module that cannot be imported stands in its way."""
+    (tmp_path / "uvloop.py").write_text("raise ImportError('not installed')\n")
+
+    async def main() -> None:
+        child = staff.start(environment={"PYTHONPATH": str(tmp_path)})
+        async with lookout(staff.address) as registry:
+            await registry.spread_over(1)
+            await staff.every_item_ends(1, 1)
+            assert "uvloop" not in Path(f"/proc/{child.pid}/maps").read_text()
+            await staff.end()
+
+    run_async("asyncio", main)
+
+
+@pytest.fixture
+def lonely(worker_processes: Workers, tmp_path: Path) -> Staff:
+    """Workers whose registry is down."""
+    return Staff(worker_processes, "zk://127.0.0.1:1/nobody", tmp_path / "journal")
+
+
+def test_a_registry_that_is_down_ends_the_process_with_one_line(lonely: Staff) -> None:
+    child = lonely.start(connection_timeout=0.5)
+    assert child.wait() == 1
+    assert child.output.startswith("RegistryUnreachable: no registry at 127.0.0.1:1 within 0.5 s (")
+    assert child.output.count("\n") == 1
+
+
+def test_a_signal_while_there_is_no_registry_yet_ends_the_process_at_once(lonely: Staff) -> None:
+    async def main() -> None:
+        child = lonely.start(connection_timeout=60)
+        await listens_to_signals(child)
+        os.kill(child.pid, signal.SIGTERM)
+        assert await ended(child, 5) == 0
+
+    run_async("asyncio", main)
