@@ -64,7 +64,7 @@ def embedded(tick_time: int) -> Iterator[Address]:
 
 @contextmanager
 def _process(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             yield process
         finally:

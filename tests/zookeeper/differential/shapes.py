@@ -1,8 +1,7 @@
 """What replies are made of.  Turns reply bytes into tokens that two servers can be compared by, field by field.
 
 Only what must differ is renamed: zxids count from the start of the scenario, session ids become their labels, times
-become `now`, passwords become their kind, and names that a server keeps in a hash set are sorted.  All other bytes,
-and any byte too many or too few, stay visible.
+become `now`, passwords become their kind.  All other bytes, and any byte too many or too few, stay visible.
 """
 
 from __future__ import annotations
@@ -89,9 +88,9 @@ class Reader:
     def owner(self) -> str:
         return self._names.owner(self.long())
 
-    def sorted_texts(self) -> str:
+    def texts(self) -> str:
         count = self.number()
-        return f"[{' '.join(sorted(self.text() for _ in range(count)))}]" if count >= 0 else "null"
+        return f"[{' '.join(self.text() for _ in range(count))}]" if count >= 0 else "null"
 
     def _take(self, count: int) -> bytes:
         if len(self._data) < count:
@@ -128,7 +127,7 @@ def _identity(reader: Reader) -> str:
 
 
 def _identities(reader: Reader) -> str:
-    return f"[{' '.join(sorted(_identity(reader) for _ in range(reader.number())))}]"
+    return f"[{' '.join(_identity(reader) for _ in range(reader.number()))}]"
 
 
 def _acls(reader: Reader) -> str:
@@ -154,7 +153,7 @@ def _multi(reader: Reader) -> str:
 
 
 _PATH_STAT = _both(_text, _stat)
-_NAMES_STAT = _both(Reader.sorted_texts, _stat)
+_NAMES_STAT = _both(Reader.texts, _stat)
 _DATA_STAT = _both(_data, _stat)
 
 _MULTI_SHAPES: Mapping[int, Callable[[Reader], str]] = {
@@ -165,7 +164,7 @@ _MULTI_SHAPES: Mapping[int, Callable[[Reader], str]] = {
     Op.SET_DATA: _stat,
     Op.CHECK: _nothing,
     Op.GET_DATA: _DATA_STAT,
-    Op.GET_CHILDREN: Reader.sorted_texts,
+    Op.GET_CHILDREN: Reader.texts,
 }
 
 _SHAPES: Mapping[int, Callable[[Reader], str]] = {
@@ -179,13 +178,13 @@ _SHAPES: Mapping[int, Callable[[Reader], str]] = {
     Op.SET_DATA: _stat,
     Op.GET_ACL: _both(_acls, _stat),
     Op.SET_ACL: _stat,
-    Op.GET_CHILDREN: Reader.sorted_texts,
+    Op.GET_CHILDREN: Reader.texts,
     Op.GET_CHILDREN2: _NAMES_STAT,
     Op.SYNC: _text,
     Op.MULTI: _multi,
     Op.MULTI_READ: _multi,
     Op.RECONFIG: _DATA_STAT,
-    Op.GET_EPHEMERALS: Reader.sorted_texts,
+    Op.GET_EPHEMERALS: Reader.texts,
     Op.GET_ALL_CHILDREN_NUMBER: lambda reader: str(reader.number()),
     Op.WHO_AM_I: _identities,
 }

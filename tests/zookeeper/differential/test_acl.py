@@ -41,6 +41,10 @@ def test_lists_are_checked_when_a_node_is_made(w: World) -> None:
         [acl(ALL, "ip", "127.0.0.1")], [acl(ALL, "ip", "127.0.0.0/8")], [acl(ALL, "ip", "127.0.0.1/33")],
         [acl(ALL, "ip", "127.0.0.1/-1")], [acl(ALL, "ip", "127.0.0.1/x")], [acl(ALL, "ip", "1.2.3")],
         [acl(ALL, "ip", "1.2.3.256")], [acl(ALL, "ip", "::1")], [acl(ALL, "ip", "")], [acl(ALL, "ip", "1.2.3.4/0")],
+        [acl(ALL, "ip", " 1.2.3.4")], [acl(ALL, "ip", "+1.2.3.4")], [acl(ALL, "ip", "1_0.2.3.4")],
+        [acl(ALL, "ip", "1.2.3.4.")], [acl(ALL, "ip", "1.2.3.4/8/9")], [acl(ALL, "ip", "1.2.3.4/")],
+        [acl(ALL, "ip", "1.2.3.\u0663")], [acl(ALL, "ip", "-1.2.3.4")], [acl(ALL, "ip", "/8")],
+        [acl(ALL, "ip", "1.2.3.4.5")], [acl(ALL, "ip", None)], [acl(ALL, "auth", None)],
         [acl(ALL, "ip", "localhost")], [acl(ALL, "x509", "CN=x")], [acl(ALL, "sasl", "bob")], [acl(ALL, "super", "x")],
         [acl(1, "world", "anyone"), acl(1, "world", "anyone"), acl(2, "world", "anyone")],
         [acl(ALL, "world", "anyone"), acl(ALL, "unknown", "x")], [acl(ALL, "world", "anyone"), acl(ALL, "auth", "")],
@@ -152,6 +156,9 @@ def test_auth_stands_for_all_identities_of_the_connection(w: World) -> None:
     for client in (a, b):
         client.call(Op.GET_DATA, f"{w.root}/auth", False)
     a.call(Op.CREATE2, f"{w.root}/one", b"", [acl(ALL, "digest", BOB), acl(ALL, "auth", "")], 0)
+    a.call(Op.CREATE2, f"{w.root}/null", b"", [acl(ALL, "auth", None), acl(READ, "auth", "x")], 0)
+    for name in ("auth", "one", "null"):
+        a.call(Op.GET_ACL, f"{w.root}/{name}")
     a.call(Op.SET_ACL, f"{w.root}/one", [acl(ALL, "auth", "")], -1)
     b.call(Op.SET_ACL, f"{w.root}/auth", [acl(ALL, "auth", "")], -1)
 

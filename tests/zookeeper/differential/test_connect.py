@@ -174,7 +174,7 @@ def test_malformed_frames_end_only_their_connection(w: World) -> None:
         jute(1_048_576) + bytes(100), frame(jute(1, Op.EXISTS) + b"\x7f\xff\xff\xff/x"),
         frame(jute(1, Op.EXISTS) + b"\xff\xff\xff\xfe"), frame(jute(1, Op.CREATE, "/x") + b"\xff\xff\xff\xf0"),
         frame(jute(1, Op.CREATE, f"{w.root}/x", b"", -1, 0)), frame(jute(1, Op.CREATE, f"{w.root}/y", b"", -2, 0)),
-        frame(jute(1, Op.CREATE, f"{w.root}/y", b"", 2**31 - 1, 0)), frame(connect_request()),
+        frame(jute(1, Op.CREATE, f"{w.root}/y", b"", 2**31 - 1, 0)),
         frame(jute(1, Op.GET_DATA) + jute(10) + b"/x"), frame(jute(1, Op.CREATE, "/x") + jute(2**20 + 1)),
     ):  # fmt: skip
         w.say(data[:40].hex())
@@ -184,6 +184,13 @@ def test_malformed_frames_end_only_their_connection(w: World) -> None:
         a.call(Op.EXISTS, w.root, False, xid=2)
         a.drop()
         bystander.call(Op.EXISTS, w.root, False)
+
+
+@on_both
+def test_a_second_connect_request_is_an_unknown_operation(w: World) -> None:
+    a = w.client()
+    a.send_raw(frame(connect_request()))
+    a.read_to_end()
 
 
 @on_both
