@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -35,6 +36,13 @@ async def agree(session: Session, trees: Any, roots: tuple[str, ...] = ROOTS) ->
     truth = await session.subtree(roots)
     assert await trees.until(lambda tree: tree == truth) == truth
     assert zxid
+
+
+@asynccontextmanager
+async def tree_world() -> AsyncIterator[Session]:
+    """Open a session with a simulated registry."""
+    async with simulated() as world, open_session(world.settings(), clock=VirtualClock(), seed=1) as session:
+        yield session
 
 
 async def furnish(session: Session) -> None:
@@ -155,7 +163,7 @@ def test_a_mirror_is_equal_to_the_tree_after_any_changes_and_faults(seed: int) -
 
             async def note() -> None:
                 async for tree in trees:
-                    versions.append(tree)
+                    versions.append(tree)  # noqa: PERF401  # a comprehension shows nothing before it ends
 
             noting = asyncio.ensure_future(note())
             stack.callback(noting.cancel)
@@ -207,57 +215,56 @@ def test_hundreds_of_mirrors_share_a_session_and_survive_its_connection() -> Non
     count = 300
 
     async def main() -> None:
-        async with simulated() as world:
-            async with (
-                open_session(world.settings(session_timeout=10), clock=VirtualClock(), seed=1) as session,
-                open_session(world.settings(session_timeout=10), clock=VirtualClock(), seed=2) as writer,
-                AsyncExitStack() as stack,
-            ):
-                # long names, so that setting them again takes more than one request
-                roots = [f"/{number}-{'x' * 200}" for number in range(count)]
-                for start in range(0, count, 100):
-                    await write(writer, *(Create(root) for root in roots[start : start + 100]))
-                mirrors = [
-                    await stack.enter_async_context(mirror(session, [root, f"{root}-missing", f"{root}/b"]))
-                    for root in roots
-                ]
-                assert len(session._codec.rewatch(session._keeper.watches.roots, 0)) > 3
-                for _ in range(2):
-                    world.reset()
-                    await asyncio.sleep(0.5)
-                    await session.connected()
-                    for root in roots[::3]:
-                        await write(writer, Set(root, b"new", -1), Create(f"{root}/b"))
-                    for root, trees in zip(roots[::3], mirrors[::3], strict=True):
-                        await trees.until(lambda tree, root=root: f"{root}/b" in tree)  # type: ignore[misc]
-                        assert list(trees.value) == [root, f"{root}/b"]
-                    for root, trees in zip(roots[1::3], mirrors[1::3], strict=True):
-                        assert list(trees.value) == [root]
-                    for root in roots[::3]:
-                        await write(writer, Delete(f"{root}/b"))
-            assert session._keeper.watches.roots == ()
+        async with (
+            simulated() as world,
+            open_session(world.settings(session_timeout=10), clock=VirtualClock(), seed=1) as session,
+            open_session(world.settings(session_timeout=10), clock=VirtualClock(), seed=2) as writer,
+            AsyncExitStack() as stack,
+        ):
+            # long names, so that setting them again takes more than one request
+            roots = [f"/{number}-{'x' * 200}" for number in range(count)]
+            for start in range(0, count, 100):
+                await write(writer, *(Create(root) for root in roots[start : start + 100]))
+            mirrors = [
+                await stack.enter_async_context(mirror(session, [root, f"{root}-missing", f"{root}/b"]))
+                for root in roots
+            ]
+            assert len(session._codec.rewatch(session._keeper.watches.roots, 0)) > 3
+            for _ in range(2):
+                world.reset()
+                await asyncio.sleep(0.5)
+                await session.connected()
+                for root in roots[::3]:
+                    await write(writer, Set(root, b"new", -1), Create(f"{root}/b"))
+                for root, trees in zip(roots[::3], mirrors[::3], strict=True):
+                    await trees.until(lambda tree, root=root: f"{root}/b" in tree)  # type: ignore[misc]
+                    assert list(trees.value) == [root, f"{root}/b"]
+                for root, trees in zip(roots[1::3], mirrors[1::3], strict=True):
+                    assert list(trees.value) == [root]
+                for root in roots[::3]:
+                    await write(writer, Delete(f"{root}/b"))
+        assert session._keeper.watches.roots == ()
 
     run(main)
 
 
 def test_a_mirror_that_changes_never_end_still_shows_newer_trees() -> None:
     async def main() -> None:
-        async with simulated() as world:
-            async with open_session(world.settings(), clock=VirtualClock(), seed=1) as session:
-                await furnish(session)
-                async with mirror(session, ROOTS) as trees:
-                    follower = next(iter(session._keeper.watches._watchers["/job/config"]))
-                    read = session.get_many
+        async with tree_world() as session:
+            await furnish(session)
+            async with mirror(session, ROOTS) as trees:
+                follower = next(iter(session._keeper.watches._watchers["/job/config"]))
+                read = session.get_many
 
-                    async def disturbed(paths: Any) -> Any:
-                        found = await read(paths)
-                        follower.changed(wire.CHANGED, "/job/config")  # something new before any read is over
-                        return found
+                async def disturbed(paths: Any) -> Any:
+                    found = await read(paths)
+                    follower.changed(wire.CHANGED, "/job/config")  # something new before any read is over
+                    return found
 
-                    session.get_many = disturbed  # type: ignore[method-assign]
-                    zxid = await write(session, Set("/job/config", b"2", -1))
-                    tree = await trees.until(lambda tree: tree.zxid >= zxid)
-                    assert tree.get("/job/config").data == b"2"  # type: ignore[union-attr]
+                session.get_many = disturbed  # type: ignore[method-assign]
+                zxid = await write(session, Set("/job/config", b"2", -1))
+                tree = await trees.until(lambda tree: tree.zxid >= zxid)
+                assert tree.get("/job/config").data == b"2"  # type: ignore[union-attr]
 
     run(main)
 
@@ -279,14 +286,13 @@ def test_what_is_not_ours_to_read_is_said_at_once(registry_address: str, real_lo
 
 def test_roots_below_other_roots_are_watched_once() -> None:
     async def main() -> None:
-        async with simulated() as world:
-            async with open_session(world.settings(), clock=VirtualClock(), seed=1) as session:
-                await furnish(session)
-                async with mirror(session, ["/job", "/job/config", "/job", "/jobs"]) as trees:
-                    assert session._keeper.watches.roots == ("/job", "/jobs")
-                    assert "/job/config" in trees.value
-                async with mirror(session, ["/job", "/"]) as trees:
-                    assert session._keeper.watches.roots == ("/",)
-                    await agree(session, trees, ("/",))
+        async with tree_world() as session:
+            await furnish(session)
+            async with mirror(session, ["/job", "/job/config", "/job", "/jobs"]) as trees:
+                assert session._keeper.watches.roots == ("/job", "/jobs")
+                assert "/job/config" in trees.value
+            async with mirror(session, ["/job", "/"]) as trees:
+                assert session._keeper.watches.roots == ("/",)
+                await agree(session, trees, ("/",))
 
     run(main)
