@@ -1,0 +1,81 @@
+"""How many one-second jobs a process can take, how late they are, and what starting them takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Final
+
+from benchmarks.report import Figure, percentile
+from benchmarks.servers import real_server
+from benchmarks.worker import Load, Measured
+
+NAME: Final = "one-second jobs in one process"
+STARTING: Final = "starting them"
+JAVA: Final = {
+    10: {"fires": "10", "p50": "33", "p99": "191", "start": "1.3", "memory": "323", "threads": "65"},
+    100: {"fires": "100", "p50": "195", "p99": "599", "start": "15.8", "memory": "406", "threads": "425"},
+    400: {"fires": "317 (saturated)", "p50": "507", "p99": "982", "start": "92", "memory": "909", "threads": "1,625"},
+}
+JAVA_CPU: Final = {10: ("8.9", "5.9"), 100: ("2.3", "1.3"), 400: ("1.9", "1.1")}
+GOALS: Final = {
+    400: {"start": "≤ 4", "memory": "≤ 120"},
+    1000: {"fires": "1,000", "p99": "< 50"},
+}
+LONGEST: Final = 180.0  # seconds a worker may take to start, beyond its window
+
+
+def measure(*, quick: bool) -> Iterator[Figure]:
+    """Yield the figures."""
+    seconds, starts = 2 if quick else 20, list[Figure]()
+    for jobs in (10, 50) if quick else (10, 100, 400, 1000):
+        with real_server() as server:
+            found = run_worker(Load(jobs, seconds, f"zk://{server.address}/load", server_pid=server.pid))
+        bare = run_worker(Load(jobs, seconds))
+        yield from _lateness(jobs, seconds, found, bare)
+        starts += _start(jobs, found)
+    yield from starts
+
+
+def run_worker(load: Load) -> Measured:
+    """Run a worker as a process of its own and return what it measured.
+
+    Raises: RuntimeError when it fails.
+    """
+    command = [sys.executable, "-m", "benchmarks.worker", json.dumps(asdict(load))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST + load.seconds, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the worker ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    return Measured(**json.loads(done.stdout))
+
+
+def _lateness(jobs: int, seconds: int, found: Measured, bare: Measured) -> Iterator[Figure]:
+    case, java, goal = f"{jobs:,} jobs", JAVA.get(jobs, {}), GOALS.get(jobs, {})
+    fires = max(1, len(found.late))
+    yield Figure(
+        NAME, case, "fires per second", len(found.late) / seconds, "", goal.get("fires", ""), java.get("fires", "")
+    )
+    for name, part in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
+        late = 1000 * percentile(found.late, part)
+        yield Figure(NAME, case, f"late, {name}", late, "ms", goal.get(name, ""), java.get(name, ""))
+        floor = 1000 * percentile(bare.late, part)
+        yield Figure(NAME, case, f"late, {name}, bare timers", floor, "ms")
+    own, server = JAVA_CPU.get(jobs, ("", ""))
+    yield Figure(NAME, case, "own processor time per fire", 1000 * found.own_cpu / fires, "ms", java=own)
+    yield Figure(NAME, case, "ZooKeeper's processor time per fire", 1000 * found.server_cpu / fires, "ms", java=server)
+
+
+def _start(jobs: int, found: Measured) -> Iterator[Figure]:
+    case, java, goal = f"{jobs:,} jobs", JAVA.get(jobs, {}), GOALS.get(jobs, {})
+    yield Figure(STARTING, case, "until all have joined", found.joined_after, "s")
+    assigned = found.assigned_after
+    yield Figure(
+        STARTING, case, "until all items are assigned", assigned, "s", goal.get("start", ""), java.get("start", "")
+    )
+    yield Figure(STARTING, case, "own processor time", found.start_cpu, "s")
+    memory = found.resident / 1e6
+    yield Figure(STARTING, case, "memory", memory, "MB", goal.get("memory", ""), java.get("memory", ""))
+    yield Figure(STARTING, case, "threads", found.threads, "", java=java.get("threads", ""))
