@@ -21,8 +21,14 @@ class Client:
 
     def __init__(self, settings: ConnectionSettings, keeper: Keeper, clock: Clock) -> None:
         self.settings, self.keeper, self.clock = settings, keeper, clock
-        self.skew: float | None = None
+        self._ahead: float | None = None  # the registry's time, less the loop's
+        self._loop = asyncio.get_running_loop()
         self._batcher = Batcher(keeper)
+
+    @property
+    def skew(self) -> float | None:
+        """Our clock minus the registry's; reckoned when asked, since ours may have been set meanwhile."""
+        return None if self._ahead is None else self.clock.now() - (self._loop.time() + self._ahead)
 
     async def read(self, opcode: int, body: bytes) -> Reply:
         """Return the first reply that comes; its error is the reader's to judge.
@@ -46,8 +52,6 @@ class Client:
                     return replies
             if self.keeper.refused is not None:
                 raise self.keeper.refused
-            if retries == self.settings.max_retries:
-                raise Suspended(f"no connection to the registry ({self.keeper.reason}), after {retries} retries")
             await self._retry(retries)
             retries += 1
 
@@ -61,7 +65,7 @@ class Client:
             raise _too_large(ops, len(body), self.settings.max_request)
         answer = await self._batcher.commit(ops, body, incarnation)
         if answer.time:  # somewhere between request and reply: on average in the middle
-            self.skew = self.clock.now() - answer.seconds / 2 - answer.time
+            self._ahead = answer.time + answer.seconds / 2 - self._loop.time()
         return answer.committed, answer.time
 
     async def connected(self) -> None:
@@ -75,9 +79,11 @@ class Client:
 
     async def _retry(self, retries: int) -> None:
         """Wait for a connection, longer with every retry."""
-        settings = self.settings
-        seconds = min(settings.max_sleep_time, settings.base_sleep_time * 2**retries)
-        with anyio.move_on_after(self.keeper.jitter(seconds)):
+        if self.keeper.status.value.state is SessionState.CLOSED:
+            raise SessionEnded("the session was closed")
+        if retries == self.settings.max_retries:
+            raise Suspended(f"no connection to the registry ({self.keeper.reason}), after {retries} retries")
+        with anyio.move_on_after(self.keeper.backoff.before_reading(retries)):
             await self.connected()
         await asyncio.sleep(0)  # a reply that is already there yields to nobody: without this a retry could spin
 
