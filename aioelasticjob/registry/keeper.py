@@ -14,6 +14,7 @@ import anyio
 
 from aioelasticjob.errors import AuthenticationFailed
 from aioelasticjob.latest import Latest
+from aioelasticjob.registry.backoff import Backoff
 from aioelasticjob.registry.codec import (
     AUTH,
     CLOSE,
@@ -36,8 +37,6 @@ from aioelasticjob.registry.watches import Watcher, Watches
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE: Final = 0.03  # seconds
-STEADY: Final = 1.0  # seconds a connection has to live to be worth another one at once
 SILENCE: Final = 2  # of a server, as a part of the session timeout: half of it is three heartbeats without an answer
 CLOSING: Final = 2.0  # seconds to say goodbye at most
 NOBODY: Final = bytes(16)  # the password of no session
@@ -69,29 +68,27 @@ class Keeper:
 
     def __init__(self, settings: ConnectionSettings, codec: Codec, random: Random) -> None:
         self.settings, self.codec = settings, codec
-        self.lease, self.watches = Lease(), Watches()
+        self.lease, self.watches, self.backoff = Lease(), Watches(), Backoff(settings, random)
         self.status = Latest(SessionStatus(SessionState.SUSPENDED, 0))
         self.connection: Connection | None = None  # set exactly while the state is CONNECTED
         self.host = ""  # our own address
         self.refused: AuthenticationFailed | None = None
         self.reason = "no answer yet"  # why there is no connection
-        self._random = random
         self._hosts = random.sample(settings.hosts, len(settings.hosts))
         self._password = NOBODY
         self._loop = asyncio.get_running_loop()
 
     async def keep(self) -> None:
         """Connect, stay connected, connect again: until cancelled."""
-        failures = 0
         while True:
-            connection = await self._anywhere()
-            failures += 1
-            if connection is not None:
-                since = self._loop.time()
+            lived = 0.0
+            if (connection := await self._anywhere()) is not None:
+                begun = self._loop.time()
                 await self._attend(connection)
-                if self._loop.time() - since >= STEADY:  # else a refusal in disguise: wrong digest, watches too long
-                    failures = 0
-            await anyio.sleep(self._pause(failures))
+                lived = self._loop.time() - begun
+            self.backoff.ended(lived)
+            urgent = self._loop.time() < self.lease.proven + self.lease.timeout
+            await anyio.sleep(self.backoff.before_connecting(urgent=urgent))
 
     async def close(self) -> None:
         """End the session, politely if that takes no more than a moment.  ``keep`` must have ended."""
@@ -231,21 +228,6 @@ class Keeper:
         what we have seen with it.
         """
         return self.lease.zxid if self._loop.time() < self.lease.proven + 2 * self.lease.timeout else 0
-
-    def _pause(self, failures: int) -> float:
-        """Seconds before the next round: 30 ms, doubling, with jitter; none after a connection that was good.
-
-        The longest is the base sleep time as long as the session may be rescued, the max sleep time from then on.
-        """
-        if not failures:
-            return 0
-        alive = self._loop.time() < self.lease.proven + self.lease.timeout
-        longest = self.settings.base_sleep_time if alive else self.settings.max_sleep_time
-        return self.jitter(min(longest, FIRST_PAUSE * 2 ** min(failures - 1, 16)))
-
-    def jitter(self, seconds: float) -> float:
-        """Return between half of ``seconds`` and all, so that those who fell together do not come back together."""
-        return self._random.uniform(0.5, 1) * seconds
 
 
 def _report(reply: asyncio.Future[Reply]) -> None:

@@ -66,10 +66,10 @@ class _Follower:
     async def catch_up(self) -> None:
         """Read until the tree is one that was true at one moment, then show it.
 
-        An event comes before any reply that is newer.  So a reply tells everything up to its own zxid about the nodes it
-        is about, and all others are as they were unless noted since.  What has been noted is therefore read together
-        with all that was read before, until the notes that came meanwhile are about these nodes alone: they are newer
-        than the tree, and wait for the next one.
+        An event comes before any reply that is newer.  So a reply tells everything up to its own zxid about the nodes
+        it is about, and all others are as they were unless noted since.  What has been noted is therefore read
+        together with all that was read before, until the notes that came meanwhile are about these nodes alone: they
+        are newer than the tree, and wait for the next one.
         """
         self._news.clear()
         tree, complete, rounds, read = self.trees.value, 0, 0, dict[str, None]()

@@ -247,17 +247,25 @@ async def open_session(
 
 @asynccontextmanager
 async def beside(work: Callable[[], Coroutine[object, object, None]]) -> AsyncIterator[None]:
-    """Run ``work`` while the block runs; an error of the block leaves it bare, not in a group as from a task group."""
-    failure: Exception | None = None
+    """Run ``work`` while the block runs; the error of either ends both, and leaves bare, not in a group of one."""
+    failures: list[Exception] = []
+
+    async def watched() -> None:
+        try:
+            await work()
+        except Exception as error:
+            failures.append(error)
+            tasks.cancel_scope.cancel()
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(work)
+        tasks.start_soon(watched)
         try:
             yield
         except Exception as error:
-            failure = error
+            failures.append(error)
         tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+    if failures:
+        raise failures[0]
 
 
 async def _arrive(session: Session) -> None:

@@ -18,8 +18,9 @@ from aioelasticjob.registry.session import Session, open_session
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.registry.txn import Create, Delete, Op, Set
 from aioelasticjob.testing import VirtualClock, run
-from tests.registry.world import PORT, World, expire, settings, simulated
+from tests.registry.world import PORT, World, expire, fresh, settings, simulated
 from tests.support.loops import LoopKind, run_async
+from tests.support.real_zookeeper import RealServer
 
 ROOTS = ("/job/config", "/job/servers", "/job/missing")
 
@@ -294,5 +295,47 @@ def test_roots_below_other_roots_are_watched_once() -> None:
             async with mirror(session, ["/job", "/"]) as trees:
                 assert session._keeper.watches.roots == ("/",)
                 await agree(session, trees, ("/",))
+
+    run(main)
+
+
+async def fail_inside(session: Session) -> None:
+    async with mirror(session, ROOTS):
+        raise LookupError("mine")
+
+
+@pytest.mark.zookeeper
+def test_a_mirror_leaves_no_watch_at_the_server(real_zookeeper: RealServer) -> None:
+    async def watched() -> str:
+        return await asyncio.to_thread(real_zookeeper.ask, "wchp")
+
+    async def main() -> None:
+        async with open_session(fresh(real_zookeeper.address)) as session:
+            name = session.settings.namespace
+            async with mirror(session, ROOTS), mirror(session, ROOTS):
+                await session.sync()
+                now = await watched()
+                assert all(f"/{name}{root}" in now for root in ROOTS)
+            await session.sync()
+            assert name not in await watched()
+
+    asyncio.run(main())
+
+
+def test_what_ends_a_mirror_ends_its_block_with_that_error() -> None:
+    async def main() -> None:
+        async with tree_world() as session:
+            await furnish(session)
+
+            async def refuse(paths: Any) -> Any:
+                raise NotPermitted("/job/config")
+
+            with pytest.raises(NotPermitted):
+                async with mirror(session, ROOTS):
+                    session.get_many = refuse  # type: ignore[method-assign]
+                    await write(session, Set("/job/config", b"2", -1))
+                    await asyncio.sleep(10)
+            with pytest.raises(LookupError, match="mine"):
+                await fail_inside(session)
 
     run(main)
