@@ -1,0 +1,333 @@
+"""The script of a simulation: what goes wrong, what an operator does, when, and how it is all mended again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from anyio import create_task_group, sleep
+
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.testing.cluster import Cluster, Host
+from aioelasticjob.testing.facts import REGISTRY
+from aioelasticjob.testing.faults import Farewell
+
+SLOWEST = -3.0
+"""Seconds that a host's clock may be behind: a clock further behind is for ``max_time_diff_seconds`` to refuse."""
+FAREWELLS: tuple[Farewell, ...] = ("fin", "reset", "silent")
+
+
+@dataclass(frozen=True, slots=True)
+class Chaos:
+    """The dice, and what they may break."""
+
+    cluster: Cluster
+    dice: Random
+
+    def host(self) -> Host:
+        """Pick a host."""
+        return self.dice.choice(self.cluster.hosts)
+
+    def layout(self) -> Layout:
+        """Pick a job."""
+        return self.dice.choice(list(self.cluster.layouts.values()))
+
+    def span(self) -> float:
+        """Return a number of seconds: half of them end within the session timeout, half long after."""
+        timeout = self.cluster.plan.session_timeout
+        return timeout * (self.dice.uniform(0.02, 0.6) if self.dice.random() < 0.5 else self.dice.uniform(1.0, 2.2))
+
+
+async def crash(chaos: Chaos) -> None:
+    """A process dies; another starts on that host after a while."""
+    host, farewell = chaos.host(), chaos.dice.choice(FAREWELLS)
+    chaos.cluster.break_("crash", host.address, detail=farewell)
+    host.crash(farewell)
+    await sleep(chaos.span())
+    host.start()
+    chaos.cluster.mend("crash", host.address)
+
+
+async def pause(chaos: Chaos) -> None:
+    """A process sleeps, long enough to become a zombie or not."""
+    host = chaos.host()
+    chaos.cluster.break_("pause", host.address)
+    host.hold(True)
+    await sleep(chaos.span())
+    host.hold(False)
+    chaos.cluster.mend("pause", host.address)
+
+
+async def drop(chaos: Chaos) -> None:
+    """Some hosts do not get through to the registry, or do not hear its answers."""
+    hosts = chaos.dice.sample(chaos.cluster.hosts, chaos.dice.randint(1, len(chaos.cluster.hosts)))
+    addresses, way = [host.address for host in hosts], chaos.dice.choice(["both", "there", "back"])
+    chaos.cluster.break_("drop", *addresses, detail=way)
+    for address in addresses:
+        source, target = (REGISTRY, address) if way == "back" else (address, REGISTRY)
+        chaos.cluster.faults.drop(source, target, both=way == "both")
+    await sleep(chaos.span())
+    for address in addresses:
+        chaos.cluster.faults.heal(address)
+    chaos.cluster.mend("drop", *addresses)
+
+
+async def delay(chaos: Chaos) -> None:
+    """The way to the registry becomes long."""
+    host, latency = chaos.host(), chaos.dice.uniform(0.02, 0.6)
+    chaos.cluster.break_("delay", host.address, detail=f"{latency:.3f} s")
+    chaos.cluster.faults.delay(host.address, REGISTRY, latency, latency * chaos.dice.random())
+    await sleep(chaos.dice.uniform(2, 12))
+    chaos.cluster.faults.heal(host.address)
+    chaos.cluster.mend("delay", host.address)
+
+
+async def reset(chaos: Chaos) -> None:
+    """Connections break."""
+    host = chaos.host()
+    chaos.cluster.break_("reset", host.address)
+    chaos.cluster.faults.reset(host.address, REGISTRY)
+    chaos.cluster.mend("reset", host.address)
+
+
+async def half_open(chaos: Chaos) -> None:
+    """Connections are forgotten on the way."""
+    host = chaos.host()
+    chaos.cluster.break_("half-open", host.address)
+    chaos.cluster.faults.half_open(host.address, REGISTRY)
+    await sleep(chaos.cluster.plan.session_timeout)
+    chaos.cluster.mend("half-open", host.address)
+
+
+async def expire(chaos: Chaos) -> None:
+    """A session is ended behind its owner's back."""
+    host = chaos.host()
+    chaos.cluster.break_("expire", host.address)
+    await chaos.cluster.expire(host)
+    chaos.cluster.mend("expire", host.address)
+
+
+async def clock(chaos: Chaos) -> None:
+    """A clock is set, by a little for good or far ahead for a while."""
+    host, far = chaos.host(), chaos.dice.random() < 0.3
+    by = chaos.dice.uniform(5, 60) if far else chaos.dice.uniform(-1.5, 1.5)
+    by = max(by, SLOWEST - host.skew)
+    chaos.cluster.break_("clock", host.address, detail=f"{by:+.3f} s")
+    host.turn_clock(by)
+    await sleep(chaos.dice.uniform(1, 10))
+    if far:
+        host.turn_clock(-by)
+    chaos.cluster.mend("clock", host.address)
+
+
+async def restart_registry(chaos: Chaos) -> None:
+    """The registry dies and comes back with what it has on disk."""
+    farewell = chaos.dice.choice(FAREWELLS)
+    chaos.cluster.break_("registry down", REGISTRY, detail=farewell)
+    chaos.cluster.registry.crash(farewell)
+    await sleep(chaos.dice.uniform(0.05, 1.2) * chaos.cluster.plan.session_timeout)
+    if chaos.cluster.registry.process is None or not chaos.cluster.registry.process.alive:
+        chaos.cluster.registry.start()
+    chaos.cluster.mend("registry down", REGISTRY)
+
+
+async def stall_registry(chaos: Chaos) -> None:
+    """The registry's process sleeps."""
+    process = chaos.cluster.registry.process
+    if process is None or not process.alive:
+        return
+    chaos.cluster.break_("registry stalled", REGISTRY)
+    chaos.cluster.faults.pause(process)
+    await sleep(chaos.dice.uniform(0.05, 1.5) * chaos.cluster.plan.session_timeout)
+    if process.alive:
+        chaos.cluster.faults.resume(process)
+    chaos.cluster.mend("registry stalled", REGISTRY)
+
+
+async def leave(chaos: Chaos) -> None:
+    """A process ends gracefully; another starts on that host after a while."""
+    host = chaos.host()
+    chaos.cluster.break_("leave", host.address)
+    host.leave()
+    await sleep(chaos.dice.uniform(0.1, 15))
+    host.start()
+    chaos.cluster.mend("leave", host.address)
+
+
+async def reconfigure(chaos: Chaos) -> None:
+    """An operator changes the number of items, the schedule, or both."""
+    layout, dice = chaos.layout(), chaos.dice
+    count = dice.randint(1, 9) if dice.random() < 0.7 else None
+    cron = dice.choice(["* * * * * ?", "0/2 * * * * ?", "0/3 * * * * ?", "0/5 * * * * ?", "1/10 * * * * ?"])
+    cron = cron if count is None or dice.random() < 0.3 else ""
+
+    async def act(session: Session) -> None:
+        node = await session.get(layout.config)
+        told = json.loads(node.data)
+        told |= {"shardingTotalCount": count} if count else {}
+        told |= {"cron": cron} if cron else {}
+        data = json.dumps(told).encode()
+        await session.commit([Set(layout.config, data, node.stat.version)], incarnation=session.incarnation)
+
+    await _operate(chaos, f"config of {layout.job}: {count or ''} {cron}", act)
+
+
+async def close_server(chaos: Chaos) -> None:
+    """An operator disables or pauses a server, and opens it again unless it stays closed."""
+    layout, host = chaos.layout(), chaos.host()
+    paused = chaos.dice.random() < 0.5
+    flag = layout.server_paused(host.address) if paused else layout.server_disabled(host.address)
+    await _raise_and_lower(chaos, flag, host.address)
+
+
+async def close_item(chaos: Chaos) -> None:
+    """An operator disables an item, and enables it again unless it stays so."""
+    layout = chaos.layout()
+    await _raise_and_lower(chaos, layout.item(chaos.dice.randrange(5)).disabled)
+
+
+async def trigger(chaos: Chaos) -> None:
+    """An operator wants a job run now."""
+    await _ask(chaos, "trigger", lambda layout, name: layout.trigger(name))
+
+
+async def dismiss(chaos: Chaos) -> None:
+    """An operator asks an instance to leave."""
+    await _ask(chaos, "dismiss", lambda layout, name: layout.shutdown(name))
+
+
+async def depose(chaos: Chaos) -> None:
+    """An operator removes the leader from its seat by hand."""
+    layout = chaos.layout()
+    await _operate(chaos, f"depose the leader of {layout.job}", lambda session: _delete(session, layout.host))
+
+
+async def evict(chaos: Chaos) -> None:
+    """An operator removes an instance's node by hand."""
+    layout = chaos.layout()
+
+    async def act(session: Session) -> None:
+        names = await session.children(layout.instances)
+        if names:
+            name = chaos.dice.choice(names)
+            _mark_dismissed(chaos.cluster, name)
+            await _delete(session, layout.instance(name))
+
+    await _operate(chaos, f"evict an instance of {layout.job}", act)
+
+
+KINDS: Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]]]] = {
+    "crash": (5, crash),
+    "pause": (5, pause),
+    "drop": (5, drop),
+    "delay": (4, delay),
+    "reset": (3, reset),
+    "half-open": (2, half_open),
+    "expire": (4, expire),
+    "clock": (3, clock),
+    "restart-registry": (2, restart_registry),
+    "stall-registry": (2, stall_registry),
+    "leave": (3, leave),
+    "reconfigure": (4, reconfigure),
+    "close-server": (3, close_server),
+    "close-item": (3, close_item),
+    "trigger": (3, trigger),
+    "dismiss": (2, dismiss),
+    "depose": (2, depose),
+    "evict": (1, evict),
+}
+"""What can happen, and how often compared to the rest."""
+
+
+async def rage(cluster: Cluster, dice: Random, seconds: float) -> None:
+    """Let things happen for a while, several at a time; what is still broken at the end stays so."""
+    chaos, end = Chaos(cluster, dice), cluster.history.now() + seconds
+    kinds = [kind for kind in KINDS if not cluster.plan.kinds or kind in cluster.plan.kinds]
+    weights = [KINDS[kind][0] for kind in kinds]
+    async with create_task_group() as tasks:
+        while (now := cluster.history.now()) < end:
+            await sleep(min(end - now, dice.expovariate(0.45)))
+            (kind,) = dice.choices(kinds, weights)
+            tasks.start_soon(KINDS[kind][1], chaos)
+        tasks.cancel_scope.cancel()
+
+
+async def mend(cluster: Cluster, dice: Random) -> None:
+    """Repair everything: what runs from now on runs undisturbed, and on every host."""
+    cluster.faults.heal()
+    registry = cluster.registry.process
+    if registry is None or not registry.alive:
+        cluster.registry.start()
+    elif registry.paused:
+        cluster.faults.resume(registry)
+    for host in cluster.hosts:
+        host.hold(False)
+        host.turn_clock(min(0.0, 1.5 - host.skew))
+        host.start()
+    open_again = dice.choice(cluster.hosts)
+    await sleep(2 * cluster.plan.session_timeout)
+    for layout in cluster.layouts.values():  # somebody has to be there for the work
+        for flag in (layout.server_disabled(open_again.address), layout.server_paused(open_again.address)):
+            await cluster.operate(lambda session, flag=flag: _delete_if_there(session, flag))  # type: ignore[misc]
+    for host in cluster.hosts:
+        if host.dismissed:
+            host.leave()
+    await sleep(4)
+    for host in cluster.hosts:
+        host.start()
+
+
+async def _operate(chaos: Chaos, what: str, act: Callable[[Session], Awaitable[object]]) -> bool:
+    chaos.cluster.break_("operator", detail=what)
+
+    async def run(session: Session) -> None:
+        await act(session)
+
+    return await chaos.cluster.operate(run)
+
+
+async def _ask(chaos: Chaos, what: str, path: Callable[[Layout, str], str]) -> None:
+    layout = chaos.layout()
+
+    async def act(session: Session) -> None:
+        names = await session.children(layout.instances)
+        if names:
+            name = chaos.dice.choice(names)
+            if what == "dismiss":
+                _mark_dismissed(chaos.cluster, name)
+            await session.commit([Create(path(layout, name))], incarnation=session.incarnation)
+
+    await _operate(chaos, f"{what} an instance of {layout.job}", act)
+
+
+async def _raise_and_lower(chaos: Chaos, flag: str, *hosts: str) -> None:
+    stays = chaos.dice.random() < 0.2
+
+    async def up(session: Session) -> None:
+        await session.commit([Create(flag)], incarnation=session.incarnation)
+
+    chaos.cluster.break_("flag", *hosts, detail=flag)
+    await _operate(chaos, f"set {flag}", up)
+    await sleep(chaos.dice.uniform(0.2, 12))
+    if not stays:
+        await _operate(chaos, f"remove {flag}", lambda session: _delete(session, flag))
+    chaos.cluster.mend("flag", *hosts)
+
+
+def _mark_dismissed(cluster: Cluster, instance: str) -> None:
+    address = instance.partition("@-@")[0]
+    for host in cluster.hosts:
+        host.dismissed = host.dismissed or host.address == address
+
+
+async def _delete(session: Session, path: str) -> None:
+    await session.commit([Delete(path)], incarnation=session.incarnation)
+
+
+async def _delete_if_there(session: Session, path: str) -> None:
+    if await session.exists(path) is not None:
+        await _delete(session, path)

@@ -1,0 +1,243 @@
+"""A history of a simulated cluster, arranged for those who judge it."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from math import inf
+
+from aioelasticjob.clock import moment
+from aioelasticjob.config import JobConfig
+from aioelasticjob.events import Misfired, Refused
+from aioelasticjob.testing.history import (
+    Begun,
+    Entry,
+    Fault,
+    Finished,
+    Held,
+    Nodes,
+    Phase,
+    Started,
+    Stopped,
+    Told,
+    Written,
+    of_kind,
+)
+
+REGISTRY = "10.0.0.1"
+"""Where the registry runs."""
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken."""
+
+    rule: str
+    at: float
+    text: str
+
+    def told(self, origin: float) -> str:
+        """Return it as a line, with seconds since ``origin``."""
+        return f"{self.at - origin:.3f} {self.rule}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A handler's run of one item, whole."""
+
+    begun: Begun
+    end: float
+    how: str
+
+    def __str__(self) -> str:
+        return f"run {self.begun.run} in {self.begun.process}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What follows from a history without judging it; all times are true times."""
+
+    entries: Sequence[Entry]
+    by_job: dict[str, JobFacts] = field(default_factory=dict)
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """The registry's nodes over time."""
+        return Nodes(self.entries)
+
+    @cached_property
+    def end(self) -> float:
+        """When the history ends."""
+        return self.entries[-1].at if self.entries else 0.0
+
+    @cached_property
+    def jobs(self) -> tuple[str, ...]:
+        """The jobs there were."""
+        found = {change.path for written in of_kind(self.entries, Written) for change in written.changes}
+        return tuple(sorted(path[1:-7] for path in found if path.endswith("/config") and path.count("/") == 2))
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """All runs in the order in which they began; one that is not over ends with the history."""
+        ends = {entry.run: entry for entry in of_kind(self.entries, Finished)}
+        last = Finished(inf, 0, "going on")
+        return tuple(
+            Run(one, min(self.end, ends.get(one.run, last).at), ends.get(one.run, last).how)
+            for one in of_kind(self.entries, Begun)
+        )
+
+    @cached_property
+    def runs_of(self) -> Mapping[tuple[str, int], list[Run]]:
+        """The runs of each item of each job."""
+        found: dict[tuple[str, int], list[Run]] = {}
+        for run in self.runs:
+            found.setdefault((run.begun.job, run.begun.item), []).append(run)
+        return found
+
+    @cached_property
+    def incarnations(self) -> Mapping[str, int]:
+        """The session in which each instance registered."""
+        found: dict[str, int] = {}
+        for written in of_kind(self.entries, Written):
+            for change in written.changes:
+                if change.created and "/instances/" in change.path:
+                    found.setdefault(change.path.rpartition("/")[2], written.session)
+        return found
+
+    @cached_property
+    def calm(self) -> tuple[Span, ...]:
+        """The spans in which nothing is broken and nothing is recovering."""
+        phases = list(of_kind(self.entries, Phase))
+        return tuple((one.at, following.at) for one, following in pairwise(phases) if one.name == "calm")
+
+    @cached_property
+    def paused(self) -> Mapping[str, list[Span]]:
+        """When each process was asleep."""
+        found: dict[str, list[Span]] = {}
+        for held in of_kind(self.entries, Held):
+            spans = found.setdefault(held.process, [])
+            if held.paused:
+                spans.append((held.at, inf))
+            elif spans:
+                spans[-1] = (spans[-1][0], held.at)
+        return found
+
+    @cached_property
+    def living(self) -> Mapping[str, str]:
+        """The processes that are up at the end, and their hosts."""
+        found: dict[str, str] = {}
+        for entry in self.entries:
+            if isinstance(entry, Started):
+                found[entry.process] = entry.host
+            elif isinstance(entry, Stopped):
+                found.pop(entry.process, None)
+        return found
+
+    @cached_property
+    def trouble(self) -> Mapping[str, list[Span]]:
+        """When something was broken at each host."""
+        found: dict[str, list[Span]] = {}
+        depth: dict[str, int] = {}
+        for entry in self.entries:
+            if isinstance(entry, Fault):
+                for host in entry.hosts:
+                    _deepen(found.setdefault(host, []), depth, host, entry)
+            elif isinstance(entry, Phase) and entry.name == "recovery":
+                for spans in found.values():
+                    if spans and spans[-1][1] == inf:
+                        spans[-1] = (spans[-1][0], entry.at)
+                depth.clear()
+        return found
+
+    def troubled(self, host: str, start: float, end: float) -> bool:
+        """Say whether anything was broken at a host at any time from ``start`` to ``end``."""
+        return any(one <= end and other >= start for one, other in self.trouble.get(host, ()))
+
+    def job(self, name: str) -> JobFacts:
+        """Return what is known of one job."""
+        if name not in self.by_job:
+            self.by_job[name] = JobFacts(self, name)
+        return self.by_job[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """A span in which a job's configuration stayed the same, and the moments (ms) of its schedule then."""
+
+    start: float
+    end: float
+    config: JobConfig
+    moments: tuple[int, ...]
+
+    def passed(self, slot: int, moments: int) -> tuple[int, ...]:
+        """Return the moments that a report of ``moments`` up to ``slot`` speaks of."""
+        last = bisect_right(self.moments, slot)
+        return self.moments[max(0, last - moments - 1) if moments < 16 else 0 : last]
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What a history says about one job."""
+
+    facts: Facts
+    name: str
+
+    @cached_property
+    def eras(self) -> tuple[Era, ...]:
+        """The configurations that held, one after the other; nonsense leaves the one before standing."""
+        writes = [(at, data) for at, data in self.facts.nodes.changes(f"/{self.name}/config") if data]
+        ends = [at for at, _ in writes[1:]] + [self.facts.end]
+        return tuple(self._era(at, end, data) for (at, data), end in zip(writes, ends, strict=True))
+
+    @cached_property
+    def begun(self) -> Mapping[tuple[int, int], float]:
+        """When each moment (item, slot) was first begun."""
+        found: dict[tuple[int, int], float] = {}
+        for run in self.facts.runs:
+            if run.begun.job == self.name:
+                found.setdefault((run.begun.item, run.begun.slot), run.begun.at)
+        return found
+
+    @cached_property
+    def reported(self) -> frozenset[tuple[int, int]]:
+        """The moments (item, slot) that somebody has reported as passed over."""
+        found = set()
+        for told in of_kind(self.facts.entries, Told):
+            event = told.event
+            if isinstance(event, Misfired) and event.job == self.name:
+                for era in self.eras:
+                    passed = era.passed(event.slot, event.moments)
+                    found |= {(item, slot) for item in event.items for slot in passed}
+        return frozenset(found)
+
+    @cached_property
+    def refusals(self) -> tuple[float, ...]:
+        """When somebody said that nothing is run at the moment."""
+        told = of_kind(self.facts.entries, Told)
+        return tuple(one.at for one in told if isinstance(one.event, Refused) and one.event.job == self.name)
+
+    def _era(self, start: float, end: float, data: bytes) -> Era:
+        config = JobConfig.model_validate(json.loads(data))
+        return Era(start, end, config, tuple(_moments(config, start - 5, end + 5)))
+
+
+def _moments(config: JobConfig, start: float, end: float) -> Iterator[int]:
+    cron = config.schedule
+    following = None if cron is None else cron.next_after(moment(start))
+    while cron is not None and following is not None and following.timestamp() < end:
+        yield round(following.timestamp() * 1000)
+        following = cron.next_after(following)
+
+
+def _deepen(spans: list[Span], depth: dict[str, int], host: str, fault: Fault) -> None:
+    """Count a fault in or out; only the last one out ends the trouble."""
+    depth[host] = max(0, depth.get(host, 0) + (-1 if fault.over else 1))
+    if not fault.over and depth[host] == 1:
+        spans.append((fault.at, inf))
+    elif fault.over and depth[host] == 0 and spans:
+        spans[-1] = (spans[-1][0], fault.at)

@@ -1,0 +1,245 @@
+"""What happened in a simulated cluster, as seen by somebody who sees everything: an ordered list of plain values.
+
+Times are true times: seconds since the epoch by a clock that nobody's skew touches.  Moments of a schedule (``slot``)
+are milliseconds, as everywhere else.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from aioelasticjob.events import JobEvent
+from aioelasticjob.model import FireSource
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """The cluster enters a part of the script: ``joining``, ``calm``, ``chaos``, ``recovery``."""
+
+    at: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A process begins."""
+
+    at: float
+    process: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A process ends: ``crashed``, ``left``, or with an error."""
+
+    at: float
+    process: str
+    host: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A process is paused, or goes on again."""
+
+    at: float
+    process: str
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something is broken at ``hosts``, or mended; ``over`` tells which.  Momentary faults are both at once."""
+
+    at: float
+    kind: str
+    hosts: tuple[str, ...]
+    over: bool = False
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A handler was called for an item."""
+
+    at: float
+    run: int
+    process: str
+    host: str
+    instance: str
+    job: str
+    item: int
+    slot: int
+    source: FireSource
+    fence: int
+    skew: float
+    """Seconds by which this process's clock is ahead of the true one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A handler is over: ``completed``, ``failed``, ``cut off`` or, with its process, ``crashed``."""
+
+    at: float
+    run: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A job told about itself."""
+
+    at: float
+    process: str
+    host: str
+    event: JobEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One node after a transaction; ``data`` is None when it is gone."""
+
+    path: str
+    data: bytes | None
+    created: bool = False
+    owner: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A transaction of one session, as the registry committed it; ``ending`` if it is the session's own end."""
+
+    at: float
+    zxid: int
+    session: int
+    changes: tuple[Change, ...]
+    ending: bool = False
+
+
+Entry: TypeAlias = Phase | Started | Stopped | Held | Fault | Begun | Finished | Told | Written
+
+
+class History:
+    """The list while it is being written.  ``now`` tells the true time."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.entries: list[Entry] = []
+        self._open: dict[int, str] = {}
+        self._stopped: set[str] = set()
+        self._runs = 0
+        self._sealed = False
+
+    def note(self, entry: Entry) -> None:
+        """Add an entry, unless the history is closed."""
+        if not self._sealed:
+            self.entries.append(entry)
+
+    def begin(self, make: Callable[[float, int], Begun]) -> int:
+        """Note that a handler was called; return the number of the run."""
+        self._runs += 1
+        begun = make(self.now(), self._runs)
+        self.note(begun)
+        self._open[begun.run] = begun.process
+        return begun.run
+
+    def finish(self, run: int, how: str) -> None:
+        """Note that a handler is over, once."""
+        if self._open.pop(run, None) is not None:
+            self.note(Finished(self.now(), run, how))
+
+    def stop(self, process: str, host: str, how: str) -> None:
+        """Note that a process has ended, once: the dead are unwound, and what they say then means nothing."""
+        if process not in self._stopped:
+            self._stopped.add(process)
+            self.note(Stopped(self.now(), process, host, how))
+
+    def crash(self, process: str, host: str) -> None:
+        """Note that a process is dead, and every handler in it."""
+        self.stop(process, host, "crashed")
+        for run in [run for run, where in self._open.items() if where == process]:
+            self.finish(run, "crashed")
+
+    def seal(self) -> None:
+        """Take no more notes: what follows is the end of the simulated world, not of its inhabitants."""
+        self._sealed = True
+
+
+def of_kind(entries: Sequence[Entry], kind: type[E]) -> Iterator[E]:
+    """Yield the entries of one kind."""
+    return (entry for entry in entries if isinstance(entry, kind))
+
+
+class Nodes:
+    """The registry's nodes over time, rebuilt from what was written."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._changes: dict[str, tuple[list[float], list[bytes | None]]] = {}
+        for written in of_kind(entries, Written):
+            for change in written.changes:
+                times, values = self._changes.setdefault(change.path, ([], []))
+                times.append(written.at)
+                values.append(change.data)
+
+    def at(self, path: str, when: float) -> bytes | None:
+        """Return a node's data at a time; None if there was no such node."""
+        times, values = self._changes.get(path, ([], []))
+        place = bisect_right(times, when)
+        return values[place - 1] if place else None
+
+    def over(self, path: str, start: float, end: float) -> list[bytes | None]:
+        """Return all values a node had from ``start`` to ``end``, oldest first."""
+        times, values = self._changes.get(path, ([], []))
+        first, last = bisect_right(times, start), bisect_right(times, end)
+        return [values[first - 1] if first else None, *values[first:last]]
+
+    def changes(self, path: str) -> list[tuple[float, bytes | None]]:
+        """Return when a node got which value."""
+        times, values = self._changes.get(path, ([], []))
+        return list(zip(times, values, strict=True))
+
+    def children(self, path: str, when: float) -> list[str]:
+        """Return the names below a node at a time, sorted."""
+        prefix = path + "/"
+        names = (known.removeprefix(prefix) for known in self._changes if known.startswith(prefix))
+        return sorted(name for name in names if "/" not in name and self.at(prefix + name, when) is not None)
+
+
+def describe(entry: Entry, origin: float) -> str:
+    """Return an entry as a line of a trace, with seconds since ``origin``."""
+    told = f"{entry.at - origin:9.3f}  "
+    match entry:
+        case Phase(_, name):
+            return f"{told}=== {name}"
+        case Fault(_, kind, hosts, over, detail):
+            return f"{told}{'mend' if over else 'FAULT'} {kind} {' '.join(hosts)} {detail}"
+        case Started(_, process, _):
+            return f"{told}start {process}"
+        case Stopped(_, process, _, how):
+            return f"{told}end of {process}: {how}"
+        case Held(_, process, paused):
+            return f"{told}{'pause' if paused else 'resume'} {process}"
+        case Begun():
+            slot = entry.slot / 1000 - origin
+            run = f"{entry.job}/{entry.item} {entry.source} {slot:.3f} fence {entry.fence:#x}"
+            return f"{told}run {entry.run} begins: {run} in {entry.process} as {entry.instance}"
+        case Finished(_, run, how):
+            return f"{told}run {run} is over: {how}"
+        case Told(_, process, _, event):
+            return f"{told}{process} tells {event}"
+        case Written(_, zxid, session, changes, ending):
+            what = ", ".join(_change(change) for change in changes)
+            return f"{told}{zxid:#x} by {session:#x}{' (its end)' if ending else ''}: {what}"
+
+
+def _change(change: Change) -> str:
+    if change.data is None:
+        return f"-{change.path}"
+    text = change.data.decode("utf-8", "replace").replace("\n", "")
+    return f"{'+' if change.created else ''}{change.path}" + (f"={text}" if text else "")

@@ -1,0 +1,253 @@
+"""The promises, as judges of a history: each rule yields what breaks it.
+
+The rules know nothing of how the house is built: they see runs of handlers, what the registry holds, and what was
+broken when.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from math import inf
+
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.strategies import Allotment, find, in_order
+from aioelasticjob.model import FireSource, Instance
+from aioelasticjob.testing.facts import REGISTRY, Facts, JobFacts, Run, Violation
+from aioelasticjob.testing.history import Change, Entry, Stopped, Written, of_kind
+from aioelasticjob.testing.timeliness import nothing_lost, on_time
+
+Rule = Callable[[Facts], Iterator[Violation]]
+SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
+AHEAD = 1.0 + 0.7
+"""Seconds by which a clock may run ahead unnoticed, and by which a slow network misleads who measures that."""
+LAG = 0.25
+"""Seconds within which an undisturbed instance knows what the registry has."""
+HOWS = {
+    "completed": ("completed",),
+    "failed": ("failed",),
+    "timed out": ("cut off", "completed", "failed"),  # a process that slept wakes up both done and out of time
+    "cancelled": ("cut off",),
+}
+
+
+def one_runner(facts: Facts) -> Iterator[Violation]:
+    """No two instances run one item at the same time.  A process that sleeps runs nothing: its handlers stand still."""
+    for (job, item), runs in facts.runs_of.items():
+        awake = [(span, run) for run in runs for span in _awake(run, facts)]
+        latest, running = -inf, None
+        for (start, end), run in sorted(awake, key=lambda one: one[0]):
+            if running is not None and running.begun.run != run.begun.run and min(latest, end) > start + 1e-6:
+                until = min(latest, end)
+                yield Violation("one runner", start, f"{job}/{item}: {run} while {running} goes on until {until:.3f}")
+            if end > latest:
+                latest, running = end, run
+
+
+def one_run_per_slot(facts: Facts) -> Iterator[Violation]:
+    """A scheduled moment of an item is begun once in the whole cluster."""
+    first: dict[tuple[str, int, int], Run] = {}
+    for run in facts.runs:
+        one = run.begun
+        if one.source in SCHEDULED:
+            earlier = first.setdefault((one.job, one.item, one.slot), run)
+            if earlier is not run:
+                yield Violation("one run per slot", one.at, f"{one.job}/{one.item} {one.slot}: {run} after {earlier}")
+
+
+def fences_grow(facts: Facts) -> Iterator[Violation]:
+    """Each run of an item has a larger fence than any before it."""
+    for (job, item), runs in facts.runs_of.items():
+        for before, run in pairwise(runs):
+            if run.begun.fence <= before.begun.fence:
+                fences = f"{run.begun.fence:#x} after {before.begun.fence:#x}"
+                yield Violation("fences grow", run.begun.at, f"{job}/{item}: {run} has {fences} of {before}")
+
+
+def no_dead_writes(facts: Facts) -> Iterator[Violation]:
+    """What speaks for an instance was written in the session that instance lived in."""
+    for written in of_kind(facts.entries, Written):
+        for change in () if written.ending else written.changes:
+            author = _author(change)
+            if author is None:
+                continue
+            incarnation = facts.incarnations.get(author)
+            if incarnation is not None and incarnation != written.session:
+                what = f"{change.path} speaks for {author} of {incarnation:#x}, written by {written.session:#x}"
+                yield Violation("no dead writes", written.at, what)
+
+
+def leaders_assign(facts: Facts) -> Iterator[Violation]:
+    """An assignment is written by the one who took the leader's seat last."""
+    seated: dict[str, int] = {}
+    for written in of_kind(facts.entries, Written):
+        for change in written.changes:
+            job, _, path = change.path[1:].partition("/")
+            if path == "leader/election/host" and change.created:
+                seated[job] = written.session
+            assigns = path == "sharding" and not change.created and change.data is not None
+            if assigns and seated.get(job) != written.session:
+                text = f"{job}: {written.session:#x} assigns while {seated.get(job, 0):#x} holds the seat"
+                yield Violation("leaders assign", written.at, text)
+
+
+def claims_are_settled(facts: Facts) -> Iterator[Violation]:
+    """Nothing is claimed on an assignment that is known to be outdated, nor for a moment that is still to come."""
+    hosts = {name: name.partition("@-@")[0] for name in facts.incarnations}
+    marked: dict[str, float] = {}
+    for written in of_kind(facts.entries, Written):
+        for change in written.changes:
+            job, _, path = change.path[1:].partition("/")
+            if path == "leader/sharding/necessary":
+                if change.created:
+                    marked[job] = written.at
+                elif change.data is None:
+                    marked.pop(job, None)
+            elif path.startswith("execution/") and path.endswith("/running") and change.data is not None:
+                since, host = marked.get(job, inf), hosts.get(change.data.decode(), "")
+                known = since + LAG < written.at and not facts.troubled(host, since - 1, written.at)
+                if known and not facts.troubled(REGISTRY, since - 1, written.at):
+                    text = f"{change.path} claimed by {host} though an assignment is due since {since:.3f}"
+                    yield Violation("settled claims", written.at, text)
+            elif path.startswith("execution/") and change.data and "/" not in path.removeprefix("execution/"):
+                record = records.decode(change.data)
+                if record is not None and record.slot / 1000 > written.at + AHEAD:
+                    early = record.slot / 1000 - written.at
+                    yield Violation("no claims ahead", written.at, f"{change.path} claimed {early:.3f} s too early")
+
+
+def records_tell_the_truth(facts: Facts) -> Iterator[Violation]:
+    """What the registry says of a run's outcome is how the handler ended."""
+    runs = {(run.begun.job, run.begun.item, run.begun.fence): run for run in facts.runs}
+    claims: dict[str, int] = {}
+    for written in of_kind(facts.entries, Written):
+        paths = {change.path: change for change in written.changes}
+        for path, change in paths.items():
+            if not path.endswith("/running") or "/execution/" not in path:
+                continue
+            job, item = path[1:].partition("/")[0], int(path.split("/")[-2])
+            if change.created:
+                claims[path] = written.zxid
+                continue
+            settled = paths.get(path.removesuffix("/running"))
+            record = records.decode(settled.data) if settled is not None and settled.data else None
+            run = runs.get((job, item, claims.get(path, 0)))
+            if record is None or run is None or not record.outcome:
+                continue
+            if run.how not in HOWS.get(record.outcome, ()):
+                yield Violation("true records", written.at, f"{path}: {record.outcome!r}, but {run} was {run.how}")
+
+
+def nobody_dies(facts: Facts) -> Iterator[Violation]:
+    """A process ends when it is told to or killed, not of an error; while nothing can be reached it may give up."""
+    for stopped in of_kind(facts.entries, Stopped):
+        hosts = (stopped.host, REGISTRY) if stopped.how.startswith("gave up") else ()
+        unreached = any(facts.troubled(host, stopped.at - 10, stopped.at) for host in hosts)
+        if stopped.how not in ("crashed", "left") and not unreached:
+            yield Violation("nobody dies", stopped.at, f"{stopped.process}: {stopped.how}")
+
+
+def converged(facts: Facts) -> Iterator[Violation]:
+    """After the faults there is one leader, the strategy's assignment, and no mark that means nothing any more."""
+    if facts.calm:
+        for name in facts.jobs:
+            for text in _unsettled(facts.job(name)):
+                yield Violation("convergence", facts.end, f"{name}: {text}")
+
+
+RULES: tuple[Rule, ...] = (
+    one_runner,
+    one_run_per_slot,
+    fences_grow,
+    no_dead_writes,
+    leaders_assign,
+    claims_are_settled,
+    records_tell_the_truth,
+    nobody_dies,
+    nothing_lost,
+    on_time,
+    converged,
+)
+
+
+def check(entries: Sequence[Entry], rules: Sequence[Rule] = RULES) -> list[Violation]:
+    """Return every broken promise, oldest first."""
+    facts = Facts(entries)
+    return sorted((found for rule in rules for found in rule(facts)), key=lambda found: found.at)
+
+
+def _awake(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
+    start = run.begun.at
+    for asleep, awake in facts.paused.get(run.begun.process, ()):
+        if start < awake and asleep < run.end:
+            yield start, max(start, asleep)
+            start = awake
+    if start <= run.end:
+        yield start, run.end
+
+
+def _author(change: Change) -> str | None:
+    """Return the instance in whose name a node was written."""
+    parts = change.path.split("/")[2:]
+    if not change.data or not parts:
+        return None
+    if parts[0] == "execution" and len(parts) == 2:
+        record = records.decode(change.data)
+        return None if record is None else record.instance
+    speaks = parts == ["leader", "election", "host"] or (parts[0] == "execution" and parts[-1] == "running")
+    if speaks:
+        return change.data.decode()
+    return parts[1] if parts[0] == "instances" and len(parts) == 2 else None
+
+
+def _unsettled(job: JobFacts) -> Iterator[str]:
+    """Yield what is not as it should be at the end."""
+    nodes, end, root = job.facts.nodes, job.facts.end, f"/{job.name}"
+    instances = {name: _instance(nodes.at(f"{root}/instances/{name}", end), name) for name in _below(job, "instances")}
+    hosts = sorted(one.ip for one in instances.values())
+    if hosts != sorted(job.facts.living.values()):
+        yield f"instances at {hosts}, processes at {sorted(job.facts.living.values())}"
+    flags = ("disabled", "paused")
+    closed = {ip for ip in hosts for flag in flags if nodes.at(f"{root}/servers/{ip}/{flag}", end) is not None}
+    eligible = in_order([one for one in instances.values() if one.ip not in closed])
+    leader = (nodes.at(f"{root}/leader/election/host", end) or b"").decode()
+    if leader not in eligible:
+        yield f"the leader is {leader!r}, eligible are {eligible}"
+    if not eligible:
+        return
+    config = job.eras[-1].config
+    items = [int(name) for name in _below(job, "sharding")]
+    assigned = {item: (nodes.at(f"{root}/sharding/{item}/instance", end) or b"").decode() for item in items}
+    wanted = find(config.sharding_strategy)(Allotment(job.name, eligible, config.sharding_total_count, assigned))
+    if assigned != wanted:
+        yield f"the assignment is {assigned}, {config.sharding_strategy} says {dict(wanted)}"
+    yield from _left_over(job, items)
+
+
+def _left_over(job: JobFacts, items: Sequence[int]) -> Iterator[str]:
+    nodes, end, root = job.facts.nodes, job.facts.end, f"/{job.name}"
+    marks = [f"{root}/leader/sharding/necessary", f"{root}/leader/sharding/processing"]
+    marks += [f"{root}/{parent}/{name}" for parent in ("trigger", "shutdown") for name in _below(job, parent)]
+    marks += [f"{root}/leader/failover/items/{name}" for name in nodes.children(f"{root}/leader/failover/items", end)]
+    known = {int(name) for name in _below(job, "execution")}
+    marks += [f"{root}/execution/{item}" for item in known - set(items)]
+    for item in items:
+        marks.append(f"{root}/sharding/{item}/failover")
+        if nodes.at(f"{root}/sharding/{item}/disabled", end) is None:
+            marks.append(f"{root}/execution/{item}/misfire")
+        runner = nodes.at(f"{root}/execution/{item}/running", end)
+        if runner is not None and runner != nodes.at(f"{root}/sharding/{item}/instance", end):
+            yield f"{item} is run by {runner.decode()}, which does not hold it"
+    for mark in marks:
+        if nodes.at(mark, end) is not None:
+            yield f"{mark} is still there"
+
+
+def _below(job: JobFacts, parent: str) -> list[str]:
+    return job.facts.nodes.children(f"/{job.name}/{parent}", job.facts.end)
+
+
+def _instance(data: bytes | None, name: str) -> Instance:
+    told = json.loads(data or b"{}")
+    return Instance(name, str(told.get("ip", name.partition("@-@")[0])))

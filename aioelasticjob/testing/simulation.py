@@ -1,0 +1,219 @@
+"""Whole clusters under faults, in simulated time and from a seed: ``python -m aioelasticjob.testing.simulation``.
+
+A seed decides on everything: hosts, clocks, jobs, how long handlers take, what breaks and when.  The run is judged by
+``aioelasticjob.testing.invariants``, and repeats itself exactly when it is asked for again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import secrets
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from random import Random
+from unittest import mock
+
+from anyio import sleep
+
+from aioelasticjob.testing.chaos import KINDS, mend, rage
+from aioelasticjob.testing.cluster import Cluster, JobPlan, Plan
+from aioelasticjob.testing.facts import Violation
+from aioelasticjob.testing.history import Entry, Phase, describe
+from aioelasticjob.testing.invariants import check
+from aioelasticjob.testing.loop import START, run
+
+JOINING = 8.0
+"""Seconds until everybody is there and has work."""
+STRATEGIES = ("average", "odevity", "round-robin", "single-balance", "sticky")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a seed; ``cost`` in seconds of CPU, ``simulated`` in seconds of the cluster's life."""
+
+    plan: Plan
+    entries: Sequence[Entry]
+    violations: tuple[Violation, ...]
+    fingerprint: int
+    cost: float
+    simulated: float
+
+    def report(self) -> str:
+        """Return what went wrong, and how to see it again."""
+        lines = [f"seed {self.plan.seed} violates {len(self.violations)} promises:"]
+        lines += [f"  {violation.told(START)}" for violation in self.violations[:20]]
+        return "\n".join([*lines, f"replay: {replay(self.plan)}"])
+
+    def trace(self) -> Iterator[str]:
+        """Yield the merged history and, where they were seen, the violations."""
+        events = [(entry.at, 0, describe(entry, START)) for entry in self.entries]
+        events += [(found.at, 1, f"{'':9}  !!! {found.told(START)}") for found in self.violations]
+        return (line for _, _, line in sorted(events, key=lambda event: event[:2]))
+
+
+def replay(plan: Plan) -> str:
+    """Return the command that lives this seed again and tells all about it."""
+    kinds = f" --kinds {','.join(plan.kinds)}" if plan.kinds else ""
+    minutes = "" if plan.chaos == 60 else f" --minutes {plan.chaos / 60:g}"
+    return f"python -m aioelasticjob.testing.simulation --seeds {plan.seed}{minutes}{kinds} --trace"
+
+
+def plan(seed: int, *, minutes: float = 1.0, kinds: tuple[str, ...] = ()) -> Plan:
+    """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty."""
+    dice = Random(f"plan {seed}")
+    hosts = dice.randint(3, 7)
+    skews = tuple(dice.choice([0.0, dice.uniform(-0.5, 0.5), dice.uniform(-2, 2)]) for _ in range(hosts))
+    if dice.random() < 0.15:
+        skews = (dice.uniform(10, 3600), *skews[1:])
+    jobs = tuple(_job(f"job{number}", dice) for number in range(dice.choice([1, 1, 2, 2, 3])))
+    return Plan(seed, skews, jobs, dice.choice([4.0, 6.0, 10.0]), chaos=60 * minutes, kinds=kinds)
+
+
+def live(wanted: Plan) -> Verdict:
+    """Let a cluster live and judge its history."""
+    began = time.process_time()
+
+    clusters: list[Cluster] = []
+
+    async def main() -> None:
+        clusters.append(Cluster(wanted))
+        await _life(clusters[0], Random(f"script {wanted.seed}"))
+        clusters[0].history.seal()
+
+    fallen = ""
+    with _quiet(), mock.patch.object(os, "getpid", return_value=1):  # as in containers, and the same in every replay
+        try:
+            run(main, seed=wanted.seed)
+        except Exception:
+            fallen = traceback.format_exc()
+    (cluster,) = clusters
+    entries, loop = cluster.history.entries, cluster.faults.loop
+    violations = check(entries)
+    if fallen:
+        violations.append(Violation("the world goes on", loop.start + loop.time(), fallen))
+    cost = time.process_time() - began
+    return Verdict(wanted, entries, tuple(violations), cluster.faults.network.fingerprint, cost, loop.time())
+
+
+async def _life(cluster: Cluster, dice: Random) -> None:
+    history = cluster.history
+
+    def enter(name: str) -> None:
+        history.note(Phase(history.now(), name))
+
+    enter("joining")
+    cluster.registry.start()
+    for host in cluster.hosts:
+        host.start()
+        await sleep(dice.uniform(0, 0.3))
+    await sleep(JOINING)
+    enter("calm")
+    await sleep(cluster.plan.calm)
+    cluster.peaceful = False
+    enter("chaos")
+    await rage(cluster, dice, cluster.plan.chaos)
+    cluster.peaceful = True
+    enter("recovery")
+    await mend(cluster, dice)
+    await sleep(JOINING + cluster.plan.session_timeout)
+    enter("calm")
+    await sleep(cluster.plan.calm)
+    enter("end")
+
+
+def _job(name: str, dice: Random) -> JobPlan:
+    period = dice.choice([1, 2, 3, 5, 10])
+    settings: list[tuple[str, object]] = [
+        ("sharding_strategy", dice.choice(STRATEGIES)),
+        ("reconcile_interval", 6),
+        ("sharding_quiet", dice.choice([0, 0.5, 0.5, 1])),
+        ("shutdown_timeout", dice.choice([1, 5])),
+        ("misfire", dice.random() < 0.7),
+        ("per", "instance" if dice.random() < 0.2 else "item"),
+    ]
+    if dice.random() < 0.2:
+        settings.append(("timeout", period * 1.5))
+    return JobPlan(
+        name,
+        "* * * * * ?" if period == 1 else f"0/{period} * * * * ?",
+        period,
+        dice.randint(1, 8),
+        tuple(settings),
+        longest=dice.choice([0.5, 0.9, 1.5, 4]),
+        failing=dice.choice([0, 0.1, 0.5]),
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep logs from being made: a cluster under faults has much to say, and the history says it better."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run seeds as the command line asks and return the exit code."""
+    given = _parser().parse_args(arguments)
+    if os.environ.get("PYTHONHASHSEED") != "0":  # sets of strings are ordered by it, and a replay has to be exact
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "aioelasticjob.testing.simulation", *(arguments or sys.argv[1:])],
+            os.environ | {"PYTHONHASHSEED": "0"},
+        )
+    first, _, last = given.seeds.partition(":")
+    if given.seeds == "random":
+        start = secrets.randbelow(10**9)
+        print(f"seeds {start}:{start + given.count}")
+        seeds = range(start, start + given.count)
+    else:
+        seeds = range(int(first), int(last) if last else int(first) + 1)
+    kinds = tuple(filter(None, given.kinds.split(",")))
+    plans = [plan(seed, minutes=given.minutes, kinds=kinds) for seed in seeds]
+    began, costs, failed, simulated = time.perf_counter(), [], 0, 0.0
+    with ProcessPoolExecutor(given.jobs) as pool:
+        results = map(live, plans) if given.jobs == 1 else pool.map(_without_history, plans, chunksize=2)
+        for verdict in results:
+            costs.append(verdict.cost)
+            simulated += verdict.simulated
+            if given.trace:
+                sys.stdout.writelines(f"{line}\n" for line in verdict.trace())
+            if verdict.violations:
+                failed += 1
+                print(verdict.report(), flush=True)
+    print(
+        f"{len(plans)} seeds, {failed} failed; {simulated / 3600:.2f} simulated hours in"
+        f" {time.perf_counter() - began:.1f} s; CPU seconds per seed:"
+        f" {sum(costs) / len(costs):.2f} on average, {max(costs):.2f} at most"
+    )
+    return 1 if failed else 0
+
+
+def _without_history(wanted: Plan) -> Verdict:
+    """Live a seed in a worker process, whose history would be long to hand over."""
+    return replace(live(wanted), entries=())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m aioelasticjob.testing.simulation", description=__doc__)
+    parser.add_argument("--seeds", default="0:20", metavar="A[:B]", help="the seeds A to B-1, or 'random'")
+    parser.add_argument("--count", type=int, default=20, help="how many random seeds")
+    parser.add_argument("--minutes", type=float, default=1.0, help="simulated minutes of faults")
+    parser.add_argument("--kinds", default="", help=f"only these faults, of {','.join(KINDS)}")
+    parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
+    parser.add_argument("--trace", action="store_true", help="print the whole history")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

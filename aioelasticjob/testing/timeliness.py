@@ -1,0 +1,78 @@
+"""The promises about time: no moment is lost without a word, and in peace every moment is run when it is due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from aioelasticjob.testing.facts import REGISTRY, Era, Facts, JobFacts, Violation
+
+LATE = 0.6
+"""Seconds that may pass between a moment and its run in peace, on a host whose clock is right."""
+EARLY = 0.05
+FUZZ = 4.0
+"""Seconds around a change within which the clocks of the cluster may disagree about which moments it touched."""
+LAST = 8.0
+"""Seconds at the end of a history whose moments may still be on their way."""
+
+
+def on_time(facts: Facts) -> Iterator[Violation]:
+    """In calm every moment of every item that is enabled is run once, at its moment by the clock of who runs it."""
+    for start, end in facts.calm:
+        for name in facts.jobs:
+            job = facts.job(name)
+            for era in job.eras:
+                for slot in era.moments:
+                    if max(start, era.start) + FUZZ <= slot / 1000 < min(end, era.end) - FUZZ:
+                        yield from _punctual(job, era, slot)
+
+
+def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
+    moment = slot / 1000
+    for item in range(era.config.sharding_total_count):
+        if _disabled(job, item, moment):
+            continue
+        runs = [run.begun for run in job.facts.runs_of.get((job.name, item), ()) if run.begun.slot == slot]
+        if len(runs) != 1:
+            yield Violation("on time", moment, f"{job.name}/{item} {slot} is run {len(runs)} times in peace")
+            continue
+        skew = runs[0].skew if runs[0].skew <= 1 else 0  # a clock that is far ahead is held back to the registry's
+        late = runs[0].at + skew - moment
+        if not -EARLY <= late <= LATE:
+            yield Violation("on time", runs[0].at, f"{job.name}/{item} {slot} is {late:.3f} s late in peace")
+
+
+def nothing_lost(facts: Facts) -> Iterator[Violation]:
+    """Every moment is begun, or somebody says that it was passed over, or the one who would have said so is gone."""
+    for name in facts.jobs:
+        job = facts.job(name)
+        for era in job.eras:
+            for slot in era.moments:
+                if era.start + FUZZ < slot / 1000 < min(era.end - FUZZ, facts.end - LAST):
+                    for item in range(era.config.sharding_total_count):
+                        if (item, slot) not in job.begun and (item, slot) not in job.reported:
+                            yield from _lost(job, item, slot)
+
+
+def _lost(job: JobFacts, item: int, slot: int) -> Iterator[Violation]:
+    moment = slot / 1000
+    following = min(
+        (run.begun.at for run in job.facts.runs_of.get((job.name, item), ()) if run.begun.slot > slot), default=inf
+    )
+    end = min(max(following, moment + FUZZ), job.facts.end)
+    if _disabled(job, item, moment) or any(moment - 1 <= at <= end for at in job.refusals):
+        return
+    path = f"/{job.name}/sharding/{item}/instance"
+    holders = {data.decode() for data in job.facts.nodes.over(path, moment - FUZZ, end) if data}
+    if None in job.facts.nodes.over(path, moment - FUZZ, end):
+        return  # it had no holder yet, or has none any more
+    hosts = {holder.partition("@-@")[0] for holder in holders}
+    if any(job.facts.troubled(host, moment - FUZZ, end) for host in (*hosts, REGISTRY)):
+        return
+    held = ", ".join(sorted(holders))
+    yield Violation("nothing lost", moment, f"{job.name}/{item} {slot} is neither run nor reported; held by {held}")
+
+
+def _disabled(job: JobFacts, item: int, moment: float) -> bool:
+    flag = f"/{job.name}/sharding/{item}/disabled"
+    return any(value is not None for value in job.facts.nodes.over(flag, moment - FUZZ, moment + FUZZ))
