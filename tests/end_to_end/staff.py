@@ -6,8 +6,10 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,6 @@ from tests.end_to_end.scene import EVERY_SECOND, PATIENCE, Lookout
 from tests.support.processes import ChildProcess, Workers
 
 SESSION_TIMEOUT = 3.0
-CONNECTION = {"session_timeout": SESSION_TIMEOUT, "base_sleep_time": 0.2, "max_sleep_time": 0.5}
 LOOK_EVERY = 0.05
 """Seconds between two looks at a file or a process, which tell nobody when they change."""
 
@@ -31,6 +32,7 @@ class Staff:
     workers: Workers
     address: str
     journal: Path
+    session_timeout: float = SESSION_TIMEOUT
     job: dict[str, Any] = field(default_factory=dict)
     """Settings of the job, which fires every second."""
     fates: Fates = field(default_factory=Fates)
@@ -46,7 +48,12 @@ class Staff:
         """Start one more worker, whose handler works for ``work`` seconds."""
         given = {
             "address": self.address,
-            "connection": {**CONNECTION, "connection_timeout": connection_timeout},
+            "connection": {
+                "session_timeout": self.session_timeout,
+                "connection_timeout": connection_timeout,
+                "base_sleep_time": 0.2,
+                "max_sleep_time": 0.5,
+            },
             "journal": str(self.journal),
             "work": work,
             "thread": thread,
@@ -83,6 +90,21 @@ class Staff:
         child.kill()
         self.fates.killed[child.pid] = time.monotonic()
         return self.fates.killed[child.pid]
+
+    @asynccontextmanager
+    async def stopped(self, child: ChildProcess) -> AsyncIterator[float]:
+        """Stop a process in its tracks while the block is open; yield when that was."""
+        child.pause()
+        began = time.monotonic()
+        self.fates.stopped[child.pid] = began, inf
+        yield began
+        self.fates.stopped[child.pid] = began, time.monotonic()
+        child.resume()
+
+    async def in_the_midst(self, instance: str) -> None:
+        """Wait until an instance has just begun a run."""
+        past = len(self.lines())
+        await self.until(lambda lines: any((one.what, one.instance) == ("begin", instance) for one in lines[past:]))
 
     async def end(self) -> list[Line]:
         """Ask all that are left to leave, see to it that they do so in order, and check the journal."""

@@ -1,0 +1,108 @@
+"""An ensemble of three whose members are killed and stopped while jobs run: the schedule goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import anyio
+import pytest
+
+from tests.end_to_end.scene import PATIENCE, Lookout, lookout
+from tests.end_to_end.staff import Staff
+from tests.support.loops import run_async
+from tests.support.processes import Workers
+from tests.support.real_zookeeper import Ensemble, RealServer
+
+pytestmark = [pytest.mark.process, pytest.mark.zookeeper, pytest.mark.timeout(90)]
+ITEMS = 4
+SESSION_TIMEOUT = 8.0
+"""Seconds: an ensemble of this machine elects a leader in less, so that sessions outlive that."""
+
+
+@pytest.fixture
+def crew_before(worker_processes: Workers, real_ensemble: Ensemble, tmp_path: Path) -> Staff:
+    """Worker processes that know all members of the ensemble."""
+    address = f"zk://{real_ensemble.addresses}/test-{uuid4().hex}"
+    staff = Staff(worker_processes, address, tmp_path / "journal", session_timeout=SESSION_TIMEOUT)
+    staff.job = {"sharding_total_count": ITEMS}
+    return staff
+
+
+def busiest_follower(ensemble: Ensemble) -> RealServer:
+    followers = [member for member in ensemble.members if member.mode() == "follower"]
+    return max(followers, key=lambda member: member.ask("cons").count("sid="))
+
+
+async def at_work(staff: Staff, registry: Lookout) -> set[str]:
+    """Start three workers, wait until they work, and return their instances."""
+    for _ in range(3):
+        staff.start(work=0.2)
+    view = await registry.spread_over(3)
+    await staff.every_item_ends(1, ITEMS)
+    return set(view.instances)
+
+
+def test_the_ensembles_leader_is_killed_and_comes_back(crew_before: Staff, real_ensemble: Ensemble) -> None:
+    async def main() -> None:
+        staff = crew_before
+        async with lookout(staff.address) as registry:
+            names = await at_work(staff, registry)
+            leader = real_ensemble.leader()
+            leader.kill()
+            await staff.every_item_ends(3, ITEMS)
+            assert set(registry.view.instances) == names  # same names are same sessions
+            await anyio.to_thread.run_sync(real_ensemble.leader)
+            leader.start()
+            await anyio.to_thread.run_sync(leader.wait_until_serving)
+            await staff.every_item_ends(2, ITEMS)
+            assert set(registry.view.instances) == names
+        await staff.end()
+
+    run_async("asyncio", main)
+
+
+def test_a_follower_is_frozen_and_thaws(crew_before: Staff, real_ensemble: Ensemble) -> None:
+    async def main() -> None:
+        staff = crew_before
+        async with lookout(staff.address) as registry:
+            names = await at_work(staff, registry)
+            frozen = busiest_follower(real_ensemble)
+            frozen.process.pause()
+            try:
+                await staff.every_item_ends(4, ITEMS)
+                with anyio.fail_after(PATIENCE):  # those that it served have found another one within their sessions
+                    await registry.session.sync()
+                assert set(registry.view.instances) == names
+            finally:
+                frozen.process.resume()
+            await staff.every_item_ends(2, ITEMS)
+            assert set(registry.view.instances) == names
+        await staff.end()
+
+    run_async("asyncio", main)
+
+
+def test_without_a_majority_nothing_is_claimed_and_with_it_everything_goes_on(
+    crew_before: Staff, real_ensemble: Ensemble
+) -> None:
+    async def main() -> None:
+        staff = crew_before
+        async with lookout(staff.address) as registry:
+            await at_work(staff, registry)
+            for member in real_ensemble.members[1:]:
+                member.kill()
+            survivor = real_ensemble.members[0]
+            with anyio.fail_after(PATIENCE):
+                while survivor.mode():
+                    await anyio.sleep(0.05)
+            quiet = len(staff.lines())
+            await anyio.sleep(2)  # two slots in which nobody may claim
+            late = [line for line in staff.lines()[quiet:] if line.what == "begin"]
+            assert not late
+            await anyio.to_thread.run_sync(real_ensemble.repair)
+            await staff.every_item_ends(2, ITEMS)
+            await registry.spread_over(3)
+        await staff.end()
+
+    run_async("asyncio", main)

@@ -1,0 +1,111 @@
+"""Worker processes that are killed, or stopped for longer than their session lives: the promises hold all the same."""
+
+from __future__ import annotations
+
+import time
+
+import anyio
+import pytest
+
+from tests.end_to_end.scene import Lookout, lookout
+from tests.end_to_end.staff import SESSION_TIMEOUT, Staff, leading, of
+from tests.support.loops import run_async
+
+pytestmark = pytest.mark.process
+OUR_SHARE = 3.0
+"""Seconds: a server's ticks, half a second of quiet, the assignment, and a machine that is busy with other tests."""
+
+
+async def taken_over(registry: Lookout, victim: str, since: float) -> None:
+    """Wait until the others hold all items of an instance, and see to it that this took no longer than it may."""
+    await registry.until(
+        lambda view: (
+            view.settled
+            and victim not in view.instances
+            and len(view.assignment) == view.config.sharding_total_count
+            and set(view.assignment.values()) == set(view.eligible)
+        )
+    )
+    assert time.monotonic() - since <= SESSION_TIMEOUT + OUR_SHARE
+
+
+@pytest.mark.parametrize("thread", [False, True], ids=["in the loop", "in a thread"])
+def test_a_killed_leader_is_replaced_and_its_items_run_on(staff: Staff, thread: bool) -> None:
+    async def main() -> None:
+        staff.job = {"sharding_total_count": 6}
+        for _ in range(3):
+            staff.start(work=0.6, thread=thread)
+        async with lookout(staff.address) as registry:
+            await registry.spread_over(3)
+            await staff.every_item_ends(1, 6)
+            victim = leading(registry, staff)
+            name = of(registry.view, victim)
+            await staff.in_the_midst(name)
+            await taken_over(registry, name, staff.kill(victim))
+            await staff.every_item_ends(1, 6)
+            staff.start(work=0.6, thread=thread)
+            await registry.spread_over(3)
+            await staff.every_item_ends(1, 6)
+        await staff.end()
+
+    run_async("asyncio", main)
+
+
+def test_only_one_of_three_survives(staff: Staff) -> None:
+    async def main() -> None:
+        staff.job = {"sharding_total_count": 4}
+        first, second, last = (staff.start(work=0.2) for _ in range(3))
+        async with lookout(staff.address) as registry:
+            await registry.spread_over(3)
+            await staff.every_item_ends(1, 4)
+            survivor = of(registry.view, last)
+            staff.kill(first)
+            since = staff.kill(second)
+            await registry.until(lambda view: view.settled and set(view.assignment.values()) == {survivor})
+            assert time.monotonic() - since <= SESSION_TIMEOUT + OUR_SHARE
+            await staff.every_item_ends(2, 4)
+        await staff.end()
+
+    run_async("asyncio", main)
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_a_process_stopped_past_its_session_comes_back_as_somebody_else(staff: Staff, leads: bool) -> None:
+    async def main() -> None:
+        staff.job = {"sharding_total_count": 4}
+        for _ in range(3):
+            staff.start(work=0.6)
+        async with lookout(staff.address) as registry:
+            await registry.spread_over(3)
+            await staff.every_item_ends(1, 4)
+            leader = leading(registry, staff)
+            victim = leader if leads else next(child for child in staff.alive if child is not leader)
+            old = of(registry.view, victim)
+            await staff.in_the_midst(old)
+            async with staff.stopped(victim) as since:
+                await taken_over(registry, old, since)
+                await staff.every_item_ends(2, 4)
+            view = await registry.spread_over(3)
+            assert of(view, victim) != old
+            lines = await staff.every_item_ends(1, 4)
+            assert {line.pid for line in lines} >= {victim.pid}
+        await staff.end()
+
+    run_async("asyncio", main)
+
+
+def test_a_process_stopped_for_a_moment_goes_on_under_its_session(staff: Staff) -> None:
+    async def main() -> None:
+        staff.job = {"sharding_total_count": 2}
+        one, _ = staff.start(work=0.2), staff.start(work=0.2)
+        async with lookout(staff.address) as registry:
+            names = (await registry.spread_over(2)).instances.keys()
+            await staff.every_item_ends(1, 2)
+            one.pause()
+            await anyio.sleep(SESSION_TIMEOUT / 4)  # a pause is made of time
+            one.resume()
+            await staff.every_item_ends(2, 2)
+            assert registry.view.instances.keys() == names
+        await staff.end()
+
+    run_async("asyncio", main)
