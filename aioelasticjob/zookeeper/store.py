@@ -77,8 +77,8 @@ class Store:
         zxid, secret = self._connection.execute("SELECT zxid, secret FROM server").fetchone()
         sessions = dict(self._connection.execute("SELECT id, timeout FROM session").fetchall())
         tree = DataTree(extended_types=extended_types)
-        # Parents sort before their children.
-        for row in self._connection.execute("SELECT * FROM znode ORDER BY path"):
+        # In order of creation, which is the order of children; by path within a transaction: parents first.
+        for row in self._connection.execute("SELECT * FROM znode ORDER BY czxid, path"):
             tree.restore(row[0], _znode(row))
         tree.zxid = zxid
         tree.take_dirty()

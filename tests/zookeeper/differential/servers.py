@@ -37,7 +37,7 @@ def available() -> bool:
 
 @contextmanager
 def real(directory: Path, tick_time: int) -> Iterator[Address]:
-    """Debian's server with an empty data directory; tick in milliseconds."""
+    """Debian's server on a data directory of its own, killed at the end; tick in milliseconds."""
     settings = directory / "zoo.cfg"
     with reserved_ports(1) as (port,):
         settings.write_text(
@@ -50,9 +50,11 @@ def real(directory: Path, tick_time: int) -> Iterator[Address]:
 
 
 @contextmanager
-def embedded(tick_time: int) -> Iterator[Address]:
-    """Our server, in memory; tick in milliseconds."""
+def embedded(tick_time: int, directory: Path | None = None) -> Iterator[Address]:
+    """Our server, in memory or on a data directory, killed at the end; tick in milliseconds."""
     options = ["--port", "0", "--tick-time", str(tick_time), "--container-check", str(CONTAINER_CHECK_MS)]
+    if directory is not None:
+        options += ["--data-dir", str(directory)]
     command = [sys.executable, "-m", "aioelasticjob.zookeeper", *options]
     with _process(command) as process:
         assert process.stdout is not None
