@@ -70,9 +70,9 @@ class Ledger:
         self._seen.update(assumed)
         return None if fire is None else Claim(fire, self._member.id, self._member.incarnation, {}, assumed)
 
-    async def learn(self, items: Collection[int]) -> None:
-        """Read the records of items newly held; once per assignment, not once per fire."""
-        await self._read(items)
+    async def learn(self, items: Collection[int]) -> frozenset[int]:
+        """Read the records of items newly held, once per assignment, not once per fire; return which are running."""
+        return frozenset(await self._read(items))
 
     async def claim(self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int) -> Taken:
         """Take the items that can be taken.  ``now`` and ``next_fire`` are milliseconds since the epoch.

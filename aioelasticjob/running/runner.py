@@ -131,7 +131,8 @@ class Runner:
         if view is not self._looked_at:
             if _schedule(view.config) != _schedule(before.config):
                 self._timetable = Timetable(view.config.schedule, self._now())
-                self._since = self._floor = self._now()
+                self._since = int(view.scheduled_since * 1000)  # not now: a flight may have kept us from looking
+                self._floor = max(self._floor, self._since)
             self._view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
             self._looked_at = view
@@ -170,11 +171,10 @@ class Runner:
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
         """Read the records of items gained, and again of those that were cut off: their rescuer has written them."""
         unsure = {item for item in self._held - view.orphans - view.rescues.keys() if self._is_cut_off(item)}
-        if gained or unsure:
-            await self._ledger.learn(gained | unsure)
+        running = await self._ledger.learn(gained | unsure) if gained or unsure else frozenset()
         if view.config.failover:
             return
-        for item in filter(self._is_cut_off, gained):
+        for item in filter(self._is_cut_off, gained - running):
             why = "its run was cut off, and failover is off"
             self._report_misfire([item], 1, why, self._ledger.record(item).slot)
 
