@@ -304,6 +304,16 @@ async def fail_inside(session: Session) -> None:
         raise LookupError("mine")
 
 
+async def lose_the_right_to_read(session: Session) -> None:
+    async def refuse(paths: Any) -> Any:
+        raise NotPermitted("/job/config")
+
+    async with mirror(session, ROOTS):
+        session.get_many = refuse  # type: ignore[method-assign]
+        await write(session, Set("/job/config", b"2", -1))
+        await asyncio.sleep(10)
+
+
 @pytest.mark.zookeeper
 def test_a_mirror_leaves_no_watch_at_the_server(real_zookeeper: RealServer) -> None:
     async def watched() -> str:
@@ -326,15 +336,8 @@ def test_what_ends_a_mirror_ends_its_block_with_that_error() -> None:
     async def main() -> None:
         async with tree_world() as session:
             await furnish(session)
-
-            async def refuse(paths: Any) -> Any:
-                raise NotPermitted("/job/config")
-
             with pytest.raises(NotPermitted):
-                async with mirror(session, ROOTS):
-                    session.get_many = refuse  # type: ignore[method-assign]
-                    await write(session, Set("/job/config", b"2", -1))
-                    await asyncio.sleep(10)
+                await lose_the_right_to_read(session)
             with pytest.raises(LookupError, match="mine"):
                 await fail_inside(session)
 
