@@ -5,6 +5,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.cron import Cron, fire_times
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError
 from aioelasticjob.jobs.base import InstanceContext, ItemContext
+from aioelasticjob.jobs.listeners import JobListener, OnceListener
 from aioelasticjob.model import FireSource, Outcome
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "InvalidSetting",
     "ItemContext",
     "JobConfig",
+    "JobListener",
+    "OnceListener",
     "Outcome",
     "RegistryError",
     "fire_times",

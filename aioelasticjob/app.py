@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,8 +18,10 @@ from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.strategies import find
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.events import Events, Listener
+from aioelasticjob.events import Events
+from aioelasticjob.events import Listener as EventListener
 from aioelasticjob.jobs.base import InstanceHandler, ItemHandler, Job
+from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.running.job import Host, retire, run_job
 from aioelasticjob.running.runner import Surroundings
@@ -79,7 +81,7 @@ class ElasticJob:
         """The configurations of the jobs declared here."""
         return tuple(job.config for job in self._jobs.values())
 
-    def job(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:
+    def job(self, name: str | None = None, *, listeners: Iterable[Listener] = (), **settings: Any) -> Callable[[F], F]:
         """Declare the decorated function as a job; it stays callable.  The job's name is the function's unless given.
 
         Raises:
@@ -88,12 +90,19 @@ class ElasticJob:
 
         def declare(handler: F) -> F:
             given = getattr(handler, "__name__", None) if name is None else name
-            self.add(handler, name=given, **settings)
+            self.add(handler, name=given, listeners=listeners, **settings)
             return handler
 
         return declare
 
-    def add(self, handler: ItemHandler | InstanceHandler, *, name: str | None = None, **settings: Any) -> JobConfig:
+    def add(
+        self,
+        handler: ItemHandler | InstanceHandler,
+        *,
+        name: str | None = None,
+        listeners: Iterable[Listener] = (),
+        **settings: Any,
+    ) -> JobConfig:
         """Declare a job without a decorator and return its configuration.
 
         Raises:
@@ -107,11 +116,11 @@ class ElasticJob:
             raise InvalidSetting("name", config.job_name, "is declared twice in this application")
         if self._running:
             raise InvalidSetting("name", config.job_name, "jobs are declared before the application runs")
-        self._jobs[config.job_name] = Job.declare(config, handler)
+        self._jobs[config.job_name] = Job.declare(config, handler, listeners)
         return config
 
     @contextmanager
-    def events(self) -> Iterator[Listener]:
+    def events(self) -> Iterator[EventListener]:
         """Listen to what the jobs of this process do, as an async iterator of events."""
         with self._events.listen() as listener:
             yield listener

@@ -87,6 +87,14 @@ class Suspended(RegistryError):
     """There is no connection at the moment; nothing was written."""
 
 
+class Fenced(RegistryError):
+    """A run that was cut off tried to save something; nothing was written."""
+
+    def __init__(self, item: int) -> None:
+        super().__init__(f"the run of item {item} was cut off: another may be under way, so nothing is saved")
+        self.item = item
+
+
 class OutcomeUnknown(RegistryError):
     """The connection broke between a write and its reply: it may or may not have happened."""
 

@@ -58,6 +58,14 @@ class Layout:
         """Flag: no claims on this host for the time being."""
         return f"/{self.job}/servers/{ip}/paused"
 
+    def success_count(self, ip: str) -> str:
+        """Runs that succeeded on a host in the last interval."""
+        return f"/{self.job}/servers/{ip}/processSuccessCount"
+
+    def failure_count(self, ip: str) -> str:
+        """Runs that failed on a host in the last interval."""
+        return f"/{self.job}/servers/{ip}/processFailureCount"
+
     @cached_property
     def instances(self) -> str:
         """Parent of the instances."""
@@ -141,6 +149,21 @@ class Layout:
         return f"/{self.job}/execution"
 
     @cached_property
+    def started(self) -> str:
+        """Parent of the marks of items whose run is about to start."""
+        return f"/{self.job}/guarantee/started"
+
+    @cached_property
+    def completed(self) -> str:
+        """Parent of the marks of items whose run has ended."""
+        return f"/{self.job}/guarantee/completed"
+
+    @cached_property
+    def guarantee(self) -> str:
+        """Parent of the marks of listeners that are called once."""
+        return f"/{self.job}/guarantee"
+
+    @cached_property
     def offsets(self) -> str:
         """Parent of the handlers' checkpoints."""
         return f"/{self.job}/offset"
@@ -190,4 +213,5 @@ class Layout:
             self.sharding,
             self.execution,
             self.offsets,
+            self.guarantee,
         )

@@ -35,8 +35,8 @@ class Fire:
     slot: int
     """The scheduled moment in milliseconds since the epoch; for a trigger the moment it was taken."""
     source: FireSource
-    items: frozenset[int] | None = None
-    """The only items meant, or None for all held here."""
+    parameter: str | None = None
+    """Replaces the job's parameter for this fire; only a trigger brings one."""
 
     @property
     def at(self) -> datetime:

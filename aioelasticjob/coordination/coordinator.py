@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 from anyio import current_time, move_on_after
 
+from aioelasticjob.clock import Clock
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import Assign, Effect, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.progress import Tally
 from aioelasticjob.coordination.rules import Situation, decide
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
@@ -61,7 +63,7 @@ class _Rest:
         return max(0.0, until - current_time())
 
 
-async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]) -> bool:
+async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView], tally: Tally, clock: Clock) -> bool:
     """Keep the registry as the rules want it, and ``views`` as the registry is.
 
     Return True when this instance is asked to leave, False when its session is over.
@@ -81,6 +83,8 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
             return True
         quiet, tick = rest.look(view)
         try:
+            if tick:
+                await tally.publish(member, view, clock.now() - (member.session.clock_skew or 0.0))
             cut_off = await _cut_off(member, view) if rest.mourns(member, view, tick) else {}
             if cut_off:  # look again until somebody has taken them
                 rest.mourned = None

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Claim, Fire, FireSource
 
+if TYPE_CHECKING:
+    from aioelasticjob.jobs.listeners import Listener
+
 log = logging.getLogger("aioelasticjob.job")
+
+
+class Checkpoints(Protocol):
+    """The offsets of the items of one run."""
+
+    def get(self, item: int) -> str | None:
+        """Return the offset last saved, None if there is none."""
+        ...
+
+    async def save(self, item: int, value: str) -> None:
+        """Save an offset, unless the run was cut off."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -26,6 +41,7 @@ class Context:
     sharding_total_count: int
     instance: str
     fire: Fire = field(repr=False)
+    checkpoints: Checkpoints = field(repr=False)
 
     @property
     def source(self) -> FireSource:
@@ -52,6 +68,20 @@ class ItemContext(Context):
         """The name of this run of this item, unique."""
         return _task_id(self, str(self.item), self.fence)
 
+    @property
+    def offset(self) -> str | None:
+        """The item's checkpoint, None before the first."""
+        return self.checkpoints.get(self.item)
+
+    async def save_offset(self, value: str) -> None:
+        """Save the item's checkpoint: where the next run begins, also after a crash.
+
+        Raises:
+            Fenced: this run was cut off and another may be under way; nothing was saved.
+            InvalidSetting: the value is no text, or too large.
+        """
+        await self.checkpoints.save(self.item, value)
+
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger bound to this run."""
@@ -69,7 +99,23 @@ class InstanceContext(Context):
     @property
     def fence(self) -> int:
         """The largest of the items' fences."""
-        return max(self.fences.values())
+        return max(self.fences.values(), default=0)
+
+    @property
+    def offsets(self) -> Mapping[int, str | None]:
+        """The items' checkpoints."""
+        return {item: self.checkpoints.get(item) for item in self.items}
+
+    async def save_offset(self, item: int, value: str) -> None:
+        """Save the checkpoint of one of the items.
+
+        Raises:
+            Fenced: this run was cut off and another may be under way; nothing was saved.
+            InvalidSetting: the item is not one of these, or the value no text or too large.
+        """
+        if item not in self.items:
+            raise InvalidSetting("item", item, f"must be one of this run's: {self.items}")
+        await self.checkpoints.save(item, value)
 
     @property
     def task_id(self) -> str:
@@ -95,9 +141,11 @@ class Job:
     handler: Handler
     blocking: bool
     """Whether the handler is a plain function, to be run in a thread."""
+    listeners: tuple[Listener, ...] = ()
+    """Called around each run, in this order."""
 
     @classmethod
-    def declare(cls, config: JobConfig, handler: Handler) -> Job:
+    def declare(cls, config: JobConfig, handler: Handler, listeners: Iterable[Listener] = ()) -> Job:
         """Return the job after a look at the handler's signature.
 
         Raises:
@@ -117,32 +165,34 @@ class Job:
             raise InvalidSetting(
                 "handler", _name(handler), "is a generator: a job's handler returns; dataflow jobs yield"
             )
-        return cls(config, handler, not _is_async(handler))
+        return cls(config, handler, not _is_async(handler), tuple(listeners))
 
 
-def item_context(config: JobConfig, claim: Claim, item: int) -> ItemContext:
+def item_context(config: JobConfig, claim: Claim, item: int, checkpoints: Checkpoints) -> ItemContext:
     """Return the context of one claimed item."""
     return ItemContext(
         config.job_name,
-        config.job_parameter,
+        config.job_parameter if claim.fire.parameter is None else claim.fire.parameter,
         config.sharding_total_count,
         claim.instance,
         claim.fire,
+        checkpoints,
         item,
         config.sharding_item_parameters.get(item),
         claim.fences.get(item, 0),
     )
 
 
-def instance_context(config: JobConfig, claim: Claim) -> InstanceContext:
+def instance_context(config: JobConfig, claim: Claim, checkpoints: Checkpoints) -> InstanceContext:
     """Return the context of all claimed items."""
     given = config.sharding_item_parameters
     return InstanceContext(
         config.job_name,
-        config.job_parameter,
+        config.job_parameter if claim.fire.parameter is None else claim.fire.parameter,
         config.sharding_total_count,
         claim.instance,
         claim.fire,
+        checkpoints,
         tuple(sorted(claim.items)),
         {item: given[item] for item in claim.items if item in given},
         claim.fences,

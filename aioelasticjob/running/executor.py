@@ -4,36 +4,47 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import MutableMapping
+from dataclasses import dataclass, field
 
 from anyio import CapacityLimiter, create_task_group, get_cancelled_exc_class, move_on_after, to_thread
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.jobs.base import Context, Job, instance_context, item_context
+from aioelasticjob.jobs.base import Checkpoints, Context, Job, instance_context, item_context
 from aioelasticjob.model import Claim, Outcome
 
 log = logging.getLogger(__name__)
 
 
-Outcomes = MutableMapping[int, Outcome]
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """All that one flight needs."""
+
+    job: Job
+    config: JobConfig
+    claim: Claim
+    checkpoints: Checkpoints
+    threads: CapacityLimiter
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    """How each item ended; those cut off stay absent."""
 
 
-async def execute(job: Job, config: JobConfig, claim: Claim, threads: CapacityLimiter, outcomes: Outcomes) -> None:
-    """Run the handlers of all claimed items and note in ``outcomes`` how each one ended; those cut off stay absent."""
-
-    async def run(context: Context, *items: int) -> None:
-        outcome = await _run(job, config, context, threads)
-        outcomes.update(dict.fromkeys(items, outcome))
-
+async def execute(flight: Flight) -> None:
+    """Run the handlers of all claimed items and note how each one ended."""
+    config, claim, checkpoints = flight.config, flight.claim, flight.checkpoints
     if config.per == "instance":
-        await run(instance_context(config, claim), *claim.items)
+        await _fly(flight, instance_context(config, claim, checkpoints), *claim.items)
     elif len(claim.items) == 1:
         (item,) = claim.items
-        await run(item_context(config, claim, item), item)
+        await _fly(flight, item_context(config, claim, item, checkpoints), item)
     else:
         async with create_task_group() as tasks:
             for item in claim.items:
-                tasks.start_soon(run, item_context(config, claim, item), item)
+                tasks.start_soon(_fly, flight, item_context(config, claim, item, checkpoints), item)
+
+
+async def _fly(flight: Flight, context: Context, *items: int) -> None:
+    outcome = await _run(flight.job, flight.config, context, flight.threads)
+    flight.outcomes.update(dict.fromkeys(items, outcome))
 
 
 async def _run(job: Job, config: JobConfig, context: Context, threads: CapacityLimiter) -> Outcome:

@@ -108,7 +108,7 @@ async def _live(
             async with create_task_group() as tasks:
 
                 async def keep() -> None:
-                    if await coordinate(member, trees, views):
+                    if await coordinate(member, trees, views, runner.tally, shared.clock):
                         await retire(runner)
                     else:
                         tasks.cancel_scope.cancel()

@@ -28,14 +28,16 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import Ledger, connected
 from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.progress import Offsets, Tally
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew, Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.events import Began, Ended, Events, Misfired, Refused
-from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.base import Job, instance_context
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry.txn import Delete
-from aioelasticjob.running.executor import execute
+from aioelasticjob.running.around import after, before
+from aioelasticjob.running.executor import Flight, execute
 from aioelasticjob.running.schedule import Timetable
 
 LONGEST_NAP = 60.0
@@ -64,7 +66,9 @@ class Runner:
 
     def __init__(self, job: Job, member: Member, views: Latest[JobView], shared: Surroundings, up_since: float) -> None:
         self._job, self._member, self._views, self._shared = job, member, views, shared
-        self._ledger = Ledger(member)
+        self._ledger, self._offsets = Ledger(member), Offsets(member)
+        self.tally = Tally()
+        """Runs that ended here; the coordinator publishes them."""
         self._view = views.value
         self._looked_at: JobView | None = None
         self._up_since = up_since
@@ -158,6 +162,8 @@ class Runner:
             await self._learn(view, gained)
         elif gained:  # nothing tells whether its last holder has run the newest moment
             self._ledger.assume(gained, self._timetable.newest)
+        if gained:
+            await self._offsets.learn(gained)
         since = min(view.up_since, self._up_since)
         if view.config.catch_up:
             since = min(since, self._now() / 1000 - view.config.catch_up)
@@ -236,7 +242,8 @@ class Runner:
     async def _answer_trigger(self, view: JobView) -> bool:
         layout = self._member.layout
         path = layout.trigger(self._member.id)
-        if path not in view.tree or not view.settled:
+        asked = view.tree.get(path)
+        if asked is None or not view.settled:
             return False
         try:
             await self._member.session.commit([Delete(path)], incarnation=self._member.incarnation)
@@ -245,7 +252,7 @@ class Runner:
             return True
         items = self._held - view.disabled_items - self._taken_off()
         if items and self._member.id in view.eligible:
-            await self._fly(view, Fire(self._now(), FireSource.TRIGGER), items)
+            await self._fly(view, Fire(self._now(), FireSource.TRIGGER, _parameter(asked.data)), items)
         return True
 
     async def _fly_owed(self, view: JobView) -> bool:
@@ -265,17 +272,20 @@ class Runner:
 
     async def _fly(self, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
         """Claim, run and settle; return whether anything was claimed."""
+        offsets = await self._offsets.read(items)
         claim = await self._claim(view, fire, items)
         if claim is None:
             return False
-        began, outcomes = current_time(), dict[int, Outcome]()
+        began, checkpoints = current_time(), _Checkpoints(self._offsets, claim, offsets)
+        flight = Flight(self._job, view.config, claim, checkpoints, self._shared.threads)
+        outcomes = flight.outcomes
         job, events, session = view.layout.job, self._shared.events, self._member.session
         late = self._shared.clock.now() - fire.slot / 1000
         events.put(Began(job, self._member.id, fire.slot, fire.source, tuple(claim.items), late))
         try:
             with CancelScope() as self._flight, session.deadline(self._member.incarnation) as deadline:
                 if not deadline.cancel_called:  # a reply that comes too late shall not start a handler's first step
-                    await execute(self._job, view.config, claim, self._shared.threads, outcomes)
+                    await self._execute(view, flight)
         except get_cancelled_exc_class():
             with move_on_after(LAST_WORD, shield=True):
                 await self._settle(claim, outcomes)
@@ -283,11 +293,25 @@ class Runner:
         seconds = current_time() - began
         for item in claim.items:
             outcome = outcomes.get(item, Outcome.CANCELLED)
+            self.tally.count(outcome)
             events.put(Ended(job, self._member.id, fire.slot, fire.source, item, outcome, seconds))
         if not await self._settle(claim, outcomes):
             raise SessionEnded("the session was lost before its items were settled")
         self._note_misfires(view)
         return True
+
+    async def _execute(self, view: JobView, flight: Flight) -> None:
+        """Run the handlers, and what listens around them."""
+        listeners, claim = self._job.listeners, flight.claim
+        if not listeners:
+            await execute(flight)
+            return
+        context = instance_context(view.config, claim, flight.checkpoints)
+        if await before(listeners, self._member, view, claim, context):
+            await execute(flight)
+            await after(listeners, self._member, view, claim, context)
+        else:
+            flight.outcomes.update(dict.fromkeys(claim.items, Outcome.FAILED))
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Claim | None:
         member = self._member
@@ -354,6 +378,27 @@ class Runner:
         delay = LONGEST_NAP if upcoming is None else min(LONGEST_NAP, max(0, upcoming - self._now()) / 1000)
         with move_on_after(delay) as self._nap:
             await self._views.until(lambda newer: newer is not view)
+
+
+def _parameter(data: bytes) -> str | None:
+    """Return the job parameter that a trigger brings; without data the configured one holds."""
+    return data.decode("utf-8", "replace") or None
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoints:
+    """The offsets of one run, and the fence they are saved under."""
+
+    offsets: Offsets
+    claim: Claim
+    known: dict[int, str]
+
+    def get(self, item: int) -> str | None:
+        return self.known.get(item)
+
+    async def save(self, item: int, value: str) -> None:
+        await self.offsets.save(self.claim, item, value)
+        self.known[item] = value
 
 
 def _schedule(config: JobConfig) -> tuple[object, ...]:

@@ -24,7 +24,7 @@ async def generator(context: object) -> AsyncIterator[int]:
     yield 1
 
 
-class Callable_:
+class Called:
     async def __call__(self, context: object) -> None: ...
 
     async def method(self, context: object) -> None: ...
@@ -36,8 +36,8 @@ class Callable_:
         (good, False),
         (plain, True),
         (optional, False),
-        (Callable_(), False),
-        (Callable_().method, False),
+        (Called(), False),
+        (Called().method, False),
         (functools.partial(two, more=1), False),
         (print, True),
     ],
@@ -64,7 +64,7 @@ def test_what_cannot_is_refused_when_it_is_declared(handler: Any, says: str) -> 
 
 def test_the_contexts_log_carries_the_run_and_keeps_the_callers_fields(caplog: pytest.LogCaptureFixture) -> None:
     claim = Claim(Fire(1_000, FireSource.CRON), "me", 1, {0: 17}, {0: Seen(Record(), 0)})
-    context = item_context(CONFIG, claim, 0)
+    context = item_context(CONFIG, claim, 0, None)  # type: ignore[arg-type]  # not asked for here
     with caplog.at_level(logging.INFO):
         context.log.info("indexed", extra={"files": 3})
     (record,) = caplog.records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
 
 import anyio
@@ -10,14 +11,24 @@ import anyio
 from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import ItemContext, Job
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
-from aioelasticjob.running.executor import execute
+from aioelasticjob.running.executor import Flight, execute
 from tests.support.loops import LoopKind, run_async
 
 REQUEST: ContextVar[str] = ContextVar("REQUEST")
 
 
-def claim(*items: int) -> Claim:
-    return Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(items, 1), dict.fromkeys(items, Seen(Record(), 0)))
+class NoCheckpoints:
+    def get(self, item: int) -> str | None:
+        return None
+
+    async def save(self, item: int, value: str) -> None:
+        raise NotImplementedError
+
+
+def flight(config: JobConfig, handler: Callable[[ItemContext], None], *items: int) -> Flight:
+    seen = dict.fromkeys(items, Seen(Record(), 0))
+    claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(items, 1), seen)
+    return Flight(Job.declare(config, handler), config, claim, NoCheckpoints(), anyio.CapacityLimiter(5))
 
 
 def test_plain_functions_run_side_by_side_in_threads(real_loop_kind: LoopKind) -> None:
@@ -30,9 +41,10 @@ def test_plain_functions_run_side_by_side_in_threads(real_loop_kind: LoopKind) -
 
     async def main() -> dict[int, Outcome]:
         REQUEST.set("seen")
-        config, outcomes = JobConfig.build(job_name="job", sharding_total_count=3), dict[int, Outcome]()
-        await execute(Job.declare(config, handler), config, claim(0, 1, 2), anyio.CapacityLimiter(5), outcomes)
-        return outcomes
+        config = JobConfig.build(job_name="job", sharding_total_count=3)
+        flown = flight(config, handler, 0, 1, 2)
+        await execute(flown)
+        return flown.outcomes
 
     assert run_async(real_loop_kind, main) == dict.fromkeys(range(3), Outcome.COMPLETED)
     assert len(threads) == 3
@@ -47,7 +59,7 @@ def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_lo
         ended.append("thread")
 
     async def main() -> dict[int, Outcome]:
-        config, outcomes = JobConfig.build(job_name="job", timeout=0.01), dict[int, Outcome]()
+        flown = flight(JobConfig.build(job_name="job", timeout=0.01), handler, 0)
         async with anyio.create_task_group() as tasks:
 
             async def let_it_end() -> None:
@@ -56,9 +68,9 @@ def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_lo
                 finish.set()
 
             tasks.start_soon(let_it_end)
-            await execute(Job.declare(config, handler), config, claim(0), anyio.CapacityLimiter(5), outcomes)
+            await execute(flown)
             ended.append("flight")
-        return outcomes
+        return flown.outcomes
 
     assert run_async(real_loop_kind, main) == {0: Outcome.TIMED_OUT}
     assert ended == ["thread", "flight"]

@@ -24,6 +24,8 @@ class Crew:
     faults: Faults
     runs: list[tuple[float, str, int, str]] = field(default_factory=list)
     """Second, host, item, source."""
+    slots: list[tuple[float, int]] = field(default_factory=list)
+    """Scheduled second, item."""
     ends: list[tuple[float, str, int]] = field(default_factory=list)
 
     async def hire(self, name: str) -> Process:
@@ -37,6 +39,7 @@ class Crew:
     async def _main(self, name: str) -> None:
         async def handler(context: ItemContext) -> None:
             self.runs.append((round(self.here.now(), 1), name, context.item, context.source.value))
+            self.slots.append((context.fire_time.timestamp() - self.here.start, context.item))
             await anyio.sleep(self.work)
             self.ends.append((round(self.here.now(), 1), name, context.item))
 

@@ -1,0 +1,115 @@
+"""Handlers' checkpoints and the servers' counts: what outlives a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from aioelasticjob.coordination.claims import connected
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.model import Claim, Outcome
+from aioelasticjob.registry.txn import Check, Create, Op, Set
+
+LARGEST_OFFSET = 512 * 1024
+"""Bytes of an offset: a checkpoint, not a store."""
+
+
+class Offsets:
+    """The offsets of the items held here.  Items that never saved one cost nothing at a fire."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._used: set[int] = set()
+
+    async def learn(self, items: Collection[int]) -> None:
+        """Find out which of the items newly held have an offset."""
+        await self._read(sorted(items))
+
+    async def read(self, items: Collection[int]) -> dict[int, str]:
+        """Return the offsets to begin with.
+
+        Read before the claim: nobody can save one between the record that the claim depends on and the claim.
+        """
+        return await self._read(sorted(self._used.intersection(items)))
+
+    async def save(self, claim: Claim, item: int, value: str) -> None:
+        """Save an offset under the fence of a claim.
+
+        Raises:
+            Fenced: the run was cut off; another may be under way.
+            InvalidSetting: the value is no text, or larger than ``LARGEST_OFFSET``.
+        """
+        if not isinstance(value, str):
+            raise InvalidSetting("offset", value, "must be text; json.dumps makes one of anything else")
+        data = value.encode()
+        if len(data) > LARGEST_OFFSET:
+            raise InvalidSetting("offset", value[:40] + "…", f"must be at most {LARGEST_OFFSET} bytes, is {len(data)}")
+        while True:
+            try:
+                await self._member.session.commit(self._saving(claim, item, data), incarnation=claim.incarnation)
+            except (Suspended, OutcomeUnknown):  # the same write again does no harm: its fence still decides
+                if not await connected(self._member.session, claim.incarnation):
+                    raise Fenced(item) from None
+            except SessionEnded:
+                raise Fenced(item) from None
+            except Conflict as conflict:
+                if conflict.path != self._member.layout.item(item).offset:
+                    raise Fenced(item) from None
+                (self._used.add if conflict.reason == "exists" else self._used.discard)(item)
+            else:
+                self._used.add(item)
+                return
+
+    def _saving(self, claim: Claim, item: int, data: bytes) -> list[Op]:
+        paths, version = self._member.layout.item(item), claim.items[item].version
+        fence: list[Op] = [] if version is None else [Check(paths.execution, version), Check(paths.running)]
+        return [*fence, Set(paths.offset, data, -1) if item in self._used else Create(paths.offset, data)]
+
+    async def _read(self, items: list[int]) -> dict[int, str]:
+        nodes = await self._member.session.get_many([self._member.layout.item(item).offset for item in items])
+        found = {item: node.data.decode("utf-8", "replace") for item, node in zip(items, nodes, strict=True) if node}
+        self._used.difference_update(items)
+        self._used.update(found)
+        return found
+
+
+@dataclass(slots=True)
+class Tally:
+    """Runs that ended here since they were last published."""
+
+    succeeded: int = 0
+    failed: int = 0
+    _published: bool = False
+
+    def count(self, outcome: Outcome) -> None:
+        """Count one run."""
+        if outcome is Outcome.COMPLETED:
+            self.succeeded += 1
+        elif outcome is not Outcome.CANCELLED:
+            self.failed += 1
+
+    async def publish(self, member: Member, view: JobView, now: float) -> None:
+        """Write the counts to the server's node and begin anew; instances of one server and interval add up."""
+        if not (self.succeeded or self.failed or self._published):
+            return
+        counts = (
+            (member.layout.success_count(member.ip), self.succeeded),
+            (member.layout.failure_count(member.ip), self.failed),
+        )
+        try:
+            operations = [self._written(view, path, count, now) for path, count in counts]
+            await member.session.commit(operations, incarnation=member.incarnation)
+        except (Conflict, OutcomeUnknown):  # another instance of this server was faster: with the next interval's
+            return
+        self._published = bool(self.succeeded or self.failed)
+        self.succeeded = self.failed = 0
+
+    def _written(self, view: JobView, path: str, count: int, now: float) -> Op:
+        node, interval = view.tree.get(path), view.config.reconcile_interval
+        if node is None:
+            return Create(path, str(count).encode())
+        fresh = node.stat.mtime // interval == now // interval
+        present = int(node.data) if fresh and node.data.isdigit() and len(node.data) < 20 else 0
+        return Set(path, str(present + count).encode(), node.stat.version)

@@ -1,0 +1,287 @@
+"""Offsets, counts, listeners and triggers with a parameter, in virtual time."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from aioelasticjob import InstanceContext, ItemContext, JobListener, OnceListener
+from aioelasticjob.coordination.progress import LARGEST_OFFSET
+from aioelasticjob.errors import Fenced, InvalidSetting, NodeMissing
+from aioelasticjob.registry.txn import Create, Delete, Set
+from tests.running.office import LAYOUT, Office, play
+from tests.running.test_failover import crew
+
+
+async def number(here: Office, path: str) -> int:
+    return int((await here.observer.get(path)).data)
+
+
+def test_an_offset_is_where_the_next_run_begins_on_whatever_instance() -> None:
+    async def scene(here: Office) -> None:
+        seen: list[str | None] = []
+
+        async def handler(context: ItemContext) -> None:
+            seen.append(context.offset)
+            await context.save_offset(f"{len(seen)}")
+            assert context.offset == f"{len(seen)}"
+
+        async with here.app(handler, cron="0/10 * * * * ?").running():
+            await here.until(25)
+        async with here.app(handler, cron="0/10 * * * * ?").running():
+            await here.until(35)
+        assert seen == [None, "1", "2"]
+        await here.write(Set(LAYOUT.item(0).offset, b"by hand", -1))
+        async with here.app(handler, cron="0/10 * * * * ?").running():
+            await here.until(45)
+            await here.write(Set(LAYOUT.item(0).offset, b"while held", -1))
+            await here.until(55)
+        assert seen[3:] == ["by hand", "while held"]
+
+    play(scene)
+
+
+def test_the_offsets_of_all_items_for_one_call_per_instance() -> None:
+    async def scene(here: Office) -> None:
+        seen: list[dict[int, str | None]] = []
+
+        async def handler(context: InstanceContext) -> None:
+            seen.append(dict(context.offsets))
+            await context.save_offset(1, "here")
+            with pytest.raises(InvalidSetting, match="must be one of this run's"):
+                await context.save_offset(7, "not mine")
+
+        async with here.app(handler, cron="0/10 * * * * ?", per="instance", sharding_total_count=2).running():
+            await here.until(25)
+        assert seen == [{0: None, 1: None}, {0: None, 1: "here"}]
+
+    play(scene)
+
+
+def test_a_run_that_is_over_saves_nothing() -> None:
+    async def scene(here: Office) -> None:
+        contexts: list[ItemContext] = []
+
+        async def handler(context: ItemContext) -> None:
+            contexts.append(context)
+            await context.save_offset("good")
+
+        async with here.app(handler, cron="0/10 * * * * ?").running():
+            await here.until(15)
+            with pytest.raises(Fenced, match="was cut off"):
+                await contexts[0].save_offset("late")
+        assert (await here.observer.get(LAYOUT.item(0).offset)).data == b"good"
+
+    play(scene)
+
+
+def test_a_run_under_a_session_that_ended_saves_nothing() -> None:
+    async def scene(here: Office) -> None:
+        refused: list[Fenced] = []
+
+        async def handler(context: ItemContext) -> None:
+            try:
+                await anyio.sleep(60)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    try:
+                        await context.save_offset("a zombie's")
+                    except Fenced as error:
+                        refused.append(error)
+
+        app = here.app(handler, cron="0 * * * * ?")
+
+        async def main() -> None:
+            async with app.running():
+                await anyio.sleep_forever()
+
+        process = here.faults.start("a", "10.0.0.1", main)
+        await here.until(62)
+        here.faults.drop("10.0.0.1", "10.0.9.9")
+        await here.until(90)
+        here.faults.heal()
+        await here.until(100)
+        assert len(refused) == 1
+        with pytest.raises(NodeMissing):
+            await here.observer.get(LAYOUT.item(0).offset)
+        process.terminate()
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("value", "says"), [(17, "must be text"), ("x" * (LARGEST_OFFSET + 1), "at most")])
+def test_an_offset_that_makes_no_sense_is_refused(value: object, says: str) -> None:
+    async def scene(here: Office) -> None:
+        errors: list[str] = []
+
+        async def handler(context: ItemContext) -> None:
+            try:
+                await context.save_offset(value)  # type: ignore[arg-type]
+            except InvalidSetting as error:
+                errors.append(str(error))
+
+        async with here.app(handler, cron="0/10 * * * * ?").running():
+            await here.until(11)
+        assert says in errors[0]
+
+    play(scene)
+
+
+def test_an_offset_removed_by_hand_can_be_saved_again() -> None:
+    async def scene(here: Office) -> None:
+        async def handler(context: ItemContext) -> None:
+            await context.save_offset("one")
+            await here.write(Delete(LAYOUT.item(0).offset))
+            await context.save_offset("two")
+
+        async with here.app(handler, cron="0/10 * * * * ?").running():
+            await here.until(11)
+            assert (await here.observer.get(LAYOUT.item(0).offset)).data == b"two"
+
+    play(scene)
+
+
+def test_runs_are_counted_by_server_and_interval() -> None:
+    async def scene(here: Office) -> None:
+        async def handler(context: ItemContext) -> None:
+            if context.item == 2:
+                raise ValueError
+
+        settings = {"cron": "0/10 * * * * ?", "sharding_total_count": 3, "reconcile_interval": 30.0}
+        async with here.app(handler, **settings).running():
+            await here.until(32)
+            success, failure = LAYOUT.success_count("127.0.0.1"), LAYOUT.failure_count("127.0.0.1")
+            assert (await number(here, success), await number(here, failure)) == (6, 3)
+            await here.until(62)
+            assert (await number(here, success), await number(here, failure)) == (6, 3)
+            await here.write(Create(LAYOUT.server_paused("127.0.0.1")))
+            await here.until(122)
+            assert (await number(here, success), await number(here, failure)) == (0, 0)
+
+    play(scene)
+
+
+def test_a_trigger_may_bring_a_parameter_for_its_run_alone() -> None:
+    async def scene(here: Office) -> None:
+        seen: list[tuple[str, str]] = []
+
+        async def handler(context: ItemContext) -> None:
+            seen.append((context.source.value, context.job_parameter))
+
+        async with here.app(handler, cron="0/10 * * * * ?", job_parameter="daily").running():
+            await here.until(3)
+            (me,) = await here.names(LAYOUT.instances)
+            await here.write(Create(LAYOUT.trigger(me), "nachträglich".encode()))
+            await here.until(11)
+        assert seen == [("TRIGGER", "nachträglich"), ("CRON", "daily")]
+
+    play(scene)
+
+
+def test_listeners_are_called_around_each_run_of_an_instance() -> None:
+    async def scene(here: Office) -> None:
+        told: list[object] = []
+
+        async def before(context: InstanceContext) -> None:
+            told.append(("before", context.items))
+
+        async def after(context: InstanceContext) -> None:
+            told.append("after")
+            raise ValueError("only logged")
+
+        async def handler(context: ItemContext) -> None:
+            told.append(context.item)
+
+        listeners = [JobListener(before=before, after=after), JobListener(after=after)]
+        async with here.app(handler, cron="0/10 * * * * ?", sharding_total_count=2, listeners=listeners).running():
+            await here.until(11)
+            assert (await here.record(1)).outcome == "completed"
+        assert told == [("before", (0, 1)), 0, 1, "after", "after"]
+
+    play(scene)
+
+
+def test_a_listener_that_fails_before_the_run_fails_the_run() -> None:
+    async def scene(here: Office) -> None:
+        async def before(context: InstanceContext) -> None:
+            raise ValueError("not today")
+
+        async with here.app(cron="0/10 * * * * ?", listeners=[JobListener(before=before)]).running():
+            await here.until(11)
+            assert (await here.record(0)).outcome == "failed"
+        assert here.runs == []
+
+    play(scene)
+
+
+def test_once_in_the_cluster_before_the_first_and_after_the_last() -> None:
+    async def scene(here: Office) -> None:
+        told: list[tuple[str, float]] = []
+
+        async def before(context: InstanceContext) -> None:
+            told.append(("before", round(here.now(), 1)))
+            await anyio.sleep(2)
+
+        async def after(context: InstanceContext) -> None:
+            told.append(("after", round(here.now(), 1)))
+
+        async def handler(context: ItemContext) -> None:
+            told.append((f"item {context.item}", round(here.now(), 1)))
+            await anyio.sleep(context.item)
+
+        listeners = [OnceListener(before=before, after=after)]
+        settings = {"cron": "0/30 * * * * ?", "sharding_total_count": 4, "listeners": listeners}
+        async with (
+            here.app(handler, **settings).running(),
+            here.app(handler, **settings).running(),
+            here.app(handler, **settings).running(),
+        ):
+            await here.until(70)
+            assert await here.names(LAYOUT.started) == await here.names(LAYOUT.completed) == ()
+        for start in (30.0, 60.0):
+            mine = [one for one in told if start <= one[1] < start + 30]
+            assert mine[0] == ("before", start)
+            assert sorted(mine[1:5]) == [(f"item {item}", start + 2) for item in range(4)]
+            assert mine[5:] == [("after", start + 5)]
+
+    play(scene)
+
+
+def test_a_barrier_that_is_never_complete_fails_the_run_in_bounded_time() -> None:
+    async def scene(here: Office) -> None:
+        async def before(context: InstanceContext) -> None:
+            raise AssertionError("never called")
+
+        listeners = [OnceListener(before=before, started_timeout=4)]
+        settings = {"cron": "0/30 * * * * ?", "sharding_total_count": 2, "listeners": listeners}
+        async with here.app(**settings).running():
+            await here.until(1)
+            await here.write(Create(LAYOUT.item(1).execution), Create(LAYOUT.item(1).running))  # claims nobody answers
+            await here.until(35)
+            assert (await here.record(0)).outcome == "failed"
+
+    play(scene)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
+def test_a_barriers_timeout_is_a_positive_time(timeout: float) -> None:
+    with pytest.raises(InvalidSetting, match="started_timeout"):
+        OnceListener(started_timeout=timeout)
+
+
+def test_all_instances_restarted_one_after_another_lose_no_moment_and_run_none_twice() -> None:
+    async def scene(here: Office) -> None:
+        them = crew(here, work=1, cron="0/5 * * * * ?", sharding_total_count=6)
+        people = {name: await them.hire(name) for name in "abc"}
+        await here.until(9.7)
+        for name in "abc" * 2:
+            people[name].terminate()
+            await people[name].wait()
+            people[name] = await them.hire(name)
+            await anyio.sleep(3.9)
+        await here.until(61)
+        begun = sorted((fired, item) for fired, item in them.slots)
+        assert begun == [(float(moment), item) for moment in range(5, 61, 5) for item in range(6)]
+        assert {source for _, _, _, source in them.runs} == {"CRON"}
+
+    play(scene)
