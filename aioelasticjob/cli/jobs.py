@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich import box
@@ -76,7 +76,9 @@ def _show(console: Console, status: JobStatus, now: float) -> None:
     if config.description:
         console.print(Text(config.description))
     sentence = "on demand only" if config.schedule is None else f"{config.cron}  {config.schedule.describe()}"
-    console.print(Text(sentence), _next(status, now))
+    console.print(Text(sentence))
+    if status.next_fire is not None:
+        console.print(Text("next fire ").append_text(_next(status, now)))
     console.print()
     _show_instances(console, status, now)
     console.print(_items(status, now) if status.items else Text("no items assigned yet", style="dim"))
@@ -140,7 +142,7 @@ def _last(item: ItemStatus, now: float) -> Text:
         return Text(f"cut off, begun {in_words(max(0.0, now - record.begun / 1000))} ago", style="red")
     ago, took = max(0.0, now - record.completed_at / 1000), max(0, record.completed_at - record.begun)
     style = "" if record.outcome == "completed" else "red"
-    return Text(record.outcome, style=style).append(f" {in_words(ago)} ago, took {took:,} ms", style="default")
+    return Text(record.outcome, style=style).append(f" {in_words(ago)} ago ({took:,} ms)", style="default")
 
 
 def _marks(item: ItemStatus) -> list[str]:
@@ -165,7 +167,7 @@ def _next(status: JobStatus, now: float) -> Text:
     if status.next_fire is None:
         return Text("")
     wait = in_words(max(0.0, status.next_fire.timestamp() - now))
-    return Text(status.next_fire.isoformat(sep=" ")).append(f"  in {wait}", style="dim")
+    return Text(f"{status.next_fire:%Y-%m-%d %H:%M:%S}").append(f"  in {wait}", style="dim")
 
 
 def _numbers(items: tuple[int, ...]) -> str:
@@ -176,7 +178,7 @@ def _table(*columns: str) -> Table:
     """Return an empty table; a column whose title begins with ``>`` holds numbers."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     for column in columns:
-        table.add_column(
-            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
-        )
+        numbers, named = column.startswith(">"), column in ("Instance", "Held by")  # a name is for copying: whole
+        justify: Literal["left", "right"] = "right" if numbers else "left"
+        table.add_column(column.removeprefix(">"), justify=justify, overflow="fold", no_wrap=named)
     return table

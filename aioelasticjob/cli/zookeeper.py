@@ -13,11 +13,15 @@ def zookeeper(
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 2181,
     data_dir: Annotated[Path | None, typer.Option(help="Where to keep everything; without it, in memory only.")] = None,
-    tick_time: Annotated[int, typer.Option(min=1, help="In ms; sessions last 2 to 20 ticks.")] = 2000,
+    tick_time: Annotated[int, typer.Option(min=1, max=3_600_000, help="In ms; sessions last 2 to 20 ticks.")] = 2000,
+    container_check: Annotated[
+        int, typer.Option(min=1, max=86_400_000, help="Every so many ms, emptied containers are removed.")
+    ] = 60_000,
 ) -> None:
     """Run an embedded ZooKeeper server until SIGTERM or Ctrl-C."""
     from aioelasticjob.zookeeper.__main__ import main
 
     sys.argv = ["aioelasticjob zookeeper", f"--host={host}", f"--port={port}", f"--tick-time={tick_time}"]
+    sys.argv += [f"--container-check={container_check}"]
     sys.argv += [] if data_dir is None else [f"--data-dir={data_dir}"]
     raise typer.Exit(main())

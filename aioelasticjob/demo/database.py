@@ -7,7 +7,6 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 from aioelasticjob.demo.files import Facts
 from aioelasticjob.errors import ElasticJobError, ForeignData
@@ -126,12 +125,6 @@ def open_index(path: str) -> Iterator[Index]:
         except sqlite3.DatabaseError:
             raise ForeignData("database", path, "is no SQLite database: name another file") from None
         yield Index(connection)
-
-
-def remove(path: str) -> None:
-    """Remove a database together with the files that SQLite keeps beside it."""
-    for suffix in ("", "-wal", "-shm"):
-        Path(path + suffix).unlink(missing_ok=True)
 
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:

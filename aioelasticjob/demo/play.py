@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 
 from anyio import move_on_after, to_thread
 
@@ -13,7 +14,7 @@ from aioelasticjob.demo.processes import Child, Crew, crew, start_server
 from aioelasticjob.demo.scene import Scene
 from aioelasticjob.demo.screen import Screen
 from aioelasticjob.demo.stage import Plan, Stage
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 
 TICK = 500
@@ -26,6 +27,14 @@ CHECKS = 4
 """Checks made while the directory keeps changing."""
 
 
+class BrokenOff(ElasticJobError):
+    """Something that the demonstration needs was taken away meanwhile: its directory, its database, the disk."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(f"the demonstration broke off: {reason or type(reason).__name__}")
+        self.reason = reason
+
+
 async def play(plan: Plan, screen: Screen) -> Verdict:
     """Show it, and return whether the index came out right.  Every process started has ended on return.
 
@@ -33,6 +42,13 @@ async def play(plan: Plan, screen: Screen) -> Verdict:
         InvalidSetting: the plan makes no sense.
         ElasticJobError: it could not be shown to the end.
     """
+    try:
+        return await _play(plan, screen)
+    except (OSError, sqlite3.Error) as error:
+        raise BrokenOff(error) from error
+
+
+async def _play(plan: Plan, screen: Screen) -> Verdict:
     stage = Stage(plan, screen)
     await to_thread.run_sync(_prepare, stage, abandon_on_cancel=True)
     async with crew(plan.logs) as members:

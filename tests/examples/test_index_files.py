@@ -1,19 +1,22 @@
 """The handler brings the database to what its item's files are, however often it was cut off."""
 
+import logging
 import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from aioelasticjob import FireSource, ItemContext
+from aioelasticjob import ItemContext
 from aioelasticjob.demo import index_files
 from aioelasticjob.demo.check import check
 from aioelasticjob.demo.database import Index, Superseded, open_index
-from aioelasticjob.demo.files import share
-from aioelasticjob.model import Fire
+from aioelasticjob.demo.files import Facts, examine, share
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,9 +34,18 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
+@dataclass(frozen=True)
+class Told:
+    """What the handler looks at of its context."""
+
+    item: int
+    fence: int
+    sharding_total_count: int
+    log: logging.Logger
+
+
 def run(item: int, *, fence: int = 1, shares: int = 2) -> None:
-    fire = Fire(0, FireSource.CRON)
-    index_files.index_files(ItemContext("index_files", "", shares, "i", fire, item, None, fence))
+    index_files.index_files(cast("ItemContext", Told(item, fence, shares, logging.getLogger())))
 
 
 def files() -> set[str]:
@@ -70,8 +82,12 @@ def test_what_an_earlier_run_has_written_is_not_read_again(directory: Path, monk
     run(1)
     (directory / "d0" / "f0.py").write_text("changed")
     read: list[str] = []
-    examine = index_files.examine
-    monkeypatch.setattr(index_files, "examine", lambda path: (read.append(path), examine(path))[1])
+
+    def noted(path: str) -> Facts | None:
+        read.append(path)
+        return examine(path)
+
+    monkeypatch.setattr(index_files, "examine", noted)
     run(0)
     run(1)
     assert read == [str(directory / "d0" / "f0.py")]
@@ -82,13 +98,14 @@ def test_a_run_cut_off_between_two_batches_leaves_whole_batches(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_files, "BATCH", 3)
-    stored, store = [], Index.store
+    stored: list[Mapping[str, Facts]] = []
+    store = Index.store
 
-    def cut_off(self: Index, item: int, fence: int, found: dict[str, object], gone: object = ()) -> None:
+    def cut_off(self: Index, item: int, fence: int, found: Mapping[str, Facts], gone: Iterable[str] = ()) -> None:
         if len(stored) == 2:
             raise KeyboardInterrupt
         stored.append(found)
-        store(self, item, fence, found, gone)  # type: ignore[arg-type]
+        store(self, item, fence, found, gone)
 
     monkeypatch.setattr(Index, "store", cut_off)
     with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,34 @@
+"""The commands as a whole."""
+
+import pytest
+
+from tests.cli.conftest import Command
+
+
+def test_without_a_command_there_is_help_in_panels(command: Command) -> None:
+    result = command()
+    for word in ("Start", "Look", "run", "zookeeper", "demo", "jobs", "job", "cron", "--install-completion"):
+        assert word in result.output
+
+
+@pytest.mark.parametrize("name", ["run", "zookeeper", "demo", "jobs", "job", "cron"])
+def test_every_command_has_help(command: Command, name: str) -> None:
+    for option in ("--help", "-h"):
+        result = command(name, option)
+        assert result.exit_code == 0
+        assert "Usage:" in result.stdout
+
+
+def test_the_version_is_told(command: Command) -> None:
+    result = command("--version")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("aioelasticjob ")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("runn",), ("run",), ("demo", "--workers", "0"), ("cron", "@daily", "--dst", "x")]
+)
+def test_a_wrong_use_is_exit_code_2(command: Command, arguments: tuple[str, ...]) -> None:
+    result = command(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""

@@ -1,0 +1,74 @@
+"""`aioelasticjob cron`: the sentence, the next fires, and what is wrong with a wrong one."""
+
+import json
+
+import pytest
+
+from aioelasticjob.cli.cron import in_words
+from aioelasticjob.clock import SystemClock, moment
+from aioelasticjob.cron import fire_times
+from tests.cli.conftest import Command
+
+
+def test_the_sentence_and_the_next_fires_are_shown(command: Command) -> None:
+    result = command("cron", "0 0 2 ? * MON-FRI", "--time-zone", "Europe/Berlin", "--count", "3")
+    assert result.exit_code == 0
+    sentence, *fires = result.stdout.splitlines()
+    assert sentence == "At 02:00:00, Monday to Friday, Europe/Berlin"
+    assert len(fires) == 3
+    assert all(" 02:00:00+0" in fire for fire in fires)
+    assert not any(day in result.stdout for day in ("Sat ", "Sun "))
+
+
+def test_programs_get_json(command: Command) -> None:
+    before = SystemClock().now()
+    result = command("cron", "@daily", "-z", "Asia/Tokyo", "-n", "2", "--json")
+    told = json.loads(result.stdout)
+    assert (told["cron"], told["timeZone"], told["dst"]) == ("@daily", "Asia/Tokyo", "cron")
+    assert told["sentence"] == "At 00:00:00, Asia/Tokyo"
+    possible = [fire_times("@daily", "Asia/Tokyo", moment(now), 2) for now in (before, SystemClock().now())]
+    assert told["fires"] in [[fire.isoformat() for fire in fires] for fires in possible]
+
+
+def test_the_rule_for_daylight_saving_can_be_chosen(command: Command) -> None:
+    assert command("cron", "0 30 2 * * ?", "--dst", "quartz", "--json").stdout.count('"quartz"') == 1
+    assert command("cron", "0 2 * * *", "--dst", "quartz").exit_code == 2  # five fields are not Quartz's
+
+
+def test_a_schedule_that_has_ended_says_so(command: Command) -> None:
+    assert "It never fires." in command("cron", "0 0 0 1 1 ? 2020").stdout
+    assert "That is the last one." in command("cron", "0 0 0 1 1 ? 2199").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("0 0 2 ? * MON-FRX",), "day-of-week 'MON-FRX'"),
+        (("* * *",), "it has 3 fields"),
+        (("",), "it has 0 fields"),
+        (("@daly",), "@daly"),
+        (("@daily", "-z", "Europe/Nowhere"), "there is no such time zone"),
+    ],
+)
+def test_a_wrong_schedule_is_one_line_and_exit_code_2(command: Command, arguments: tuple[str, ...], said: str) -> None:
+    result = command("cron", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (59.6, "1 min"),
+        (61, "1 min 1 s"),
+        (3_600, "1 h"),
+        (3_605, "1 h"),
+        (90_000, "1 d 1 h"),
+        (200 * 86_400, "200 d"),
+    ],
+)
+def test_a_while_is_said_in_its_two_largest_units(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words

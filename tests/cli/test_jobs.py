@@ -1,0 +1,249 @@
+"""What is where, now: as values, as tables and as JSON, from a registry where a job really runs."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, operations
+from aioelasticjob.clock import SystemClock
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.registry.txn import Create, Set
+from tests.cli.conftest import Command
+from tests.support.embedded import EmbeddedServer
+
+NAMESPACE = "shop/billing"
+PATIENCE = 20
+
+
+@dataclass
+class Office:
+    """A job of three items whose middle item is being run until ``end`` is set."""
+
+    session: Session
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    end: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def status(self) -> operations.JobStatus:
+        return await operations.job(self.session, "report", now=SystemClock().now())
+
+
+@asynccontextmanager
+async def office(address: str) -> AsyncIterator[Office]:
+    app = ElasticJob(address)
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    @app.job(cron="* * * * * ?", sharding_total_count=3, sharding_item_parameters={0: "Beijing"})
+    async def report(context: ItemContext) -> None:
+        if context.item == 1:
+            begun.set()
+            await end.wait()
+        if context.item == 2:
+            raise ValueError("oops")
+
+    app.add(lambda _: None, name="idle", cron=None, description="On demand")
+    async with app.running() as session:
+        async with asyncio.timeout(PATIENCE):
+            await begun.wait()
+        try:
+            yield Office(session, begun, end)
+        finally:
+            end.set()
+
+
+async def eventually(
+    look: Callable[[], Awaitable[operations.JobStatus]], holds: Callable[[operations.JobStatus], object]
+) -> operations.JobStatus:
+    async with asyncio.timeout(PATIENCE):
+        while not holds(status := await look()):
+            await asyncio.sleep(0.02)  # the registry's news take their time: there is no event here to wait for
+    return status
+
+
+@pytest.fixture
+def address(embedded: EmbeddedServer) -> str:
+    return f"zk://{embedded.address}/{NAMESPACE}"
+
+
+def test_a_job_is_read_as_it_is(address: str) -> None:
+    async def main() -> None:
+        async with office(address) as there:
+            status = await there.status()
+            (instance,) = status.instances
+            assert status.name == "report"
+            assert (status.state, status.fault, status.settled) == ("running", None, True)
+            assert status.leader == instance.id
+            assert (instance.leads, instance.holds, instance.ip) == (True, (0, 1, 2), "127.0.0.1")
+            assert 1 in instance.runs
+            assert [item.holder for item in status.items] == [instance.id] * 3
+            assert [item.parameter for item in status.items] == ["Beijing", None, None]
+            run = status.items[1].run
+            assert run is not None
+            assert run.instance == instance.id
+            assert abs(run.since.timestamp() - SystemClock().now()) < PATIENCE
+            assert status.next_fire is not None
+            (server,) = status.servers
+            assert (server.ip, server.disabled, server.paused, server.instances) == ("127.0.0.1", False, False, 1)
+
+    asyncio.run(main())
+
+
+def test_the_outcome_of_the_last_run_is_there_once_it_is_settled(address: str) -> None:
+    async def main() -> None:
+        async with office(address) as there:
+            there.end.set()
+            status = await eventually(there.status, lambda now: all(i.record and i.record.outcome for i in now.items))
+            assert [item.record and item.record.outcome for item in status.items] == [
+                "completed",
+                "completed",
+                "failed",
+            ]
+
+    asyncio.run(main())
+
+
+def test_what_operators_said_is_seen(address: str) -> None:
+    async def main() -> None:
+        async with office(address) as there:
+            layout, session = Layout("report"), there.session
+            marks = [Create(layout.server_paused("127.0.0.1")), Create(layout.item(2).disabled)]
+            await session.commit(marks, incarnation=session.incarnation)
+            status = await there.status()
+            assert status.servers[0].paused
+            assert [item.disabled for item in status.items] == [False, False, True]
+            assert status.state == "switched off"
+
+    asyncio.run(main())
+
+
+def test_when_nobody_is_left_the_job_is_still_known(address: str) -> None:
+    async def main() -> operations.JobStatus:
+        async with office(address):
+            pass
+        async with open_session(ConnectionSettings.parse(address)) as session:
+            return await operations.job(session, "report", now=SystemClock().now())
+
+    status = asyncio.run(main())
+    assert (status.state, status.instances, status.leader) == ("nobody there", (), None)
+    assert status.running == ()
+
+
+def test_a_configuration_that_makes_no_sense_is_named_and_the_rest_is_shown(address: str) -> None:
+    async def main() -> None:
+        async with office(address) as there:
+            nonsense = Set(Layout("idle").config, b"{nonsense", -1)
+            await there.session.commit([nonsense], incarnation=there.session.incarnation)
+            found = {status.name: status for status in await operations.jobs(there.session, now=0)}
+            assert found["idle"].state == "faulty"
+            assert "no job configuration" in (found["idle"].fault or "")
+            assert found["report"].fault is None
+
+    asyncio.run(main())
+
+
+def test_nodes_of_others_are_no_jobs(address: str) -> None:
+    async def main() -> None:
+        async with office(address) as there:
+            foreign = [Create("/locks"), Create("/locks/a"), Create("/a job"), Create("/a job/config", b"{}")]
+            await there.session.commit(foreign, incarnation=there.session.incarnation)
+            assert await operations.names(there.session) == ("idle", "report")
+            for name in ("locks", "a job", "nosuch", "", "..", "a/b"):
+                with pytest.raises(InvalidSetting, match="there are: idle, report"):
+                    await operations.job(there.session, name, now=0)
+
+    asyncio.run(main())
+
+
+def observed(address: str, command: Command, *arguments: str) -> tuple[int, str, str]:
+    """Run a command while the job runs; return its exit code, stdout and stderr."""
+
+    async def main() -> tuple[int, str, str]:
+        async with office(address):
+            result = await asyncio.to_thread(command, *arguments, "--registry", address)
+            return result.exit_code, result.stdout, result.stderr
+
+    return asyncio.run(main())
+
+
+def test_jobs_lists_the_jobs(address: str, command: Command) -> None:
+    code, said, _ = observed(address, command, "jobs")
+    assert code == 0
+    idle, report = (line.split() for line in said.splitlines() if line.startswith((" idle", " report")))
+    assert idle == ["idle", "simple", "on", "demand", "1", "1", "waiting"]
+    assert report[:11] == ["report", "simple", "*", "*", "*", "*", "*", "?", "3", "1", "running"]
+
+
+def test_jobs_as_json(address: str, command: Command) -> None:
+    code, said, _ = observed(address, command, "jobs", "--json")
+    idle, report = json.loads(said)
+    assert code == 0
+    assert (idle["jobName"], idle["state"], idle["nextFireTime"]) == ("idle", "waiting", None)
+    assert (report["jobName"], report["state"], report["shardingTotalCount"]) == ("report", "running", 3)
+    assert 1 in report["runningItems"]
+
+
+def test_job_shows_who_holds_and_runs_what(address: str, command: Command) -> None:
+    code, said, _ = observed(address, command, "job", "report")
+    lines = said.splitlines()
+    assert code == 0
+    assert lines[0] == "report  simple job, running"
+    assert lines[1] == "* * * * * ?  Every second, UTC"
+    assert any("127.0.0.1@-@" in line and "0, 1, 2" in line and "leads" in line for line in lines)
+    assert any(line.split()[:2] == ["0", "Beijing"] for line in lines)
+    assert any(line.split()[0:1] == ["1"] and " for " in line for line in lines)
+
+
+def test_job_as_json_has_everything(address: str, command: Command) -> None:
+    code, said, _ = observed(address, command, "job", "report", "--json")
+    told = json.loads(said)
+    assert code == 0
+    assert told["config"]["shardingItemParameters"] == {"0": "Beijing"}
+    (instance,) = told["instances"]
+    assert (instance["id"], instance["holds"]) == (told["leader"], [0, 1, 2])
+    assert told["items"][1]["runner"] == told["leader"]
+    assert told["items"][1]["record"]["completed"] is False
+    assert told["items"][1]["runningSince"].endswith("+00:00")
+    assert told["servers"] == [
+        {**told["servers"][0], "ip": "127.0.0.1", "disabled": False, "paused": False, "instances": 1}
+    ]
+
+
+def test_a_job_that_is_not_there_is_answered_with_those_that_are(address: str, command: Command) -> None:
+    code, said, complaint = observed(address, command, "job", "repot")
+    assert (code, said) == (2, "")
+    assert complaint.startswith("error: job = 'repot': there is no such job in zk://")
+    assert complaint.endswith("there are: idle, report\n")
+
+
+def test_the_registry_can_come_from_the_environment(
+    address: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOELASTICJOB_REGISTRY", address)
+    result = command("jobs")
+    assert result.exit_code == 0
+    assert result.stdout == f"no jobs in {address}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--registry", "http://h"), 2, "address = 'http://h': write zk://host:port"),
+        (("--registry", "zk://h:99999"), 2, "'h:99999' is not host:port"),
+        (("--registry", "zk://127.0.0.1:1", "--timeout", "0.2"), 1, "no registry at 127.0.0.1:1 within 0.2 s"),
+        (("--registry", "zk://h", "--digest", "secret"), 2, "digest = '…': write user:password"),
+    ],
+)
+def test_a_registry_that_cannot_be_looked_into(
+    command: Command, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    for which in (("jobs",), ("job", "report")):
+        result = command(*which, *arguments)
+        assert (result.exit_code, result.stdout) == (code, "")
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+        assert said in result.stderr
+        assert "secret" not in result.stderr

@@ -1,0 +1,130 @@
+"""`aioelasticjob run` as a new user meets it: it runs, it stops, and what is wrong is one line."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.session import ConnectionSettings, open_session
+from aioelasticjob.registry.txn import Create
+from tests.cli.conftest import Command, Write
+from tests.support.embedded import EmbeddedServer
+from tests.support.processes import ROOT, Workers
+
+JOBS = """
+from aioelasticjob import ElasticJob
+
+app = ElasticJob({address!r}, connection_timeout=2, **{options!r})
+
+@app.job(cron="* * * * * ?", sharding_total_count=2)
+async def report(context):
+    context.log.info("did it", extra={{"rows": 3}})
+"""
+
+
+def jobs(address: str, **options: object) -> str:
+    return JOBS.format(address=address, options=options)
+
+
+def complaint(command: Command) -> tuple[int, str]:
+    """Return exit code and last line of ``run``, before which there may be log lines but no traceback."""
+    result = command("run", "user_jobs:app")
+    assert "Traceback" not in result.stderr
+    return result.exit_code, result.stderr.rstrip().splitlines()[-1]
+
+
+@pytest.mark.usefixtures("root_log")
+def test_a_registry_that_is_down(command: Command, write: Write) -> None:
+    write("user_jobs", jobs("zk://127.0.0.1:1/shop"))
+    code, said = complaint(command)
+    assert code == 1
+    assert said.startswith("error: no registry at 127.0.0.1:1 within 2 s")
+    assert said.endswith("check the address, or start one")
+
+
+@pytest.mark.usefixtures("root_log")
+def test_a_wrong_password(command: Command, write: Write, embedded: EmbeddedServer) -> None:
+    address = f"zk://{embedded.address}/shop"
+    asyncio.run(make(address, digest="alice:right"))
+    write("user_jobs", jobs(address, digest="alice:wrong"))
+    code, said = complaint(command)
+    assert code == 1
+    assert said == "error: the digest does not open /shop: check user and password"
+
+
+@pytest.mark.usefixtures("root_log")
+def test_a_name_used_by_another_kind_of_job(command: Command, write: Write, embedded: EmbeddedServer) -> None:
+    address = f"zk://{embedded.address}/shop"
+    asyncio.run(make(address, config=b'{"jobName": "report", "jobType": "SCRIPT", "cron": "0 0 2 * * ?"}'))
+    write("user_jobs", jobs(address))
+    code, said = complaint(command)
+    assert code == 2
+    assert said.endswith("'report': is already a SCRIPT job in this namespace: choose another name")
+
+
+@pytest.mark.usefixtures("root_log")
+def test_data_of_another_program_in_the_jobs_place(command: Command, write: Write, embedded: EmbeddedServer) -> None:
+    address = f"zk://{embedded.address}/shop"
+    asyncio.run(make(address, config=b"timeout=3"))
+    write("user_jobs", jobs(address))
+    code, said = complaint(command)
+    assert code == 2
+    assert said.startswith("error: /report/config = ")
+    assert "no job configuration" in said
+
+
+async def make(address: str, *, digest: str | None = None, config: bytes | None = None) -> None:
+    """Leave a namespace behind, made with a digest or with somebody's configuration in it."""
+    async with open_session(ConnectionSettings.parse(address, digest=digest)) as session:
+        if config is not None:
+            nodes = [Create(Layout("report").root), Create(Layout("report").config, config)]
+            await session.commit(nodes, incarnation=session.incarnation)
+
+
+@pytest.mark.process
+def test_a_process_runs_its_jobs_and_stops_on_sigterm(tmp_path: Path, worker_processes: Workers) -> None:
+    (tmp_path / "user_jobs.py").write_text(jobs("embedded://"))
+    paths = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    worker = worker_processes.start("-m", "aioelasticjob", "run", "user_jobs:app", environment=paths)
+    line = worker.wait_for_output("did it")
+    assert re.search(r"^\d\d:\d\d:\d\d\.\d{3} INFO    did it  job=report item=\d task_id=\S+ rows=3$", line)
+    assert worker.terminate() == 0
+    assert "Traceback" not in worker.output
+
+
+@pytest.mark.process
+def test_the_server_is_a_command_with_the_options_of_its_module(worker_processes: Workers, tmp_path: Path) -> None:
+    theirs = _help("aioelasticjob.zookeeper")
+    assert theirs <= _help("aioelasticjob", "zookeeper")
+    server = worker_processes.start(
+        "-m", "aioelasticjob", "zookeeper", "--port", "0", "--data-dir", str(tmp_path / "data"), "--tick-time", "100"
+    )
+    address = server.wait_for_output("listening on").split()[-1]
+    second = worker_processes.start("-m", "aioelasticjob", "zookeeper", "--port", address.rpartition(":")[2])
+    assert second.wait() == 1
+    assert second.output == f"cannot listen on {address}: the port is in use\n"
+    assert server.terminate() == 0
+
+
+@pytest.mark.process
+def test_a_data_directory_of_another_program_is_refused(worker_processes: Workers, tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "notes.txt").write_text("mine")
+    server = worker_processes.start(
+        "-m", "aioelasticjob", "zookeeper", "--port", "0", "--data-dir", str(tmp_path / "theirs")
+    )
+    assert server.wait() == 1
+    assert server.output.count("\n") == 1
+    assert "another program" in server.output
+    assert [path.name for path in (tmp_path / "theirs").iterdir()] == ["notes.txt"]
+
+
+def _help(*command: str) -> set[str]:
+    told = subprocess.run(
+        [sys.executable, "-m", *command, "--help"], capture_output=True, check=True, text=True, cwd=ROOT
+    )
+    return set(re.findall(r"--[a-z-]+", told.stdout))
