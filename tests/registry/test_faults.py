@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 
 import anyio
 import pytest
@@ -14,7 +14,7 @@ from aioelasticjob.errors import AuthenticationFailed, OutcomeUnknown, RegistryU
 from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry import keeper
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus, open_session
-from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.registry.txn import Create, Set
 from aioelasticjob.testing import VirtualClock, run
 from aioelasticjob.zookeeper.server import serve
 from tests.registry.world import PORT, US, World, expire, simulated
@@ -382,53 +382,3 @@ def test_a_server_that_ends_connections_at_once_is_not_hammered() -> None:
         assert 20 <= len(tries) - len(early) <= 45  # and up to three once the session cannot be rescued
 
     run(main)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_minute_of_chaos_leaves_no_call_behind(seed: int) -> None:
-    dice = random.Random(seed)
-
-    async def use(world: World, session: Session) -> None:
-        loop, end = asyncio.get_running_loop(), asyncio.get_running_loop().time() + 60
-        done, longest = {"read": 0, "written": 0, "unknown": 0}, 0.0
-
-        async def work(number: int) -> None:
-            nonlocal longest
-            path = f"/{number}"
-            while loop.time() < end:
-                start = loop.time()
-                try:
-                    if await session.exists(path) is None:
-                        await session.commit([Create(path, ephemeral=True)], incarnation=session.incarnation)
-                    else:
-                        await session.commit([Delete(path)], incarnation=session.incarnation)
-                    done["written"] += 1
-                except OutcomeUnknown:
-                    done["unknown"] += 1
-                except (Suspended, SessionEnded):
-                    await session.connected()
-                done["read"] += 1
-                longest = max(longest, loop.time() - start)
-                await asyncio.sleep(dice.uniform(0, 0.2))
-
-        async def harm() -> None:
-            faults: list[Callable[[], object]] = [world.reset, world.half_open, world.partition]
-            while loop.time() < end:
-                dice.choice(faults)()
-                await asyncio.sleep(dice.uniform(0, 3))
-                world.heal()
-                await asyncio.sleep(dice.uniform(0, 3))
-
-        async with asyncio.TaskGroup() as tasks:
-            jobs: list[Coroutine[object, object, None]] = [work(number) for number in range(6)]
-            for job in [*jobs, harm()]:
-                tasks.create_task(job)
-        world.heal()
-        await session.connected()
-        await session.sync()
-        assert done["written"] > 300
-        assert longest < 12
-        assert session._keeper.connection is not None
-        assert len(session._keeper.connection._pending) <= 1  # a heartbeat
-
-    with_session(use, seed=seed)

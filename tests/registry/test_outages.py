@@ -1,0 +1,191 @@
+"""Long outages, shaky beginnings and a minute of everything, in simulated time against the embedded server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from struct import pack
+
+import pytest
+
+from aioelasticjob.errors import OutcomeUnknown, RegistryUnreachable, SessionEnded, Suspended
+from aioelasticjob.registry import keeper
+from aioelasticjob.registry.codec import CHILDREN, Codec
+from aioelasticjob.registry.mirror import mirror
+from aioelasticjob.registry.session import Session, open_session
+from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.testing import VirtualClock, run
+from tests.registry.test_faults import T, with_session
+from tests.registry.world import PORT, World, settings, simulated
+
+
+@pytest.mark.parametrize("ends", ["same session", "next session"])
+def test_mirrors_and_waits_outlive_any_outage(ends: str) -> None:
+    async def use(world: World, session: Session) -> None:
+        old = session.incarnation
+        await session.commit([Create("/mine"), Create("/a", b"1")], incarnation=old)
+        async with (
+            open_session(world.settings(session_timeout=40), clock=VirtualClock(), seed=5) as writer,
+            mirror(session, ["/a", "/b"]) as trees,
+        ):
+            waiting = asyncio.ensure_future(session.wait_deleted("/mine"))
+            await session.sync()
+            for _ in range(2):  # the second time while everything is being read again
+                world.partition()
+                world.reset()
+                await asyncio.sleep(1 if ends == "same session" else 5 * T)
+                world.heal()
+                await session.connected()
+            assert (session.incarnation == old) is (ends == "same session")
+            await asyncio.sleep(5)
+            assert not waiting.done()
+            await writer.connected()
+            zxid = (
+                await writer.commit([Delete("/mine"), Create("/b"), Set("/a", b"2", 0)], incarnation=writer.incarnation)
+            ).zxid
+            await waiting
+            tree = await trees.until(lambda tree: tree.zxid >= zxid)
+            assert list(tree) == ["/a", "/b"]
+            assert tree == await session.subtree(["/a", "/b"])
+
+    with_session(use, max_retries=0)
+
+
+def test_a_node_that_was_made_anew_during_an_outage_counts_as_gone() -> None:
+    async def use(world: World, session: Session) -> None:
+        tree = world.servers[0].processor.tree
+        await session.commit([Create("/mine", ephemeral=True)], incarnation=session.incarnation)
+        old = session.incarnation
+        waiting = asyncio.ensure_future(session.wait_deleted("/mine"))
+        await session.sync()
+        world.partition()
+        while "/test/mine" in tree.nodes:
+            await asyncio.sleep(0.1)
+        world.heal()
+        await session.status.until(lambda status: status.incarnation != old)
+        await session.commit([Create("/mine", ephemeral=True)], incarnation=session.incarnation)
+        async with asyncio.timeout(1):
+            await waiting
+        assert "/test/mine" in tree.nodes
+
+    with_session(use)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_registry_that_comes_up_late_and_shakily_is_joined(seed: int) -> None:
+    async def main() -> None:
+        async with simulated() as world, asyncio.TaskGroup() as tasks:
+            world.partition()
+
+            async def shake() -> None:
+                await asyncio.sleep(3)
+                world.heal()
+                for _ in range(40):
+                    await asyncio.sleep(0.01)
+                    world.reset()
+
+            tasks.create_task(shake())
+            async with open_session(world.settings(max_retries=0), clock=VirtualClock(), seed=seed) as session:
+                assert await session.children("/") == ()
+
+    run(main, seed=seed)
+
+
+def test_a_server_that_grants_no_session_is_no_registry() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        class Miser(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                answer = pack("!iiqi16s?", 0, 0, 0, 16, bytes(16), False)
+                transport.write(pack("!i", len(answer)) + answer)  # type: ignore[attr-defined]
+
+        await loop.create_server(Miser, "127.0.0.1", PORT)
+        with pytest.raises(RegistryUnreachable, match="refused"):
+            async with open_session(settings(f"zk://127.0.0.1:{PORT}", connection_timeout=3)):
+                pass
+
+    run(main)
+
+
+def test_what_is_no_zookeeper_is_no_registry() -> None:
+    async def main() -> None:
+        class Web(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")  # type: ignore[attr-defined]
+
+        await asyncio.get_running_loop().create_server(Web, "127.0.0.1", PORT)
+        with pytest.raises(RegistryUnreachable, match="not ZooKeeper's protocol"):
+            async with open_session(settings(f"zk://127.0.0.1:{PORT}", connection_timeout=3)):
+                pass
+
+    run(main)
+
+
+def test_a_refused_watch_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    class Ear:
+        def changed(self, kind: int, path: str) -> None: ...
+
+        def reset(self) -> None: ...
+
+    async def use(world: World, session: Session) -> None:
+        monkeypatch.setattr(keeper, "WATCH", CHILDREN)  # answered with an error, as there is no such node
+        monkeypatch.setattr(Codec, "add_watch", Codec.watching)
+        with session.watching(["/nowhere"], Ear()):
+            await session.sync()
+
+    with caplog.at_level(logging.ERROR):
+        with_session(use)
+    assert [record.message for record in caplog.records] == ["a watch was refused"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_minute_of_chaos_leaves_no_call_behind(seed: int) -> None:
+    dice = random.Random(seed)
+
+    async def use(world: World, session: Session) -> None:
+        loop, end = asyncio.get_running_loop(), asyncio.get_running_loop().time() + 60
+        done, longest = {"read": 0, "written": 0, "unknown": 0}, 0.0
+
+        async def work(number: int) -> None:
+            nonlocal longest
+            path = f"/{number}"
+            while loop.time() < end:
+                start = loop.time()
+                try:
+                    if await session.exists(path) is None:
+                        await session.commit([Create(path, ephemeral=True)], incarnation=session.incarnation)
+                    else:
+                        await session.commit([Delete(path)], incarnation=session.incarnation)
+                    done["written"] += 1
+                except OutcomeUnknown:
+                    done["unknown"] += 1
+                except (Suspended, SessionEnded):
+                    await session.connected()
+                done["read"] += 1
+                longest = max(longest, loop.time() - start)
+                await asyncio.sleep(dice.uniform(0, 0.2))
+
+        async def harm() -> None:
+            faults: list[Callable[[], object]] = [world.reset, world.half_open, world.partition]
+            while loop.time() < end:
+                dice.choice(faults)()
+                await asyncio.sleep(dice.uniform(0, 3))
+                world.heal()
+                await asyncio.sleep(dice.uniform(0, 3))
+
+        async with asyncio.TaskGroup() as tasks:
+            jobs: list[Coroutine[object, object, None]] = [work(number) for number in range(6)]
+            for job in [*jobs, harm()]:
+                tasks.create_task(job)
+        world.heal()
+        await session.connected()
+        await session.sync()
+        assert done["written"] > 300
+        assert longest < 12
+        assert session._keeper.connection is not None
+        assert len(session._keeper.connection._pending) <= 1  # a heartbeat
+
+    with_session(use, seed=seed)
