@@ -1,6 +1,7 @@
 """One znode: its data, its place in time, its children; and how its owner field tells its kind."""
 
 from struct import Struct
+from typing import NamedTuple
 
 from aioelasticjob.zookeeper.acl import OPEN_UNSAFE, AclList
 from aioelasticjob.zookeeper.javaset import JavaSet
@@ -14,6 +15,15 @@ CONTAINER_OWNER = -(2**63)
 _TTL_MARK = 0xFF << 56
 _TTL_MASK = (1 << 40) - 1
 MAX_TTL = _TTL_MASK
+
+
+class Contents(NamedTuple):
+    """What setData replaces; mtime in ms since the epoch."""
+
+    data: bytes | None
+    version: int
+    mtime: int
+    mzxid: int
 
 
 class Znode:
@@ -44,6 +54,15 @@ class Znode:
         self.cversion = 0  # counts creations below; the wire shows creations and deletions, see stat()
         self.aversion = 0
         self.children = JavaSet(8)
+
+    @property
+    def contents(self) -> Contents:
+        """What setData replaces."""
+        return Contents(self.data, self.version, self.mtime, self.mzxid)
+
+    @contents.setter
+    def contents(self, contents: Contents) -> None:
+        self.data, self.version, self.mtime, self.mzxid = contents
 
     def stat(self) -> bytes:
         """Encode the Stat record clients see."""

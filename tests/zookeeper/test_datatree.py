@@ -276,9 +276,12 @@ def test_a_quota_counts_what_is_below_it(garden: Gardener) -> None:
     assert stats.data == b"count=1,bytes=2"
     garden.create("/q/a", data=b"345")
     garden.do(SetData("/q/a", b"", -1))
-    garden.all(create("/q/b"), Check("/nope", 0))
+    limits = "/zookeeper/quota/q/zookeeper_limits"
+    garden.all(
+        create("/q/b"), SetData("/q", b"much longer", -1), Delete("/q/a", -1), Delete(limits, -1), Delete("/-", 0)
+    )
     assert (stats.data, stats.version, stats.mzxid) == (b"count=2,bytes=2", 0, stats.czxid)
-    garden.do(Delete("/zookeeper/quota/q/zookeeper_limits", -1))
+    garden.do(Delete(limits, -1))
     garden.do(Delete("/q/a", -1))
     assert stats.data == b"count=2,bytes=2"
 
