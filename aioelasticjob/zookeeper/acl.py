@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from aioelasticjob.zookeeper.codes import ErrorCode, Perms, RequestError
+from aioelasticjob.zookeeper.jute import decode
 
 
 class Identity(NamedTuple):
@@ -33,7 +34,7 @@ SUPER = Identity("super", "")
 
 def digest(credentials: bytes) -> Identity:
     """Turn `user:password` into the identity ACLs carry (DigestAuthenticationProvider)."""
-    text = credentials.decode("utf-8", "replace")
+    text = decode(credentials)
     hashed = hashlib.sha1(text.encode("utf-8", "replace"), usedforsecurity=False).digest()
     return Identity("digest", f"{text.split(':', 1)[0]}:{base64.b64encode(hashed).decode('ascii')}")
 

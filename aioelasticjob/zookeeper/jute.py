@@ -18,12 +18,14 @@ _AS_JAVA = "aioelasticjob.zookeeper.replace"
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
-    """Replace what is no UTF-8; an encoded surrogate counts as one mistake, where Python sees three."""
+    """Replace what is no UTF-8; a surrogate, whole or cut short, is one mistake to Java, where Python sees several."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     mistake = error.object[error.start : error.start + 3]
-    surrogate = len(mistake) == 3 and mistake[0] == 0xED and mistake[1] >> 5 == 5 and mistake[2] >> 6 == 2
-    return "\ufffd", error.start + 3 if surrogate else error.end
+    if mistake[0] == 0xED and len(mistake) > 1 and mistake[1] >> 5 == 5:
+        whole = len(mistake) == 3 and mistake[2] >> 6 == 2
+        return "\ufffd", error.start + 2 + whole
+    return "\ufffd", error.end
 
 
 codecs.register_error(_AS_JAVA, _replace)
@@ -86,7 +88,7 @@ class Reader:
     def string(self) -> str | None:
         """Read a string; broken UTF-8 is replaced, not refused, as the reference server does."""
         raw = self.buffer()
-        return None if raw is None else raw.decode("utf-8", _AS_JAVA)
+        return None if raw is None else decode(raw)
 
     def vector(self, item: Callable[[], T]) -> list[T] | None:
         """Read a count and that many items; -1 stands for none."""
@@ -105,6 +107,11 @@ def pack_buffer(value: bytes | None) -> bytes:
 def pack_string(value: str | None) -> bytes:
     """Encode a string, or its absence."""
     return NULL if value is None else pack_buffer(encode(value))
+
+
+def decode(raw: bytes) -> str:
+    """Decode text as Java does."""
+    return raw.decode("utf-8", _AS_JAVA)
 
 
 def encode(value: str) -> bytes:

@@ -24,6 +24,7 @@ JAVA_FLAGS = (
     "-Dzookeeper.4lw.commands.whitelist=*",
     "-Dzookeeper.extendedTypesEnabled=true",
     "-Dzookeeper.forceSync=no",
+    "-Dfile.encoding=UTF-8",
     f"-Dznode.container.checkIntervalMs={CONTAINER_CHECK_MS}",
 )
 CLASS_PATH = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from .scenario import Servers, same
-from .wire import Field, Long, Op, Raw, Record, acl, jute, multi, record
+from .wire import OPEN, Field, Long, Op, Raw, Record, acl, jute, multi, record
 from .world import Client, World
 
 pytestmark = pytest.mark.zookeeper
@@ -140,6 +140,14 @@ damages = st.builds(
 )
 damaged = st.lists(st.tuples(whole, damages), min_size=1, max_size=12)
 
+# Strings as they come: any characters, lone surrogates among them, and bytes that are no UTF-8 at all.
+units = st.sampled_from(b"\x00/.:a19\x7f\x80\xbf\xc0\xc1\xc3\xe0\xe2\xed\xef\xf0\xf4\xf5\xff\x9f\xa0\x82\xac\xf8")
+text = st.text(st.characters(exclude_categories=[]), max_size=8)
+strings = st.one_of(
+    st.lists(units, max_size=8).map(bytes), text.map(lambda value: value.encode("utf-8", "surrogatepass"))
+)
+addresses = st.text("0123456789./:+- x٣", max_size=14).map(str.encode)
+
 thorough = settings(
     max_examples=120,
     deadline=None,
@@ -164,6 +172,29 @@ def test_both_servers_make_the_same_of_damage(servers: Servers, conversation: li
         for request, damage in conversation:
             a.send(request.op, Raw(damage.done_to(jute(*_fields(request, w.root)))))
             a.settle()
+
+    same(play, servers)
+
+
+@thorough
+@given(told=st.lists(st.tuples(strings, addresses), min_size=1, max_size=8))
+def test_both_servers_read_strings_alike(servers: Servers, told: list[tuple[bytes, bytes]]) -> None:
+    def play(w: World) -> None:
+        a = w.client()
+        for string, address in told:
+            below = f"{w.root}/".encode() + string  # bytes and strings look the same on the wire
+            a.call(Op.SYNC, string)
+            a.call(Op.CREATE, below, b"", OPEN, 0)
+            a.call(Op.CREATE, below, b"", OPEN, 2)
+            a.call(Op.EXISTS, below, True)
+            a.call(Op.SET_DATA, below, b"", -1)
+            a.call(Op.DELETE, below, -1)
+            a.call(Op.SET_ACL, w.root, [record(31, b"digest", string), acl(31, "world", "anyone")], -1)
+            a.call(Op.SET_ACL, w.root, [record(31, b"ip", address), acl(31, "world", "anyone")], -1)
+            a.call(Op.GET_ACL, w.root)
+            a.call(Op.AUTH, 0, "digest", string)
+        a.call(Op.WHO_AM_I)
+        a.call(Op.GET_CHILDREN, w.root, False)
 
     same(play, servers)
 
