@@ -2,6 +2,7 @@
 
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.streams import Streams
 from aioelasticjob.cron import Cron, fire_times
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError
 from aioelasticjob.jobs.base import InstanceContext, ItemContext
@@ -21,5 +22,6 @@ __all__ = [
     "OnceListener",
     "Outcome",
     "RegistryError",
+    "Streams",
     "fire_times",
 ]

@@ -17,7 +17,8 @@ from anyio import CancelScope, CapacityLimiter, Event, create_task_group, open_s
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.strategies import find
-from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.coordination.streams import Streams
+from aioelasticjob.errors import InvalidSetting, unwrapped
 from aioelasticjob.events import Events
 from aioelasticjob.events import Listener as EventListener
 from aioelasticjob.jobs.base import InstanceHandler, ItemHandler, Job
@@ -25,6 +26,7 @@ from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.running.job import Host, retire, run_job
 from aioelasticjob.running.runner import Surroundings
+from aioelasticjob.running.watchdog import watchdog
 from aioelasticjob.zookeeper.server import serve
 
 if TYPE_CHECKING:
@@ -67,14 +69,14 @@ class ElasticJob:
             "max_retries": max_retries,
             "digest": digest,
         }
-        self.address = address
+        self.address = _text(address)
         self._private = _is_private(address)
-        self._options = options
-        self.settings = ConnectionSettings.parse("zk://127.0.0.1:2181" if self._private else address, **options)
+        self.settings = ConnectionSettings.parse(_namespace(address) if self._private else address, **options)
         self._jobs: dict[str, Job] = {}
         self._clock = clock or SystemClock()
         self._events = Events()
         self._running = False
+        self._session: Session | None = None
 
     @property
     def jobs(self) -> tuple[JobConfig, ...]:
@@ -125,6 +127,16 @@ class ElasticJob:
         with self._events.listen() as listener:
             yield listener
 
+    def streams(self, job: str) -> Streams:
+        """Return the event streams of a job: servers, config, leader, execution.
+
+        Raises:
+            InvalidSetting: the application does not run.
+        """
+        if self._session is None:
+            raise InvalidSetting("streams", job, "the application must be running: they need its session")
+        return Streams(self._session, job)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Session]:
         """Run all jobs while the block is open, inside the present event loop; leave gracefully at its end.
@@ -136,18 +148,22 @@ class ElasticJob:
         """
         if self._running:
             raise InvalidSetting("running", True, "this application runs already")
-        self._running = True
+        self._running, failure = True, None
         try:
-            async with AsyncExitStack() as stack:
-                settings = self.settings
-                if self._private:
-                    server = await stack.enter_async_context(serve("127.0.0.1", 0, clock=self._clock.now))
-                    address = f"zk://{server.host}:{server.port}{_namespace(self.address)}"
-                    settings = ConnectionSettings.parse(address, **self._options)
-                session = await stack.enter_async_context(open_session(settings, clock=self._clock))
-                with unwrapped():
-                    async with self._crew(session):
-                        yield session
+            with unwrapped():
+                async with AsyncExitStack() as stack:
+                    settings = self.settings
+                    if self._private:
+                        server = await stack.enter_async_context(serve("127.0.0.1", 0, clock=self._clock.now))
+                        address = f"zk://{server.host}:{server.port}{_namespace(self.address)}"
+                        settings = ConnectionSettings.parse(address, **self._options)
+                    stack.enter_context(watchdog())
+                    session = await stack.enter_async_context(open_session(settings, clock=self._clock))
+                    self._session = session
+                    stack.callback(self._forget_session)
+                    with unwrapped():
+                        async with self._crew(session):
+                            yield session
         finally:
             self._running = False
 
@@ -170,6 +186,9 @@ class ElasticJob:
                     await asked.wait()
                 tasks.cancel_scope.cancel()
 
+    def _forget_session(self) -> None:
+        self._session = None
+
     @asynccontextmanager
     async def _crew(self, session: Session) -> AsyncIterator[None]:
         shared = Surroundings(self._clock, self._events, CapacityLimiter(THREADS))
@@ -187,27 +206,6 @@ class ElasticJob:
                         for runner in tuple(shared.runners):
                             retiring.start_soon(retire, runner)
                 tasks.cancel_scope.cancel()
-
-
-@contextmanager
-def unwrapped() -> Iterator[None]:
-    """Raise a lone error as it is, and of several a typed one, rather than a group of them."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        errors = list(_leaves(group))
-        typed = [error for error in errors if isinstance(error, ElasticJobError)]
-        if len(errors) == 1 or typed:
-            raise (typed or errors)[0] from None
-        raise
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
 
 
 async def _await_signals(arrived: Event, asked: Event, everything: CancelScope, *, task_status: Any) -> None:

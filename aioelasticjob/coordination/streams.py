@@ -1,0 +1,209 @@
+"""A job's state as async event streams: servers, config, leader, execution.
+
+Each event carries the whole state and what is new in it to this reader.  A slow reader skips states, never the newest,
+and holds nobody up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.latest import Latest
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import Instance, Record
+from aioelasticjob.registry.mirror import mirror
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.tree import Tree
+
+S = TypeVar("S")
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A host and what operators have said about it."""
+
+    ip: str
+    host: str
+    disabled: bool
+    paused: bool
+    instances: tuple[Instance, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServersChanged:
+    """Who is there."""
+
+    servers: Mapping[str, Server]
+    joined: frozenset[str]
+    """Instances that have come since this reader's last event."""
+    left: frozenset[str]
+    """Instances that have gone since this reader's last event."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanged:
+    """The configuration in force."""
+
+    config: JobConfig | None
+    """None while there is none."""
+    changed: frozenset[str]
+    """Settings that differ from this reader's last event."""
+    fault: str | None
+    """What is wrong with the text now in the registry, if it makes no configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    """Who assigns items."""
+
+    leader: str | None
+    epoch: int
+    """Rises with each election; -1 before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemState:
+    """What is known of an item's execution."""
+
+    record: Record | None
+    """None where the node holds no record of ours."""
+    running: str | None
+    """The instance that runs it now."""
+    misfired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionChanged:
+    """What runs, and how it went."""
+
+    items: Mapping[int, ItemState]
+    changed: frozenset[int]
+    """Items that differ from this reader's last event."""
+
+
+class Changes(Generic[S, E]):
+    """An async iterator of events: first the present state, then every newer one that differs."""
+
+    def __init__(self, trees: Latest[Tree], state: Callable[[Tree], S], event: Callable[[S | None, S], E]) -> None:
+        self._trees, self._state, self._event = trees, state, event
+        self._tree: Tree | None = None
+        self._last: S | None = None
+
+    def __aiter__(self) -> Changes[S, E]:
+        return self
+
+    async def __anext__(self) -> E:
+        while True:
+            self._tree = await self._trees.until(lambda newer: newer is not self._tree)
+            before, now = self._last, self._state(self._tree)
+            if before is None or before != now:
+                self._last = now
+                return self._event(before, now)
+
+
+class Streams:
+    """The event streams of one job; each is opened with ``async with`` and read with ``async for``."""
+
+    def __init__(self, session: Session, job: str) -> None:
+        self._session, self._layout = session, Layout(job)
+
+    @asynccontextmanager
+    async def servers(self) -> AsyncIterator[Changes[Mapping[str, Server], ServersChanged]]:
+        """Stream who joins and leaves, and which servers are disabled or paused."""
+        async with self._trees((self._layout.servers, self._layout.instances)) as trees:
+            yield Changes(trees, self._servers, _servers_changed)
+
+    @asynccontextmanager
+    async def config(self) -> AsyncIterator[Changes[_Config, ConfigChanged]]:
+        """Stream the configuration; nonsense in the registry is reported and leaves the last good one standing."""
+        last: list[JobConfig] = []
+
+        def state(tree: Tree) -> _Config:
+            view = read(tree, self._layout, last[-1] if last else JobConfig(job_name=self._layout.job))
+            if view.fault is None:
+                last[:] = [view.config]
+            return _Config(last[-1] if last else None, view.fault)
+
+        async with self._trees((self._layout.config,)) as trees:
+            yield Changes(trees, state, _config_changed)
+
+    @asynccontextmanager
+    async def leader(self) -> AsyncIterator[Changes[LeaderChanged, LeaderChanged]]:
+        """Stream elections."""
+        async with self._trees((self._layout.election,)) as trees:
+            yield Changes(trees, self._leader, lambda _, now: now)
+
+    @asynccontextmanager
+    async def execution(self) -> AsyncIterator[Changes[Mapping[int, ItemState], ExecutionChanged]]:
+        """Stream what runs.  These nodes are busy: every run is an event, for the readers of this stream only."""
+        async with self._trees((self._layout.execution,)) as trees:
+            yield Changes(trees, self._execution, _execution_changed)
+
+    @asynccontextmanager
+    async def _trees(self, roots: Sequence[str]) -> AsyncIterator[Latest[Tree]]:
+        async with mirror(self._session, roots) as trees:
+            yield trees
+
+    def _view(self, tree: Tree) -> JobView:
+        return JobView(self._layout, tree, JobConfig(job_name=self._layout.job))
+
+    def _servers(self, tree: Tree) -> Mapping[str, Server]:
+        layout, instances = self._layout, self._view(tree).instances.values()
+        found = {}
+        for ip in tree.children(layout.servers):
+            node = tree.get(layout.server(ip))
+            here = tuple(sorted((one for one in instances if one.ip == ip), key=lambda one: one.id))
+            host = "" if node is None else node.data.decode("utf-8", "replace")
+            closed = layout.server_disabled(ip) in tree, layout.server_paused(ip) in tree
+            found[ip] = Server(ip, host, *closed, here)
+        return found
+
+    def _leader(self, tree: Tree) -> LeaderChanged:
+        view = self._view(tree)
+        return LeaderChanged(view.leader, -1 if view.epoch is None else view.epoch)
+
+    def _execution(self, tree: Tree) -> Mapping[int, ItemState]:
+        found = {}
+        for name in tree.children(self._layout.execution):
+            if not (name.isascii() and name.isdigit()):
+                continue
+            paths = self._layout.item(int(name))
+            node, running = tree.get(paths.execution), tree.get(paths.running)
+            record = None if node is None else records.decode(node.data)
+            runner = None if running is None else running.data.decode("utf-8", "replace")
+            found[int(name)] = ItemState(record, runner, paths.misfire in tree)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Config:
+    config: JobConfig | None
+    fault: str | None
+
+
+def _servers_changed(before: Mapping[str, Server] | None, now: Mapping[str, Server]) -> ServersChanged:
+    then, present = _instances(before or {}), _instances(now)
+    return ServersChanged(now, present - then, then - present)
+
+
+def _instances(servers: Mapping[str, Server]) -> frozenset[str]:
+    return frozenset(one.id for server in servers.values() for one in server.instances)
+
+
+def _config_changed(before: _Config | None, now: _Config) -> ConfigChanged:
+    then = before.config if before else None
+    names = JobConfig.model_fields if now.config else ()
+    changed = frozenset(name for name in names if then is None or getattr(then, name) != getattr(now.config, name))
+    return ConfigChanged(now.config, changed, now.fault)
+
+
+def _execution_changed(before: Mapping[int, ItemState] | None, now: Mapping[int, ItemState]) -> ExecutionChanged:
+    then = before or {}
+    return ExecutionChanged(now, frozenset(item for item in {*then, *now} if then.get(item) != now.get(item)))
