@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from aioelasticjob.zookeeper.processor import Settings
 from aioelasticjob.zookeeper.server import serve
+from aioelasticjob.zookeeper.settings import Settings
 from aioelasticjob.zookeeper.store import StoreError
 
 

@@ -1,19 +1,17 @@
 """What the server does with every request.  One request at a time, in order: that order is the zxid's."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from struct import Struct
 
 from aioelasticjob.zookeeper import acl, messages, replies
 from aioelasticjob.zookeeper.acl import Identity
-from aioelasticjob.zookeeper.codes import ErrorCode, OpCode, Perms, RequestError
-from aioelasticjob.zookeeper.connection import MAX_FRAME, Connection
-from aioelasticjob.zookeeper.datatree import Applied, Author, DataTree
+from aioelasticjob.zookeeper.codes import ErrorCode, OpCode, RequestError
+from aioelasticjob.zookeeper.connection import Connection
+from aioelasticjob.zookeeper.datatree import Applied, Author
 from aioelasticjob.zookeeper.jute import NULL, MalformedError, Reader, pack_string
 from aioelasticjob.zookeeper.messages import Connect
 from aioelasticjob.zookeeper.queries import QUERIES
-from aioelasticjob.zookeeper.sessions import Sessions
-from aioelasticjob.zookeeper.watches import Watches
+from aioelasticjob.zookeeper.state import State
 
 _HEADER = Struct(">ii")
 _NO_PASSWORD = bytes(16)
@@ -56,52 +54,10 @@ NAMES: Mapping[int, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What can be set about a server; times in ms, sizes in bytes."""
-
-    tick_time: int = 2000
-    min_session_timeout: int | None = None  # two ticks
-    max_session_timeout: int | None = None  # twenty ticks
-    max_frame: int = MAX_FRAME  # jute.maxbuffer
-    extended_types: bool = True  # the reference server's default is False: no times to live
-    container_check_interval: int = 60_000
-    container_max_never_used: int = 0  # never
-    super_digest: str | None = None  # `super:<hash>` of who may do everything
-    max_client_connections: int = 0  # per address; 0: any number
-    sessionless_timeout: int = 10_000
-    max_output: int = 64 * 1024 * 1024  # a connection whose unread replies and events exceed this is dropped
-
-    def __post_init__(self) -> None:
-        if self.tick_time < 1 or self.container_check_interval < 1:
-            raise ValueError("tick_time and container_check_interval are at least 1 ms")
-
-    @property
-    def session_timeouts(self) -> tuple[int, int]:
-        """The bounds a session's timeout is negotiated into."""
-        return (
-            2 * self.tick_time if self.min_session_timeout is None else self.min_session_timeout,
-            20 * self.tick_time if self.max_session_timeout is None else self.max_session_timeout,
-        )
-
-
-@dataclass(slots=True)
-class Processor:
+class Processor(State):
     """The server without its network, disk and clock."""
 
-    settings: Settings
-    sessions: Sessions
-    wall: Callable[[], int]  # ms since the epoch
-    tree: DataTree
-    watches: Watches[Connection] = field(default_factory=Watches)
-    connections: dict[int, Connection] = field(default_factory=dict)  # by session
-    outbound: dict[Connection, None] = field(default_factory=dict)  # have output or are to be closed
-    dirty_sessions: dict[int, int | None] | None = None  # timeout, or none when ended; kept for a disk only
-    issued_zxid: int = 0  # the last one given to a write; the tree's is the last one that took effect
-    saved_zxid: int = 0
-
-    def __post_init__(self) -> None:
-        self.issued_zxid = self.tree.zxid
+    __slots__ = ()
 
     def receive(self, connection: Connection, frame: bytes, now: int) -> None:
         """Answer one frame.
@@ -119,48 +75,9 @@ class Processor:
             self._authenticate(connection, xid, messages.read_auth(reader))
         elif op == OpCode.SASL:
             reader.buffer()
-            self._send(connection, replies.reply(xid, 0, 0, NULL))  # no mechanism is set up, as in a plain server
+            self.send(connection, replies.reply(xid, 0, 0, NULL))  # no mechanism is set up, as in a plain server
         elif self.sessions.touch(connection.session, connection.timeout, now):
             self._answer(connection, xid, op, reader)
-
-    def end_connection(self, connection: Connection) -> None:
-        """Forget a connection; its session lives on."""
-        self.watches.forget(connection)
-        self.outbound.pop(connection, None)
-        if self.connections.get(connection.session) is connection:
-            del self.connections[connection.session]
-
-    def expire(self, now: int) -> None:
-        """End the sessions whose time is over."""
-        for session in self.sessions.expired(now):
-            self._end_session(session)
-            connection = self.connections.pop(session, None)
-            if connection is not None:
-                self.close(connection)
-
-    def reap(self) -> None:
-        """Remove containers left empty and nodes that outlived their time."""
-        for path in self.tree.stale(self.wall(), self.settings.container_max_never_used):
-            self.tree.remove(path, self._next_zxid())
-            self._publish()
-
-    def close(self, connection: Connection) -> None:
-        """Let a connection end once its output is written."""
-        connection.closing = True
-        self.outbound[connection] = None
-
-    def keep_changes(self) -> None:
-        """Begin to note what changes, for a disk."""
-        self.tree.dirty, self.dirty_sessions, self.saved_zxid = {}, {}, self.tree.zxid
-
-    def take_changes(self) -> tuple[int | None, dict[str, None], dict[int, int | None]]:
-        """Hand out the zxid, the paths and the sessions that changed since the last time; no zxid: nothing did."""
-        zxid = self.tree.zxid
-        if zxid == self.saved_zxid:
-            return None, {}, {}
-        self.saved_zxid = zxid
-        sessions, self.dirty_sessions = self.dirty_sessions or {}, {}
-        return zxid, self.tree.take_dirty(), sessions
 
     def _connect(self, connection: Connection, request: Connect, now: int) -> None:
         if request.last_zxid > self.tree.zxid:
@@ -170,9 +87,7 @@ class Processor:
         connection.connected = True
         session = request.session
         if session == 0:
-            session = self.sessions.create(connection.timeout, now)
-            self._next_zxid()
-            self._note_session(session, connection.timeout)
+            session = self.begin_session(connection.timeout, now)
         else:
             # Before the password is looked at, as the reference server does.
             former = self.connections.pop(session, None)
@@ -191,10 +106,8 @@ class Processor:
     def _welcome(self, connection: Connection, request: Connect, session: int) -> None:
         timeout = connection.timeout if session else 0
         password = self.sessions.password(session) if session else _NO_PASSWORD
-        self._send(
-            connection,
-            replies.connect_reply(timeout, session, password, read_only_byte=request.knows_read_only),
-        )
+        frame = replies.connect_reply(timeout, session, password, read_only_byte=request.knows_read_only)
+        self.send(connection, frame)
 
     def _authenticate(self, connection: Connection, xid: int, request: messages.Auth) -> None:
         if request.scheme == "digest" and request.credentials is not None:
@@ -205,10 +118,10 @@ class Processor:
         elif request.scheme == "ip":
             connection.add_identity(Identity("ip", connection.host))
         else:
-            self._send(connection, replies.reply(xid, 0, ErrorCode.AUTH_FAILED))
+            self.send(connection, replies.reply(xid, 0, ErrorCode.AUTH_FAILED))
             self.close(connection)
             return
-        self._send(connection, replies.reply(xid, 0))
+        self.send(connection, replies.reply(xid, 0))
 
     def _answer(self, connection: Connection, xid: int, op: int, reader: Reader) -> None:
         error, body, zxid = ErrorCode.OK, b"", None
@@ -217,7 +130,7 @@ class Processor:
             if query is not None:
                 body = query(self.tree, self.watches, connection, reader)
             elif op == OpCode.CLOSE_SESSION:
-                self._end_session(connection.session)
+                self.end_session(connection.session)
             elif op in _WRITES:
                 body = self._write(connection, op, reader)
             else:
@@ -232,7 +145,7 @@ class Processor:
             return  # the reference server trips over a check outside a multi that holds, and says nothing
         if op == OpCode.PING:
             xid = -2
-        self._send(connection, replies.reply(xid, self.tree.zxid if zxid is None else zxid, error, body))
+        self.send(connection, replies.reply(xid, self.tree.zxid if zxid is None else zxid, error, body))
         if op == OpCode.CLOSE_SESSION or zxid == -1:
             self.close(connection)
 
@@ -240,7 +153,7 @@ class Processor:
         if op == OpCode.RECONFIG:
             messages.read_reconfig(reader)
         before = self.tree.zxid
-        author = Author(connection.session, connection.identities, self._next_zxid(), self.wall())
+        author = Author(connection.session, connection.identities, self.next_zxid(), self.wall())
         if op in _REFUSED:
             raise RequestError(_REFUSED[op])
         if op == OpCode.MULTI:
@@ -251,43 +164,8 @@ class Processor:
             body = b"".join(map(_multi_result, self.tree.apply_all(writes, author))) + replies.MULTI_END
         else:
             body = _result(self.tree.apply(messages.WRITES[op](reader), author))
-        self._publish()
+        self.publish()
         return body
-
-    def _next_zxid(self) -> int:
-        """Number a write; refused ones take a number, too."""
-        self.issued_zxid += 1
-        self.tree.zxid = self.issued_zxid
-        return self.issued_zxid
-
-    def _publish(self) -> None:
-        """Tell the watchers what changed, ahead of the reply to the one who changed it."""
-        events = self.tree.events
-        if not events:
-            return
-        self.tree.events = []
-        for event in events:
-            heard = self.watches.heard_by(event)
-            if heard:
-                frame = replies.event(event.kind, event.path)
-                for connection in heard:
-                    # Who may not read the node shall not learn of it (CVE-2024-23944).
-                    if acl.permitted(event.acl, Perms.READ, connection.identities):
-                        self._send(connection, frame)
-
-    def _end_session(self, session: int) -> None:
-        self.sessions.close(session)
-        self._note_session(session, None)
-        self.tree.end_session(session, self._next_zxid())
-        self._publish()
-
-    def _note_session(self, session: int, timeout: int | None) -> None:
-        if self.dirty_sessions is not None:
-            self.dirty_sessions[session] = timeout
-
-    def _send(self, connection: Connection, frame: bytes) -> None:
-        connection.send(frame)
-        self.outbound[connection] = None
 
 
 def _result(applied: Applied) -> bytes:

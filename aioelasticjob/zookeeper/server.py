@@ -14,8 +14,9 @@ from aioelasticjob.zookeeper.commits import Commits
 from aioelasticjob.zookeeper.connection import Connection
 from aioelasticjob.zookeeper.datatree import DataTree
 from aioelasticjob.zookeeper.jute import MalformedError
-from aioelasticjob.zookeeper.processor import Processor, Settings
+from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.sessions import Sessions
+from aioelasticjob.zookeeper.settings import Settings
 from aioelasticjob.zookeeper.statistics import Latency, Traffic
 from aioelasticjob.zookeeper.store import Changes, Store, Stored, open_store, rows
 

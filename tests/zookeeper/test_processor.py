@@ -11,9 +11,10 @@ from aioelasticjob.zookeeper.codes import ErrorCode, OpCode
 from aioelasticjob.zookeeper.connection import MAX_FRAME, Connection
 from aioelasticjob.zookeeper.datatree import DataTree
 from aioelasticjob.zookeeper.jute import INT, MalformedError, pack_buffer, pack_string
-from aioelasticjob.zookeeper.processor import Processor, Settings
+from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.replies import acls
 from aioelasticjob.zookeeper.sessions import Sessions
+from aioelasticjob.zookeeper.settings import Settings
 from aioelasticjob.zookeeper.statistics import Traffic
 
 HEADER = Struct(">iqi")
