@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group, open_signal_receiver
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 THREADS = 40
 """Plain handlers that may run at the same time, over all jobs."""
+_NOT_GIVEN = {"job_name": "give it as name", "job_type": "follows from how the job is declared"}
+"""Settings of a job that have another way in."""
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +92,8 @@ class ElasticJob:
         Raises:
             InvalidSetting: names the setting, its value and what would be right.
         """
+        if callable(name):
+            raise InvalidSetting("name", name, "write @app.job() with parentheses")
 
         def declare(handler: F) -> F:
             given = getattr(handler, "__name__", None) if name is None else name
@@ -112,6 +117,9 @@ class ElasticJob:
         """
         if not callable(handler):
             raise InvalidSetting("handler", handler, "must be a function that takes one context")
+        for setting, expected in _NOT_GIVEN.items():
+            if setting in settings:
+                raise InvalidSetting(setting, settings[setting], expected)
         config = JobConfig.build(job_name=name or getattr(handler, "__name__", ""), **settings)
         find(config.sharding_strategy)
         if config.job_name in self._jobs:
@@ -148,24 +156,28 @@ class ElasticJob:
         """
         if self._running:
             raise InvalidSetting("running", True, "this application runs already")
-        self._running, failure = True, None
+        self._running = True
+        failure: Exception | None = None
         try:
-            with unwrapped():
-                async with AsyncExitStack() as stack:
-                    settings = self.settings
-                    if self._private:
-                        server = await stack.enter_async_context(serve("127.0.0.1", 0, clock=self._clock.now))
-                        address = f"zk://{server.host}:{server.port}{_namespace(self.address)}"
-                        settings = ConnectionSettings.parse(address, **self._options)
-                    stack.enter_context(watchdog())
-                    session = await stack.enter_async_context(open_session(settings, clock=self._clock))
-                    self._session = session
-                    stack.callback(self._forget_session)
-                    with unwrapped():
-                        async with self._crew(session):
-                            yield session
+            async with AsyncExitStack() as stack:
+                stack.enter_context(unwrapped())
+                settings = self.settings
+                if self._private:
+                    server = await stack.enter_async_context(serve("127.0.0.1", 0, clock=self._clock.now))
+                    settings = replace(settings, hosts=((server.host, server.port),))
+                stack.enter_context(watchdog())
+                session = await stack.enter_async_context(open_session(settings, clock=self._clock))
+                self._session = session
+                stack.callback(self._forget_session)
+                await stack.enter_async_context(self._crew(session))
+                try:
+                    yield session
+                except Exception as error:  # the caller's own: kept out of our groups, which would wrap it
+                    failure = error
         finally:
             self._running = False
+        if failure is not None:
+            raise failure
 
     def run(self) -> None:
         """Run all jobs as a whole process: uvloop where it is installed, graceful stop on SIGTERM and SIGINT.
@@ -231,13 +243,16 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
+def _text(address: object) -> str:
+    if not isinstance(address, str):
+        raise InvalidSetting("address", address, "write zk://host:port,host:port/namespace, or embedded://")
+    return address
+
+
 def _is_private(address: str) -> bool:
-    return (
-        isinstance(address, str)
-        and address.partition("?")[0].rstrip("/").startswith("embedded:")
-        and (address.removeprefix("embedded://")[:1] in ("", "/"))
-    )
+    return address.startswith("embedded://") and address.removeprefix("embedded://")[:1] in ("", "/")
 
 
 def _namespace(address: str) -> str:
-    return "/" + address.removeprefix("embedded://").strip("/")
+    """Return a private server's address as it will be, but for the port, which it picks itself."""
+    return "zk://127.0.0.1/" + address.removeprefix("embedded://").strip("/")

@@ -19,6 +19,8 @@ ElasticJobError
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 
@@ -123,3 +125,25 @@ class Conflict(RegistryError):
     def __init__(self, index: int, path: str, reason: str) -> None:
         super().__init__(f"operation {index} on {path}: {reason}")
         self.index, self.path, self.reason = index, path, reason
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raise a lone error of a task group as it is, and of several a typed one, rather than a group of them."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        errors = list(_leaves(group))
+        typed = [error for error in errors if isinstance(error, ElasticJobError)]
+        if len(errors) > 1 and not typed:
+            raise
+        error = (typed or errors)[0]
+        raise error from error.__cause__  # its cause stays, the group is not worth showing
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

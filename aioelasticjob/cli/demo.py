@@ -17,14 +17,13 @@ import typer
 from anyio import CancelScope, create_task_group, open_signal_receiver
 from rich.console import Console
 
-from aioelasticjob.app import unwrapped
 from aioelasticjob.cli.console import out
 from aioelasticjob.demo.check import Verdict
 from aioelasticjob.demo.play import play
 from aioelasticjob.demo.processes import ProcessEnded
 from aioelasticjob.demo.screen import screen
 from aioelasticjob.demo.stage import Plan, Stalled
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.errors import InvalidSetting, unwrapped
 
 FOREIGN = ("site-packages", "dist-packages")
 """What lies below the standard library's directory and is no part of it."""
