@@ -14,8 +14,8 @@ from random import Random
 
 from anyio import Event, create_task_group, move_on_after, sleep
 
-from aioelasticjob.app import ElasticJob, unwrapped
-from aioelasticjob.errors import AuthenticationFailed, RegistryError
+from aioelasticjob.app import ElasticJob
+from aioelasticjob.errors import AuthenticationFailed, RegistryError, unwrapped
 from aioelasticjob.events import Listener
 from aioelasticjob.jobs.base import InstanceContext, ItemContext
 from aioelasticjob.layout import Layout
