@@ -14,11 +14,11 @@ from aioelasticjob.errors import OutcomeUnknown, RegistryUnreachable, SessionEnd
 from aioelasticjob.registry import keeper
 from aioelasticjob.registry.codec import CHILDREN, Codec
 from aioelasticjob.registry.mirror import mirror
-from aioelasticjob.registry.session import Session, open_session
+from aioelasticjob.registry.session import Session, SessionState, open_session
 from aioelasticjob.registry.txn import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock, run
 from tests.registry.test_faults import T, with_session
-from tests.registry.world import PORT, World, settings, simulated
+from tests.registry.world import PORT, US, World, settings, simulated
 
 
 @pytest.mark.parametrize("ends", ["same session", "next session"])
@@ -55,22 +55,48 @@ def test_mirrors_and_waits_outlive_any_outage(ends: str) -> None:
 
 def test_a_node_that_was_made_anew_during_an_outage_counts_as_gone() -> None:
     async def use(world: World, session: Session) -> None:
-        tree = world.servers[0].processor.tree
-        await session.commit([Create("/mine", ephemeral=True)], incarnation=session.incarnation)
-        old = session.incarnation
+        await session.commit([Create("/mine")], incarnation=session.incarnation)
         waiting = asyncio.ensure_future(session.wait_deleted("/mine"))
         await session.sync()
+
+        async def make_anew() -> None:
+            async with open_session(world.settings(), clock=VirtualClock(), seed=7) as other:
+                await other.commit([Delete("/mine"), Create("/mine")], incarnation=other.incarnation)
+
         world.partition()
-        while "/test/mine" in tree.nodes:
-            await asyncio.sleep(0.1)
+        await world.faults.start("another", "10.0.1.1", make_anew).wait()
+        assert not waiting.done()
+        world.reset()
         world.heal()
-        await session.status.until(lambda status: status.incarnation != old)
-        await session.commit([Create("/mine", ephemeral=True)], incarnation=session.incarnation)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(2):
             await waiting
-        assert "/test/mine" in tree.nodes
+        assert await session.exists("/mine") is not None
 
     with_session(use)
+
+
+def test_a_server_that_failed_is_asked_last_next_time() -> None:
+    async def main() -> None:
+        async with simulated(3) as world:
+            mute = world.servers[0].host
+            world.faults.drop(US, mute)
+            for seed in range(6):
+                async with open_session(world.settings(session_timeout=6), clock=VirtualClock(), seed=seed) as session:
+                    first = session._keeper.connection
+                    assert first is not None
+                    await asyncio.sleep(2)
+                    if session._keeper._hosts[0][0] == mute:  # not asked yet, so nothing is known about it
+                        continue
+                    first.abort("broken")
+                    start = asyncio.get_running_loop().time()
+                    await session.status.until(lambda status: status.state is SessionState.CONNECTED)
+                    assert asyncio.get_running_loop().time() - start < 6 / 6
+                    assert session._keeper.connection is not None
+                    assert session._keeper.connection.peer not in (first.peer, f"{mute}:{PORT}")
+                    return
+            raise AssertionError("no seed asked the mute server first")
+
+    run(main)
 
 
 @pytest.mark.parametrize("seed", range(5))
