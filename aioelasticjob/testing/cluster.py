@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from anyio import Event, create_task_group, move_on_after, sleep
 
@@ -79,16 +80,16 @@ class Witness(DataTree):
         """Carry out a transaction and note what it changed."""
         heard = len(self.events)
         results = super().apply_all(writes, author)
-        self._note(heard, author.session, author.zxid, ending=False)
+        self._witness(heard, author.session, author.zxid, ending=False)
         return results
 
     def end_session(self, session: int, zxid: int) -> None:
         """Remove what a session owned and note it."""
         heard = len(self.events)
         super().end_session(session, zxid)
-        self._note(heard, session, zxid, ending=True)
+        self._witness(heard, session, zxid, ending=True)
 
-    def _note(self, heard: int, session: int, zxid: int, *, ending: bool) -> None:
+    def _witness(self, heard: int, session: int, zxid: int, *, ending: bool) -> None:
         changes: dict[str, Change] = {}
         for event in self.events[heard:]:
             if event.kind is EventType.CHILDREN_CHANGED:
@@ -244,7 +245,7 @@ class Cluster:
             clock=VirtualClock(),
         )
         for job in self.plan.jobs:
-            settings = dict(job.settings)
+            settings: dict[str, Any] = dict(job.settings)
             handler = self._handler(host, host.name, job)
             app.add(handler, name=job.name, cron=job.cron, sharding_total_count=job.items, **settings)
         return app

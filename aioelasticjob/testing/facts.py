@@ -139,6 +139,15 @@ class Facts:
         return found
 
     @cached_property
+    def expired(self) -> Mapping[str, list[float]]:
+        """When the sessions of each host were ended by hand."""
+        found: dict[str, list[float]] = {}
+        for fault in of_kind(self.entries, Fault):
+            if fault.kind == "expire" and not fault.over:
+                found.setdefault(fault.hosts[0], []).append(fault.at)
+        return found
+
+    @cached_property
     def trouble(self) -> Mapping[str, list[Span]]:
         """When something was broken at each host."""
         found: dict[str, list[Span]] = {}
@@ -220,6 +229,28 @@ class JobFacts:
         """When somebody said that nothing is run at the moment."""
         told = of_kind(self.facts.entries, Told)
         return tuple(one.at for one in told if isinstance(one.event, Refused) and one.event.job == self.name)
+
+    @cached_property
+    def unmanned(self) -> tuple[Span, ...]:
+        """When no instance was there that might have run anything."""
+        spans, alone = [], self.facts.entries[0].at if self.facts.entries else 0.0
+        instances, closed, manned = set[str](), set[str](), False
+        for written in of_kind(self.facts.entries, Written):
+            for change in written.changes:
+                job, _, path = change.path[1:].partition("/")
+                parts = path.split("/")
+                if job != self.name or parts[0] not in ("instances", "servers") or len(parts) < 2:
+                    continue
+                known = instances if parts[0] == "instances" else closed if len(parts) == 3 else set()
+                (known.discard if change.data is None else known.add)("/".join(parts[1:]))
+            shut = {flag.partition("/")[0] for flag in closed}
+            now_manned = any(one.partition("@-@")[0] not in shut for one in instances)
+            if now_manned and not manned:
+                spans.append((alone, written.at))
+            elif manned and not now_manned:
+                alone = written.at
+            manned = now_manned
+        return (*spans, *(() if manned else ((alone, inf),)))
 
     def _era(self, start: float, end: float, data: bytes) -> Era:
         config = JobConfig.model_validate(json.loads(data))

@@ -38,6 +38,7 @@ class Faults:
 
     def crash(self, process: Process, farewell: Farewell = "fin") -> None:
         """Kill a process as ``kill -9`` does (``fin``, ``reset``), or as a power cut of its host (``silent``)."""
+        self.loop.keep_remains(process)
         process.kill()
         if farewell == "silent":
             self.network.unpowered.add(process.address)

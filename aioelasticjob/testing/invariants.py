@@ -33,7 +33,11 @@ HOWS = {
 
 
 def one_runner(facts: Facts) -> Iterator[Violation]:
-    """No two instances run one item at the same time.  A process that sleeps runs nothing: its handlers stand still."""
+    """No two instances run one item at the same time.
+
+    A process that sleeps runs nothing: its handlers stand still.  And nobody can know that a stranger has ended his
+    session before the news arrives, so a run counts no further than that; the fence is for what it does then.
+    """
     for (job, item), runs in facts.runs_of.items():
         awake = [(span, run) for run in runs for span in _awake(run, facts)]
         latest, running = -inf, None
@@ -178,13 +182,15 @@ def check(entries: Sequence[Entry], rules: Sequence[Rule] = RULES) -> list[Viola
 
 
 def _awake(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
+    """Yield the spans in which a handler ran, and had to know that it may."""
     start = run.begun.at
+    end = min([run.end, *(at for at in facts.expired.get(run.begun.host, ()) if at >= start)])
     for asleep, awake in facts.paused.get(run.begun.process, ()):
-        if start < awake and asleep < run.end:
+        if start < awake and asleep < end:
             yield start, max(start, asleep)
             start = awake
-    if start <= run.end:
-        yield start, run.end
+    if start <= end:
+        yield start, end
 
 
 def _author(change: Change) -> str | None:

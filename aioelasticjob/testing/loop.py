@@ -73,6 +73,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.start, self.random = start, random.Random(seed)
         self.unhandled: list[Exception] = []
         self.tasks = itertools.count()
+        self._remains: list[asyncio.Task[Any]] = []
         self.thread = threading.current_thread()
         self._now, self._idle_turns = 0.0, 0
         self._owners: dict[int, Process] = {}  # of asynchronous generators
@@ -172,6 +173,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def count_turns_anew(self) -> None:
         """Be patient again: something new is tried."""
         self._idle_turns = 0
+
+    def keep_remains(self, process: Process) -> None:
+        """Hold on to the tasks of a process that is about to die: collected, they would unwind among the living."""
+        tasks = (task for task in asyncio.all_tasks(self) if isinstance(task, _SimulatedTask))
+        self._remains += (task for task in tasks if task.process is process)
 
     def bury_dead(self) -> None:
         """Unwind what is left of killed processes, unheard."""

@@ -62,6 +62,8 @@ def _lost(job: JobFacts, item: int, slot: int) -> Iterator[Violation]:
     end = min(max(following, moment + FUZZ), job.facts.end)
     if _disabled(job, item, moment) or any(moment - 1 <= at <= end for at in job.refusals):
         return
+    if any(alone - FUZZ <= moment <= manned + FUZZ for alone, manned in job.unmanned):
+        return
     path = f"/{job.name}/sharding/{item}/instance"
     holders = {data.decode() for data in job.facts.nodes.over(path, moment - FUZZ, end) if data}
     if None in job.facts.nodes.over(path, moment - FUZZ, end):
