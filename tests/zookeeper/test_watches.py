@@ -116,9 +116,7 @@ def test_who_returns_is_told_what_it_missed_and_watches_the_rest(watches: Watche
     for path, zxid in (("/old", 3), ("/new", 8), ("/parent", 2)):
         tree.restore(path, Znode(b"", zxid=zxid))
     tree.node("/parent").pzxid = 9
-    wanted = SetWatches(
-        5, ["/old", "/new", "/gone"], ["/old", "/none"], ["/old", "/parent", "/gone"], ["/p"], ["/r"]
-    )
+    wanted = SetWatches(5, ["/old", "/new", "/gone"], ["/old", "/none"], ["/old", "/parent", "/gone"], ["/p"], ["/r"])
     missed = list(watches.restore(wanted, "ann", tree))
     assert missed == [
         (CHANGED, "/new"),
