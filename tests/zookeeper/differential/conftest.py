@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from .scenario import Servers
-from .servers import available, embedded, real
+from .servers import Pace, available, embedded, real
 
 
 @pytest.fixture(scope="module")
-def tick_time() -> int:
-    """Milliseconds; a module whose scenarios wait for an expiry overrides it."""
-    return 2000
+def pace() -> Pace:
+    """A module whose scenarios wait for an end that comes by itself overrides it."""
+    return Pace()
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory, tick_time: int) -> Iterator[Servers]:
+def servers(tmp_path_factory: pytest.TempPathFactory, pace: Pace) -> Iterator[Servers]:
     if not available():
         pytest.skip("Debian's zookeeper is not installed")
-    with real(tmp_path_factory.mktemp("zookeeper"), tick_time) as theirs, embedded(tick_time) as ours:
+    with real(tmp_path_factory.mktemp("zookeeper"), pace) as theirs, embedded(pace) as ours:
         yield Servers(real=theirs, ours=ours)

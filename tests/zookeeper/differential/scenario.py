@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
@@ -32,9 +33,11 @@ def transcript(play: Play, address: Address, root: str) -> list[str]:
 def same(play: Play, servers: Servers) -> None:
     """Play on both servers and compare."""
     root = f"/s{next(_serial)}"  # both trees grow in step
-    expected = transcript(play, servers.real, root)
-    assert expected, "a scenario without a reply shows nothing"
-    assert transcript(play, servers.ours, root) == expected
+    with ThreadPoolExecutor(2) as pool:  # at once, for some scenarios wait
+        theirs = pool.submit(transcript, play, servers.real, root)
+        ours = pool.submit(transcript, play, servers.ours, root)
+    assert theirs.result(), "a scenario without a reply shows nothing"
+    assert ours.result() == theirs.result()
 
 
 def on_both(play: Play) -> Callable[[Servers], None]:

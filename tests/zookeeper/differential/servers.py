@@ -9,13 +9,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.ports import reserved_ports
 
 from .wire import Address
 
-CONTAINER_CHECK_MS = 300
 JAVA_FLAGS = (
     "-Xmx256m",
     "-XX:+UseSerialGC",
@@ -25,10 +25,17 @@ JAVA_FLAGS = (
     "-Dzookeeper.extendedTypesEnabled=true",
     "-Dzookeeper.forceSync=no",
     "-Dfile.encoding=UTF-8",
-    f"-Dznode.container.checkIntervalMs={CONTAINER_CHECK_MS}",
 )
 CLASS_PATH = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar"
 MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a server's clocks run, in milliseconds; by default no container is looked for during a test."""
+
+    tick: int = 2000
+    container_check: int = 600_000
 
 
 def available() -> bool:
@@ -37,23 +44,24 @@ def available() -> bool:
 
 
 @contextmanager
-def real(directory: Path, tick_time: int) -> Iterator[Address]:
-    """Debian's server on a data directory of its own, killed at the end; tick in milliseconds."""
+def real(directory: Path, pace: Pace) -> Iterator[Address]:
+    """Debian's server on a data directory of its own, killed at the end."""
     settings = directory / "zoo.cfg"
     with reserved_ports(1) as (port,):
         settings.write_text(
             f"dataDir={directory / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
-            f"tickTime={tick_time}\nmaxClientCnxns=0\n"
+            f"tickTime={pace.tick}\nmaxClientCnxns=0\n"
         )
-        with _process(["java", *JAVA_FLAGS, "-cp", CLASS_PATH, MAIN, str(settings)]) as process:
+        flags = (*JAVA_FLAGS, f"-Dznode.container.checkIntervalMs={pace.container_check}")
+        with _process(["java", *flags, "-cp", CLASS_PATH, MAIN, str(settings)]) as process:
             _await_serving(process, ("127.0.0.1", port))
             yield "127.0.0.1", port
 
 
 @contextmanager
-def embedded(tick_time: int, directory: Path | None = None) -> Iterator[Address]:
-    """Our server, in memory or on a data directory, killed at the end; tick in milliseconds."""
-    options = ["--port", "0", "--tick-time", str(tick_time), "--container-check", str(CONTAINER_CHECK_MS)]
+def embedded(pace: Pace, directory: Path | None = None) -> Iterator[Address]:
+    """Our server, in memory or on a data directory, killed at the end."""
+    options = ["--port", "0", "--tick-time", str(pace.tick), "--container-check", str(pace.container_check)]
     if directory is not None:
         options += ["--data-dir", str(directory)]
     command = [sys.executable, "-m", "aioelasticjob.zookeeper", *options]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .scenario import on_both
+from .servers import Pace
 from .wire import OPEN, Long, Op
 from .world import World
 
@@ -12,13 +13,13 @@ pytestmark = pytest.mark.zookeeper
 
 
 @pytest.fixture(scope="module")
-def tick_time() -> int:
-    return 200
+def pace() -> Pace:
+    return Pace(tick=500, container_check=300)
 
 
 @on_both
 def test_a_session_expires_when_its_client_is_gone(w: World) -> None:
-    watcher, a = w.client("watcher", timeout=4000), w.client("a", timeout=400)
+    watcher, a = w.client("watcher", timeout=10_000), w.client("a", timeout=1000)
     a.call(Op.CREATE, f"{w.root}/e", b"", OPEN, 1)
     watcher.call(Op.GET_DATA, f"{w.root}/e", True)
     watcher.call(Op.GET_CHILDREN, w.root, True)
@@ -30,42 +31,42 @@ def test_a_session_expires_when_its_client_is_gone(w: World) -> None:
 
 @on_both
 def test_a_silent_client_is_cut_off(w: World) -> None:
-    a = w.client("a", timeout=400)
+    a = w.client("a", timeout=1000)
     a.call(Op.CREATE, f"{w.root}/e", b"", OPEN, 1)
     a.read_to_end()
-    b = w.client("b", timeout=4000)
+    b = w.client("b", timeout=10_000)
     b.call(Op.EXISTS, f"{w.root}/e", False)
     a.reconnect("again").read_to_end()
 
 
 @on_both
 def test_every_request_keeps_a_session_alive(w: World) -> None:
-    a, clock = w.client("a", timeout=600), w.client("clock", timeout=600)
+    a, clock = w.client("a", timeout=1500), w.client("clock", timeout=1500)
     a.call(Op.CREATE, f"{w.root}/e", b"", OPEN, 1)
     for number in range(9):
         a.call(Op.PING)
         a.call(Op.EXISTS, f"{w.root}/e", number % 2 == 0)
-        clock.patience(0.1)
-        clock.read()  # nothing comes: a tenth of a second goes by
+        clock.patience(0.25)
+        clock.read()  # nothing comes: a quarter of a second goes by
         clock.call(Op.PING)
     a.call(Op.GET_EPHEMERALS, w.root)
 
 
 @on_both
 def test_a_new_connection_keeps_a_session_alive(w: World) -> None:
-    a, clock = w.client("a", timeout=600), w.client("clock", timeout=4000)
+    a, clock = w.client("a", timeout=1500), w.client("clock", timeout=10_000)
     a.call(Op.CREATE, f"{w.root}/e", b"", OPEN, 1)
     for _ in range(4):
-        clock.patience(0.3)
+        clock.patience(0.7)
         clock.read()
         a.drop()
-        a = a.reconnect("a", timeout=600)
+        a = a.reconnect("a", timeout=1500)
     a.call(Op.GET_EPHEMERALS, w.root)
 
 
 @on_both
 def test_empty_containers_vanish_if_they_had_a_child(w: World) -> None:
-    a = w.client("a", timeout=4000)
+    a = w.client("a", timeout=10_000)
     for name in ("used", "fresh"):
         a.call(Op.CREATE_CONTAINER, f"{w.root}/{name}", b"", OPEN, 4)
     a.call(Op.CREATE, f"{w.root}/used/c", b"", OPEN, 0)
@@ -78,10 +79,10 @@ def test_empty_containers_vanish_if_they_had_a_child(w: World) -> None:
 
 @on_both
 def test_nodes_outlive_their_time_only_with_children(w: World) -> None:
-    a = w.client("a", timeout=4000)
-    a.call(Op.CREATE_TTL, f"{w.root}/parent", b"", OPEN, 5, Long(100))
+    a = w.client("a", timeout=10_000)
+    a.call(Op.CREATE_TTL, f"{w.root}/parent", b"", OPEN, 5, Long(400))
     a.call(Op.CREATE_TTL, f"{w.root}/parent/child", b"", OPEN, 5, Long(100_000))
-    a.call(Op.CREATE_TTL, f"{w.root}/short", b"", OPEN, 5, Long(100))
+    a.call(Op.CREATE_TTL, f"{w.root}/short", b"", OPEN, 5, Long(400))
     a.call(Op.EXISTS, f"{w.root}/short", True)
     a.read(1)
     a.call(Op.GET_CHILDREN2, w.root, False)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
-from .servers import available, embedded, real
+from .servers import Pace, available, embedded, real
 from .shapes import begin
 from .wire import OPEN, Address, Link, Long, Op, acl, connect_request, frame, jute, multi, record
 from .world import Client, World
@@ -17,7 +17,7 @@ from .world import Client, World
 pytestmark = [pytest.mark.zookeeper, pytest.mark.skipif(not available(), reason="Debian's zookeeper is not installed")]
 
 Start: TypeAlias = Callable[[], AbstractContextManager[Address]]
-TICK_MS = 2000
+PACE = Pace()
 SESSION_AND_PASSWORD = slice(8, 36)
 
 
@@ -37,7 +37,7 @@ def _first_words(start: Start) -> list[bytes]:
 
 
 def test_a_new_server_says_the_same_to_the_byte(tmp_path: Path) -> None:
-    assert _first_words(lambda: embedded(TICK_MS)) == _first_words(lambda: real(tmp_path, TICK_MS))
+    assert _first_words(lambda: embedded(PACE)) == _first_words(lambda: real(tmp_path, PACE))
 
 
 def _work(w: World) -> Client:
@@ -84,4 +84,4 @@ def _two_lives(start: Start) -> list[str]:
 def test_the_same_is_left_after_a_kill(tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     theirs.mkdir()
-    assert _two_lives(lambda: embedded(TICK_MS, ours)) == _two_lives(lambda: real(theirs, TICK_MS))
+    assert _two_lives(lambda: embedded(PACE, ours)) == _two_lives(lambda: real(theirs, PACE))
