@@ -103,7 +103,7 @@ async def _live(
             )
             task_status.started()
         runner = Runner(job, member, views, shared, life.since)
-        shared.runners.add(runner)
+        shared.runners[runner] = None
         try:
             async with create_task_group() as tasks:
 
@@ -121,7 +121,7 @@ async def _live(
                     await _say_goodbye(member)
                 tasks.cancel_scope.cancel()
         finally:
-            shared.runners.discard(runner)
+            shared.runners.pop(runner, None)
             runner.done.set()
     return not runner.left
 

@@ -57,7 +57,7 @@ class Surroundings:
     clock: Clock
     events: Events
     threads: CapacityLimiter
-    runners: set[Runner] = field(default_factory=set)
+    runners: dict[Runner, None] = field(default_factory=dict)  # a set that keeps its order, so simulations repeat
     comparing: Lock = field(default_factory=Lock)
 
 
