@@ -60,7 +60,10 @@ async def join(member: Member, config: JobConfig, trees: Latest[Tree]) -> JobCon
             committed = await member.session.commit(
                 _joining(member, tree, stored, holds, parents), incarnation=member.incarnation
             )
-        except Conflict:
+        except Conflict as conflict:
+            if (conflict.path, conflict.reason) == (member.layout.root, "missing"):
+                await member.session.furnish()  # even the namespace is gone: the registry has come back empty
+                continue
             with move_on_after(1):
                 await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
             continue

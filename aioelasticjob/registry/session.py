@@ -182,6 +182,13 @@ class Session:
             except Conflict:
                 await _make(self._client, self._codec, path)
 
+    async def furnish(self) -> None:
+        """Make the namespace again, for a registry that has come back empty.
+
+        Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted.
+        """
+        await _furnish(self._client, self._codec)
+
     async def connected(self) -> None:
         """Wait for a connection.
 
@@ -279,11 +286,15 @@ async def _arrive(session: Session) -> None:
                 raise AuthenticationFailed(f"the digest does not open /{settings.namespace}: check user and password")
             if error != wire.MISSING:
                 break
-            await _make(client, Codec("", private=settings.digest is not None), codec.absolute("/"))
+            await _furnish(client, codec)
         except (Suspended, OutcomeUnknown, SessionEnded):  # nobody depends on us yet: try again for as long as we may
             continue
     if error:
         raise wire.failure(error, codec.absolute("/"))
+
+
+async def _furnish(client: Client, codec: Codec) -> None:
+    await _make(client, Codec("", private=client.settings.digest is not None), codec.absolute("/"))
 
 
 async def _make(client: Client, codec: Codec, path: str) -> None:

@@ -72,7 +72,7 @@ class ConnectionSettings:
             raise InvalidSetting("max_retries", self.max_retries, "a whole number, 0 or more")
         if not _whole(self.max_request) or self.max_request < 1:
             raise InvalidSetting("max_request", self.max_request, "a number of bytes, 1 or more")
-        if self.digest is not None and not all(self.digest.partition(":")):
+        if self.digest is not None and not _credentials(self.digest):
             raise InvalidSetting("digest", "…", "write user:password")  # the value is a secret
 
     @property
@@ -97,6 +97,10 @@ def _host(server: str, address: str) -> tuple[str, int]:
 def _positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise InvalidSetting(name, value, "a number of seconds above 0")
+
+
+def _credentials(value: object) -> bool:
+    return isinstance(value, str) and all(value.partition(":"))
 
 
 def _whole(value: object) -> bool:

@@ -12,14 +12,14 @@ from anyio.abc import TaskStatus
 from aioelasticjob.coordination.coordinator import coordinate
 from aioelasticjob.coordination.membership import Member, join, leave
 from aioelasticjob.coordination.view import read
-from aioelasticjob.errors import InvalidSetting, RegistryError
+from aioelasticjob.errors import InvalidSetting, RegistryError, unwrapped
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import instance_id
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session, SessionState
-from aioelasticjob.running.runner import Runner, Surroundings
+from aioelasticjob.running.runner import LAST_WORD, Runner, Surroundings
 
 AGAIN_AFTER = 1.0
 """Seconds before a job that could not join under a new session tries again."""
@@ -59,8 +59,9 @@ async def run_job(
         name = life.name_under(status.incarnation, host)
         member = Member(session, Layout(job.config.job_name), name, host.ip, host.name, host.pid, status.incarnation)
         try:
-            if not await _live(job, member, shared, leaving, life, task_status):
-                return
+            with unwrapped():
+                if not await _live(job, member, shared, leaving, life, task_status):
+                    return
         except InvalidSetting as error:
             if life.since is None:
                 raise
@@ -69,7 +70,7 @@ async def run_job(
         except RegistryError as error:
             if life.since is None:
                 raise
-            log.warning("joining again: %s", error, extra={"job": job.config.job_name})
+            life.complain(error, job.config.job_name)
             await sleep(AGAIN_AFTER)
 
 
@@ -81,6 +82,15 @@ class _Life:
     """When the first of them began, by the registry's clock."""
     incarnation: int = 0
     name: str = ""
+
+    trouble: str = ""
+    """What was complained of last."""
+
+    def complain(self, error: RegistryError, job: str) -> None:
+        """Say why the job has to join again, once for each reason."""
+        if str(error) != self.trouble:
+            self.trouble = str(error)
+            log.warning("joining again: %s", error, extra={"job": job})
 
     def name_under(self, incarnation: int, host: Host) -> str:
         """Return the instance's name: a new one for each session, so that no two incarnations share one."""
@@ -134,12 +144,13 @@ async def _compare_clocks(member: Member, shared: Surroundings) -> None:
 
 
 async def retire(runner: Runner) -> None:
-    """Ask a runner to leave and give its items their grace."""
+    """Ask a runner to leave and give its items their grace; without a registry they stay unsettled."""
     runner.leave()
     with move_on_after(runner.shutdown_timeout):
         await runner.done.wait()
     runner.cut()
-    await runner.done.wait()
+    with move_on_after(LAST_WORD):
+        await runner.done.wait()
 
 
 async def _say_goodbye(member: Member) -> None:

@@ -104,11 +104,17 @@ class Runner:
                     if not (await self._rescue(view) or await self._answer_trigger(view) or await self._fly_owed(view)):
                         await self._rest(view)
                 except (Suspended, OutcomeUnknown):
-                    if not await connected(self._member.session, self._member.incarnation):
+                    if not await self._connected():
                         break
                 except SessionEnded:
                     break
             self._tasks.cancel_scope.cancel()
+
+    async def _connected(self) -> bool:
+        """Wait for the connection, if not asked to leave, which needs none; False when the session is over."""
+        with CancelScope() as self._nap:
+            return self._leaving or await connected(self._member.session, self._member.incarnation)
+        return True
 
     @property
     def left(self) -> bool:
