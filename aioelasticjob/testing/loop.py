@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import heapq
 import itertools
 import os
 import random
+import sys
 import threading
 import time
 import warnings
@@ -179,14 +181,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         tasks = (task for task in asyncio.all_tasks(self) if isinstance(task, _SimulatedTask))
         self._remains += (task for task in tasks if task.process is process)
 
-    def bury_dead(self) -> None:
-        """Unwind what is left of killed processes, unheard."""
+    def bury_dead(self) -> bool:
+        """Unwind what is left of killed processes, unheard; say whether there were any."""
         for agen in list(self._asyncgens):
             if not self._owner_lives(agen):
                 self._asyncgens.discard(agen)
         for task in sorted(asyncio.all_tasks(self), key=hash):
             if isinstance(task, _SimulatedTask) and task.process and not task.process.alive:
                 task.bury()
+        remains, self._remains = self._remains, []
+        return bool(remains)
 
     def _owner_lives(self, agen: AsyncGenerator[object, object]) -> bool:
         process = self._owners.get(id(agen))
@@ -354,10 +358,12 @@ def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
 def _shut_down(loop: VirtualLoop) -> None:
     """End everything that is left, the killed first, and close the loop."""
     tasks = [task for task in sorted(asyncio.all_tasks(loop), key=hash) if isinstance(task, _SimulatedTask)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # coroutines that a dead task makes while it unwinds are never awaited
-        loop.bury_dead()
     living = [task for task in tasks if not task.process or task.process.alive]
+    with warnings.catch_warnings(), mock.patch.object(sys, "unraisablehook"):
+        warnings.simplefilter("ignore")  # coroutines that a dead task makes while it unwinds are never awaited
+        if loop.bury_dead():
+            del tasks[:]
+            gc.collect()  # now, while nobody hears what their last frames complain of
     for task in living:
         if task.process and task.process.paused:
             loop.resume(task.process)
@@ -369,7 +375,7 @@ def _shut_down(loop: VirtualLoop) -> None:
             loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.network.dissolve()
-        for task in tasks:
+        for task in living:
             task._log_destroy_pending = False
         loop.close()
 
