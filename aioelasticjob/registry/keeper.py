@@ -134,10 +134,8 @@ class Keeper:
         try:
             with anyio.fail_after(patience):
                 await self._loop.create_connection(lambda: connection, *host)
-                asked, sent = self.lease.incarnation, self._loop.time()
-                answer = await connection.greet(
-                    attach(asked, self._password, self.settings.session_timeout, self._seen())
-                )
+                asked, seen, sent = self.lease.incarnation, self._seen(), self._loop.time()
+                answer = await connection.greet(attach(asked, self._password, self.settings.session_timeout, seen))
             session, password, timeout = attached(answer)
         except (OSError, Malformed) as error:  # a timeout and the end of a connection are OSErrors
             self.reason = f"no answer within {patience:g} s" if isinstance(error, TimeoutError) else str(error)
@@ -147,6 +145,7 @@ class Keeper:
             connection.abort("cancelled")
             raise
         if session and not connection.lost.is_set():
+            self.lease.zxid = seen  # a registry that was wiped counts anew
             self.lease.begin(session, timeout, sent)
             self._password = password
             self._last(host)

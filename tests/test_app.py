@@ -1,0 +1,519 @@
+"""What a user meets first: declaring, running, and everything that can be wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import pytest
+from anyio.abc import TaskStatus
+
+from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, JobConfig
+from aioelasticjob.errors import (
+    AuthenticationFailed,
+    Conflict,
+    ForeignData,
+    JobConflict,
+    NotPermitted,
+    RegistryUnreachable,
+)
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.txn import Create, Delete, Op
+from aioelasticjob.zookeeper.server import serve
+from tests.support.embedded import EmbeddedServer
+from tests.support.proxy import proxy_to
+
+EVERY_SECOND = "* * * * * ?"
+NOWHERE = "zk://127.0.0.1:1/nobody"
+LAYOUT = Layout("job")
+PATIENCE = 20.0
+
+
+async def nothing(context: object) -> None:
+    """Do nothing, as a job."""
+
+
+class Runs:
+    """Counts the runs of a job."""
+
+    def __init__(self) -> None:
+        self.count, self._news = 0, anyio.Event()
+
+    async def __call__(self, context: ItemContext) -> None:
+        self.count += 1
+        self._news.set()
+
+    async def more(self, runs: int = 1) -> None:
+        """Wait for so many more runs."""
+        wanted = self.count + runs
+        with anyio.fail_after(PATIENCE):
+            while self.count < wanted:
+                self._news = anyio.Event()
+                await self._news.wait()
+
+
+def quick(address: str, **options: Any) -> ElasticJob:
+    """Return an application that is impatient with its registry."""
+    return ElasticJob(address, **{"session_timeout": 2, "base_sleep_time": 0.1, "max_sleep_time": 0.2, **options})
+
+
+@pytest.fixture
+def address(embedded: EmbeddedServer) -> str:
+    return f"zk://{embedded.address}/test-{uuid4().hex}"
+
+
+@asynccontextmanager
+async def clerk(address: str, **options: Any) -> AsyncIterator[Session]:
+    """Somebody who reads and writes what is in the registry."""
+    async with open_session(ConnectionSettings.parse(address, **options)) as session:
+        yield session
+
+
+async def write(session: Session, *operations: Op) -> None:
+    await session.commit(operations, incarnation=session.incarnation)
+
+
+async def everything(session: Session) -> Tree:
+    await session.sync()
+    return await session.subtree(["/"])
+
+
+# Declaring
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"sharding_item_parameters": {3: "x"}, "sharding_total_count": 3}, "item 3 is out of range.*0 to 2"),
+        ({"sharding_item_parameters": "0=a,1"}, "'1' is no pair like 0=Beijing"),
+        ({"sharding_item_parameters": {-1: "x"}}, "item -1 is out of range"),
+        ({"sharding_total_count": 0}, "sharding_total_count = 0"),
+        ({"cron": "0 0 25 * * ?"}, "cron = '0 0 25 ..."),
+        ({"crom": EVERY_SECOND}, "did you mean cron"),
+        ({"time_zone": "Europe/Atlantis", "cron": EVERY_SECOND}, "Europe/Atlantis"),
+        ({"failover": True, "monitor_execution": False}, "needs monitor_execution"),
+        ({"sharding_strategy": "fair"}, "sharding_strategy = 'fair': must be one of average"),
+        ({"name": "a/b"}, "must be 1 to 200 letters"),
+        ({"name": "zookeeper"}, "not 'zookeeper'"),
+        ({"job_name": "other"}, "job_name = 'other': give it as name"),
+        ({"job_type": "HTTP"}, "job_type = 'HTTP'"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_value_and_what_would_be_right(
+    settings: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=complaint):
+        ElasticJob(NOWHERE).add(nothing, **{"name": "job", **settings})
+
+
+@pytest.mark.parametrize(
+    "handler", [None, 5, "module:function", lambda: None, lambda one, two: None, (n for n in "ab")]
+)
+def test_a_handler_must_take_one_context(handler: Any) -> None:
+    with pytest.raises(InvalidSetting, match=r"handler = .*must"):
+        ElasticJob(NOWHERE).add(handler, name="job")
+
+
+def test_a_handler_without_a_name_needs_one_given() -> None:
+    app = ElasticJob(NOWHERE)
+    with pytest.raises(InvalidSetting, match="job_name"):
+        app.add(functools.partial(nothing))
+    with pytest.raises(InvalidSetting, match="job_name = '<lambda>'"):
+        app.add(lambda context: None)
+    assert app.add(functools.partial(nothing), name="named").job_name == "named"
+
+
+def test_the_decorator_leaves_the_function_callable_and_takes_its_name() -> None:
+    app = ElasticJob(NOWHERE)
+
+    @app.job(cron=EVERY_SECOND)
+    async def report(context: object) -> str:
+        return "done"
+
+    assert [job.job_name for job in app.jobs] == ["report"]
+    assert asyncio.run(report(None)) == "done"
+
+
+def test_the_decorator_without_parentheses_says_so() -> None:
+    with pytest.raises(InvalidSetting, match=r"write @app\.job\(\)"):
+
+        @ElasticJob(NOWHERE).job  # type: ignore[arg-type]  # which is how a type checker says it
+        async def report(context: object) -> None: ...
+
+
+def test_two_jobs_of_one_name_are_one_too_many() -> None:
+    app = ElasticJob(NOWHERE)
+    app.add(nothing)
+    with pytest.raises(InvalidSetting, match="'nothing': is declared twice"):
+        app.add(nothing)
+    assert len(app.jobs) == 1
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "zk", "localhost:2181", "http://localhost", "zk://", "zk://host:port", "zk://host:0", "zk://host:99999"),
+        *("zk://a,,b", "zk://a/x//y", "zk://a/../b", "zk:// a", "zk://::1:2181", None, 5, b"zk://a"),
+        *("embedded:", "embedded", "embedded:///a//b", "embedded:///.."),
+    ],
+)
+def test_a_nonsense_address_is_refused_before_anything_is_tried(address: Any) -> None:
+    with pytest.raises(InvalidSetting, match=r"address|namespace"):
+        ElasticJob(address)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"session_timeout": 0},
+        {"connection_timeout": "15"},
+        {"base_sleep_time": 5, "max_sleep_time": 1},
+        {"max_retries": -1},
+        {"max_retries": 1.5},
+        {"digest": "only-a-user"},
+        {"digest": 5},
+    ],
+)
+def test_a_wrong_connection_setting_is_named(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSetting, match=next(iter(options))) as refusal:
+        ElasticJob(NOWHERE, **options)
+    assert "only-a-user" not in str(refusal.value)  # half of a secret is one too
+
+
+# Running
+
+
+def test_an_application_runs_once_at_a_time_and_takes_no_jobs_while_it_does(address: str) -> None:
+    async def main() -> None:
+        runs = Runs()
+        app = quick(address)
+        app.add(runs, name="job", cron=EVERY_SECOND)
+        async with app.running():
+            with pytest.raises(InvalidSetting, match="runs already"):
+                async with app.running():
+                    pass
+            with pytest.raises(InvalidSetting, match="before the application runs"):
+                app.add(nothing)
+            await runs.more()
+        app.add(nothing, name="late", cron=EVERY_SECOND)
+        async with app.running():
+            await runs.more()
+
+    asyncio.run(main())
+
+
+def chained() -> Exception:
+    error = ValueError("mine")
+    error.__cause__ = KeyError("why")
+    return error
+
+
+@pytest.mark.parametrize(
+    "make",
+    [chained, lambda: ExceptionGroup("mine", [ValueError("inside")]), lambda: ForeignData("a", 1, "b"), SystemExit],
+    ids=["a chain", "a group", "one of ours", "an exit"],
+)
+def test_what_the_body_raises_comes_out_as_it_is(address: str, make: Callable[[], BaseException]) -> None:
+    async def main() -> None:
+        app = quick(address)
+        app.add(nothing, name="job", cron=EVERY_SECOND)
+        error = make()
+        cause = error.__cause__
+        with pytest.raises(type(error)) as caught:
+            async with app.running():
+                raise error
+        assert caught.value is error
+        assert error.__cause__ is cause
+        async with clerk(address) as session:
+            assert await session.children(LAYOUT.instances) == ()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["asyncio", "anyio"])
+def test_a_cancelled_body_leaves_in_order_and_quickly(address: str, how: str) -> None:
+    async def main() -> None:
+        app, there = quick(address), anyio.Event()
+        app.add(nothing, name="job", cron=EVERY_SECOND)
+
+        async def serve_forever() -> None:
+            async with app.running():
+                there.set()
+                await anyio.sleep_forever()
+
+        if how == "asyncio":
+            task = asyncio.ensure_future(serve_forever())
+            await there.wait()
+            began = time.monotonic()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(serve_forever)
+                await there.wait()
+                began = time.monotonic()
+                tasks.cancel_scope.cancel()
+        assert time.monotonic() - began < 2
+        async with clerk(address) as session:
+            assert await session.children(LAYOUT.instances) == ()
+
+    asyncio.run(main())
+
+
+def test_an_application_without_jobs_is_connected_and_leaves(address: str) -> None:
+    async def main() -> None:
+        async with quick(address).running() as session:
+            assert await session.children("/") == ()
+
+    asyncio.run(main())
+
+
+def test_a_job_without_cron_waits_for_its_trigger(address: str) -> None:
+    async def main() -> None:
+        runs, seen = Runs(), list[str]()
+
+        async def handler(context: ItemContext) -> None:
+            seen.append(context.source)
+            await runs(context)
+
+        app = quick(address)
+        app.add(handler, name="job")
+        async with app.running() as session:
+            (me,) = await session.children(LAYOUT.instances)
+            await write(session, Create(LAYOUT.trigger(me)))
+            await runs.more()
+        assert seen == ["TRIGGER"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("address", "namespace"), [("embedded://", ""), ("embedded:///", ""), ("embedded:///first/steps", "first/steps")]
+)
+def test_a_private_registry_needs_no_set_up(address: str, namespace: str) -> None:
+    async def main() -> None:
+        runs, app = Runs(), ElasticJob(address)
+        app.add(runs, name="job", cron=EVERY_SECOND)
+        for _ in range(2):  # a new one each time, with nothing in it
+            async with app.running() as session:
+                assert session.settings.namespace == namespace
+                assert "job" in await session.children("/")
+                await runs.more()
+
+    asyncio.run(main())
+
+
+@pytest.mark.timeout(120)
+def test_a_thousand_jobs_join_and_leave(address: str) -> None:
+    async def main() -> None:
+        app = ElasticJob(address)
+        for number in range(1000):
+            app.add(nothing, name=f"job-{number}", cron="0 0 0 1 1 ? 2099")
+        async with clerk(address) as session:
+            async with app.running():
+                assert len(await session.children("/")) == 1000
+                (one,) = await session.children(Layout("job-999").instances)
+                assert one.startswith("127.0.0.1@-@")
+            left = await session.get_many([Layout(f"job-{number}").host for number in range(1000)])
+            assert left == [None] * 1000
+
+    asyncio.run(main())
+
+
+# The registry
+
+
+def test_a_registry_that_is_down_is_said_in_time_with_what_to_do() -> None:
+    async def main() -> None:
+        app = quick(NOWHERE, connection_timeout=0.4)
+        app.add(nothing, name="job", cron=EVERY_SECOND)
+        began = time.monotonic()
+        with pytest.raises(
+            RegistryUnreachable, match=r"no registry at 127\.0\.0\.1:1 within 0\.4 s.*check the address"
+        ):
+            async with app.running():
+                raise AssertionError("nobody is there")
+        assert 0.4 <= time.monotonic() - began < 2
+        with pytest.raises(RegistryUnreachable):  # it can be tried again
+            async with app.running():
+                pass
+
+    asyncio.run(main())
+
+
+def test_a_registry_that_goes_away_and_comes_back_stops_the_jobs_for_so_long_and_fills_no_log(
+    embedded: EmbeddedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def main() -> None:
+        async with proxy_to(embedded.host, embedded.port) as proxy:
+            runs, app = Runs(), quick(f"zk://{proxy.address}/{uuid4().hex}")
+            app.add(runs, name="job", cron=EVERY_SECOND)
+            app.add(nothing, name="other", cron=EVERY_SECOND)
+            async with app.running() as session:
+                await runs.more(2)
+                proxy.refusing = True
+                proxy.cut()
+                accepted = proxy.accepted
+                with anyio.fail_after(PATIENCE):  # long enough for the session to end
+                    while proxy.accepted < accepted + 20:
+                        await anyio.sleep(0.05)
+                lost = session.incarnation
+                proxy.heal()
+                await runs.more(2)
+                assert session.incarnation in (lost, session.incarnation)
+
+    asyncio.run(main())
+    lines = [record.getMessage() for record in caplog.records if "misfire" not in record.getMessage()]
+    assert lines.count("connection lost") == 1
+    assert len(lines) <= 4, lines
+
+
+def test_a_registry_that_comes_back_empty_is_furnished_again() -> None:
+    async def main() -> None:
+        runs, stop = Runs(), anyio.Event()
+
+        async def in_memory(port: int, stop: anyio.Event, *, task_status: TaskStatus[int]) -> None:
+            async with serve("127.0.0.1", port, tick_time=100) as server:
+                task_status.started(server.port)
+                await stop.wait()
+
+        async with anyio.create_task_group() as tasks:
+            port = await tasks.start(in_memory, 0, stop)
+            app = quick(f"zk://127.0.0.1:{port}/first/second")
+            app.add(runs, name="job", cron=EVERY_SECOND, sharding_total_count=2)
+            async with app.running():
+                await runs.more(2)
+                stop.set()
+                stop = anyio.Event()
+                await tasks.start(in_memory, port, stop)
+                await runs.more(4)
+            stop.set()
+
+    asyncio.run(main())
+
+
+def test_a_job_that_is_refused_while_running_takes_no_other_along(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody puts a node of his own, closed to us, into the place of an item's record; later it goes away."""
+
+    async def main() -> None:
+        broken, other, app = Runs(), Runs(), quick(address)
+        app.add(broken, name="job", cron=EVERY_SECOND)
+        app.add(other, name="other", cron=EVERY_SECOND)
+        record = LAYOUT.item(0).execution
+        async with app.running(), clerk(address, digest="carol:sesame") as carol:
+            await broken.more()
+            with anyio.fail_after(PATIENCE):
+                while True:
+                    try:
+                        await write(carol, Delete(record), Create(record))
+                        break
+                    except Conflict:  # it runs just now
+                        await carol.wait_deleted(LAYOUT.item(0).running)
+            before = broken.count
+            await other.more(4)
+            assert broken.count <= before + 1
+            await write(carol, Delete(record))
+            await broken.more(2)
+
+    asyncio.run(main())
+    told = [record.getMessage() for record in caplog.records if "not permitted" in record.getMessage()]
+    assert len(told) == 1
+    assert "/job/execution/0" in told[0]
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "running"])
+def test_leaving_needs_no_registry(embedded: EmbeddedServer, busy: bool) -> None:
+    async def main() -> None:
+        async with proxy_to(embedded.host, embedded.port) as proxy:
+            began, app = anyio.Event(), quick(f"zk://{proxy.address}/{uuid4().hex}", session_timeout=20)
+
+            async def handler(context: ItemContext) -> None:
+                began.set()
+                await anyio.sleep(1 if busy else 0)
+
+            app.add(handler, name="job", cron=EVERY_SECOND, shutdown_timeout=2)
+            async with app.running():
+                await began.wait()
+                proxy.refusing = True
+                proxy.cut()
+                left = time.monotonic()
+            assert time.monotonic() - left < 8
+
+    asyncio.run(main())
+
+
+def test_without_the_digest_nobody_gets_in(address: str) -> None:
+    async def main() -> None:
+        def with_digest(digest: str | None) -> ElasticJob:
+            app = quick(address, digest=digest)
+            app.add(nothing, name="job", cron=EVERY_SECOND)
+            return app
+
+        async with with_digest("carol:sesame").running():
+            async with with_digest("carol:sesame").running() as session:
+                assert len(await session.children(LAYOUT.instances)) == 2
+            with pytest.raises(AuthenticationFailed, match="check user and password"):
+                async with with_digest("carol:guess").running():
+                    pass
+            with pytest.raises(NotPermitted, match="give the digest"):
+                async with with_digest(None).running():
+                    pass
+
+    asyncio.run(main())
+
+
+# What is there already
+
+
+async def refused(app: ElasticJob, address: str, error: type[InvalidSetting], complaint: str) -> None:
+    """See an application refused, and nothing in the registry touched."""
+    async with clerk(address) as session:
+        before = await everything(session)
+        with pytest.raises(error, match=complaint):
+            async with app.running():
+                pass
+        assert await everything(session) == before
+
+
+def test_a_name_of_another_kind_of_job_is_refused_and_that_job_left_as_it_was(address: str) -> None:
+    async def main() -> None:
+        async with clerk(address) as session:
+            theirs = JobConfig(job_name="job", job_type="SCRIPT")
+            await write(session, Create("/job"), Create(LAYOUT.config, theirs.to_json()))
+        app = quick(address)
+        app.add(nothing, name="job", overwrite=True)
+        await refused(app, address, JobConflict, "is already a SCRIPT job in this namespace: choose another name")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("data", [b"hello", b"{", b"[]", b"null", b'{"jobName": "job", "colour": "red"}', b"\xff\xfe"])
+def test_foreign_data_is_refused_and_left_as_it_was(address: str, data: bytes) -> None:
+    async def main() -> None:
+        async with clerk(address) as session:
+            await write(session, Create("/job"), Create(LAYOUT.config, data))
+        app = quick(address)
+        app.add(nothing, name="job", overwrite=True)
+        app.add(nothing, name="innocent")
+        async with clerk(address) as session:
+            with pytest.raises(ForeignData, match=r"/job/config = .*no job configuration"):
+                async with app.running():
+                    pass
+            assert (await session.get(LAYOUT.config)).data == data
+            assert await session.children("/job") == ("config",)
+
+    asyncio.run(main())
