@@ -1,0 +1,151 @@
+"""Tables, commands and links of the documentation agree with the code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+import typer
+
+from aioelasticjob import Cron, ElasticJob, JobConfig
+from aioelasticjob.cli import application
+from aioelasticjob.layout import Layout
+from aioelasticjob.zookeeper.__main__ import main as zookeeper
+from tests.__main__ import CHECKS
+from tests.docs.pages import ROOT, Block, blocks, pages, read, table
+
+ID = "10.0.0.5@-@4711-0a1b2c3d"
+SETTINGS = "docs/reference/settings.md"
+
+
+def test_every_setting_of_a_job_has_its_row() -> None:
+    rows = {cells[0].strip("`"): cells for cells in table(SETTINGS, "| setting | key |")}
+    assert list(rows) == list(JobConfig.model_fields)
+    for name, field in JobConfig.model_fields.items():
+        key = field.serialization_alias or field.alias
+        assert rows[name][1] == ("–" if field.exclude else f"`{key}`")
+        assert rows[name][2] == (
+            "–" if field.is_required() else f"`{_shown(field.get_default(call_default_factory=True))}`"
+        )
+
+
+def test_every_setting_of_a_connection_has_its_row() -> None:
+    rows = {cells[0].strip("`"): cells[1].strip("`") for cells in table(SETTINGS, "| setting | default |")}
+    parameters = inspect.signature(ElasticJob).parameters
+    given = {name: repr(one.default) for name, one in parameters.items() if name not in ("address", "clock")}
+    assert rows == given
+
+
+def _shown(default: object) -> str:
+    return f'"{default}"' if isinstance(default, str) else f"{default:g}" if _is_long(default) else repr(default)
+
+
+def _is_long(default: object) -> bool:
+    return isinstance(default, int | float) and not isinstance(default, bool)
+
+
+def test_every_znode_has_its_row() -> None:
+    cells = [row[0] for row in table("docs/reference/znodes.md", "| path | ephemeral |")]
+    told = {path for cell in cells for path in re.findall(r"`([^`]+)`", cell)}
+    assert told >= {path for path in _spelt() if not any(other.startswith(f"{path}/") for other in told)}
+    assert all(path in _spelt() for path in told)
+
+
+def _spelt() -> set[str]:
+    """Return all paths that the layout spells, relative to the job, with placeholders."""
+    layout, found = Layout("job"), set[str]()
+    placeholders = {"ip": "{ip}", "instance": "{id}"}
+    for name, member in vars(Layout).items():
+        if isinstance(member, cached_property):
+            found |= {value for value in [getattr(layout, name)] if isinstance(value, str)}
+        elif inspect.isfunction(member) and not name.startswith("_") and name != "item":
+            (parameter,) = list(inspect.signature(member).parameters)[1:]
+            found.add(member(layout, placeholders[parameter]))
+    of_item: Any = layout.item("{item}")  # type: ignore[arg-type]
+    found |= {getattr(of_item, name) for name in of_item.__slots__}
+    found |= {f"{layout.started}/{{item}}", f"{layout.completed}/{{item}}"}
+    return {path.removeprefix("/job/") for path in found if path != "/job"}
+
+
+def test_operators_write_where_we_look() -> None:
+    layout = Layout("report")
+    known = {
+        layout.root,
+        layout.config,
+        layout.server_disabled("10.0.0.5"),
+        layout.server_paused("10.0.0.5"),
+        layout.trigger(ID),
+        layout.shutdown(ID),
+        layout.item(2).disabled,
+    }
+    written = set[str]()
+    for page in ("docs/how-to/operate.md", "docs/how-to/change-settings.md"):
+        written |= set(re.findall(r"(?:create|delete|deleteall|get|set) (/\S+?)(?=[\s`]|$)", read(page)))
+    assert written == {f"/billing{path}" for path in known}
+
+
+def _commands(program: str) -> list[Any]:
+    """Return the lines of all pages that start a program, without it."""
+    found = []
+    for page in pages():
+        for block in blocks(page, "bash"):
+            for line in block.text.splitlines():
+                for part in line.partition(" #")[0].split("&&"):
+                    words = shlex.split(part.strip().removesuffix("&").removeprefix("$ "))
+                    start = [word.removeprefix(".venv/bin/") for word in words]
+                    if start[: len(program.split())] == program.split():
+                        found.append(pytest.param(words[len(program.split()) :], id=f"{block}-{part.strip()}"))
+    return found
+
+
+@pytest.mark.parametrize("words", _commands("aioelasticjob"))
+def test_a_command_is_one_and_takes_its_options(words: list[str]) -> None:
+    group: Any = typer.main.get_command(application)
+    command = group.commands[words[0]]
+    command.make_context(words[0], list(words[1:]))
+
+
+@pytest.mark.parametrize("words", _commands("python -m aioelasticjob.zookeeper"))
+def test_the_servers_own_options_exist(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["zookeeper", "--help"])
+    with pytest.raises(SystemExit):
+        zookeeper()
+    told = capsys.readouterr().out
+    assert all(word in told for word in words if word.startswith("--"))
+
+
+@pytest.mark.parametrize("words", _commands("python3 -m tests"))
+def test_the_checks_named_exist(words: list[str]) -> None:
+    assert set(words) <= {*CHECKS, "--no-setup", "--allow-skips"}
+
+
+def test_the_readme_opens_with_two_commands_and_ci_calls_the_second() -> None:
+    opening: Block = blocks("README.md", "bash")[0]
+    demo, tests = (line for line in opening.text.splitlines() if line and not line.startswith("#"))
+    assert demo == "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/aioelasticjob demo"
+    assert tests == "python3 -m tests"
+    assert f"exec {tests}\n" in (ROOT / ".ci/run").read_text()
+
+
+@pytest.mark.parametrize("page", pages())
+def test_links_lead_somewhere(page: str) -> None:
+    """Mkdocs looks at those inside docs; this looks at those of README and CONTRIBUTING, too."""
+    for target in re.findall(r"\]\(([^)#\s]+)", read(page)):
+        if "://" not in target:
+            assert (ROOT / PurePosixPath(page).parent / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    "cells", table("docs/reference/schedules.md", "| | Quartz | crontab |"), ids=lambda row: row[0]
+)
+def test_the_expressions_shown_are_understood(cells: list[str]) -> None:
+    both = [Cron.parse(cell.strip("`"), "UTC", "cron").describe() for cell in cells[1:] if cell != "–"]
+    assert both
+    assert len(set(both)) == 1
