@@ -13,12 +13,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anyio import CancelScope, CapacityLimiter, Event, create_task_group, open_signal_receiver
+from anyio import CancelScope, CapacityLimiter, Event, create_task_group, move_on_after, open_signal_receiver
 
+from aioelasticjob import error_handlers
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.strategies import find
 from aioelasticjob.coordination.streams import Streams
+from aioelasticjob.error_handlers import Complaints
 from aioelasticjob.errors import InvalidSetting, unwrapped
 from aioelasticjob.events import Events
 from aioelasticjob.events import Listener as EventListener
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 F = TypeVar("F", bound=Callable[..., object])
+LAST_COMPLAINTS = 5.0
+"""Seconds that error handlers have for what is left to tell when the application ends."""
 THREADS = 40
 """Plain handlers that may run at the same time, over all jobs."""
 _NOT_GIVEN = {"job_name": "give it as name", "job_type": "follows from how the job is declared"}
@@ -122,6 +126,7 @@ class ElasticJob:
                 raise InvalidSetting(setting, settings[setting], expected)
         config = JobConfig.build(job_name=name or getattr(handler, "__name__", ""), **settings)
         find(config.sharding_strategy)
+        error_handlers.check(config.error_handler, config.error_handler_options)
         if config.job_name in self._jobs:
             raise InvalidSetting("name", config.job_name, "is declared twice in this application")
         if self._running:
@@ -203,9 +208,11 @@ class ElasticJob:
 
     @asynccontextmanager
     async def _crew(self, session: Session) -> AsyncIterator[None]:
-        shared = Surroundings(self._clock, self._events, CapacityLimiter(THREADS))
+        complaints = Complaints(self._clock)
+        shared = Surroundings(self._clock, self._events, CapacityLimiter(THREADS), complaints)
         host, leaving = Host(session.host, socket.gethostname(), os.getpid()), Event()
         async with create_task_group() as tasks:
+            tasks.start_soon(complaints.tell)
             async with create_task_group() as starting:
                 for job in self._jobs.values():
                     starting.start_soon(tasks.start, run_job, job, session, host, shared, leaving)
@@ -217,6 +224,8 @@ class ElasticJob:
                     async with create_task_group() as retiring:
                         for runner in tuple(shared.runners):
                             retiring.start_soon(retire, runner)
+                    with move_on_after(LAST_COMPLAINTS):
+                        await complaints.told()
                 tasks.cancel_scope.cancel()
 
 

@@ -75,6 +75,12 @@ class JobConfig(BaseModel):
         validation_alias=AliasChoices("sharding_strategy", "jobShardingStrategyType", "shardingStrategy"),
         serialization_alias="jobShardingStrategyType",
     )
+    error_handler: str = Field(
+        default="log",
+        validation_alias=AliasChoices("error_handler", "jobErrorHandlerType", "errorHandler"),
+        serialization_alias="jobErrorHandlerType",
+    )
+    error_handler_options: dict[str, str] = Field(default_factory=dict)
     timeout: Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)] | None = None
     """Seconds a run of an item may take; None for no limit."""
     shutdown_timeout: Seconds = 30

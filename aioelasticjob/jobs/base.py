@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,7 +34,7 @@ class Checkpoints(Protocol):
 
 
 @dataclass(frozen=True)
-class Context:
+class Context(ABC):
     """What every handler is told about the run it is part of."""
 
     job_name: str
@@ -42,6 +43,16 @@ class Context:
     instance: str
     fire: Fire = field(repr=False)
     checkpoints: Checkpoints = field(repr=False)
+
+    @property
+    @abstractmethod
+    def task_id(self) -> str:
+        """The name of this run, unique."""
+
+    @property
+    @abstractmethod
+    def claimed(self) -> tuple[int, ...]:
+        """The items of this run."""
 
     @property
     def source(self) -> FireSource:
@@ -67,6 +78,11 @@ class ItemContext(Context):
     def task_id(self) -> str:
         """The name of this run of this item, unique."""
         return _task_id(self, str(self.item), self.fence)
+
+    @property
+    def claimed(self) -> tuple[int, ...]:
+        """This item alone."""
+        return (self.item,)
 
     @property
     def offset(self) -> str | None:
@@ -100,6 +116,11 @@ class InstanceContext(Context):
     def fence(self) -> int:
         """The largest of the items' fences."""
         return max(self.fences.values(), default=0)
+
+    @property
+    def claimed(self) -> tuple[int, ...]:
+        """All items of this run."""
+        return self.items
 
     @property
     def offsets(self) -> Mapping[int, str | None]:

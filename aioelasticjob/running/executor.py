@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from anyio import CapacityLimiter, create_task_group, get_cancelled_exc_class, move_on_after, to_thread
@@ -11,8 +11,6 @@ from anyio import CapacityLimiter, create_task_group, get_cancelled_exc_class, m
 from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import Checkpoints, Context, Job, instance_context, item_context
 from aioelasticjob.model import Claim, Outcome
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +22,8 @@ class Flight:
     claim: Claim
     checkpoints: Checkpoints
     threads: CapacityLimiter
+    complain: Callable[[Context, Exception], None]
+    """Told of every failure."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     """How each item ended; those cut off stay absent."""
 
@@ -43,26 +43,29 @@ async def execute(flight: Flight) -> None:
 
 
 async def _fly(flight: Flight, context: Context, *items: int) -> None:
-    outcome = await _run(flight.job, flight.config, context, flight.threads)
+    outcome = await _run(flight, context)
     flight.outcomes.update(dict.fromkeys(items, outcome))
 
 
-async def _run(job: Job, config: JobConfig, context: Context, threads: CapacityLimiter) -> Outcome:
+async def _run(flight: Flight, context: Context) -> Outcome:
+    timeout = flight.config.timeout
     try:
-        if config.timeout is None:
-            await _call(job, context, threads)
+        if timeout is None:
+            await _call(flight.job, context, flight.threads)
             return Outcome.COMPLETED
-        with move_on_after(config.timeout) as limit:
-            await _call(job, context, threads)
+        with move_on_after(timeout) as limit:
+            await _call(flight.job, context, flight.threads)
     except get_cancelled_exc_class():
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        return _failed(context, RuntimeError("the handler was cancelled from within, not by us"))
+        flight.complain(context, RuntimeError("the handler was cancelled from within, not by us"))
+        return Outcome.FAILED
     except Exception as error:
-        return _failed(context, error)
+        flight.complain(context, error)
+        return Outcome.FAILED
     if limit.cancel_called:  # also when a thread went on to its end
-        log.error("item timed out", extra=_fields(context) | {"seconds": config.timeout})
+        flight.complain(context, TimeoutError(f"the run took longer than {timeout:g} s"))
         return Outcome.TIMED_OUT
     return Outcome.COMPLETED
 
@@ -72,13 +75,3 @@ async def _call(job: Job, context: Context, threads: CapacityLimiter) -> None:
         await to_thread.run_sync(job.handler, context, limiter=threads)
     else:
         await job.handler(context)
-
-
-def _failed(context: Context, error: Exception) -> Outcome:
-    log.error("item failed", exc_info=error, extra=_fields(context))
-    return Outcome.FAILED
-
-
-def _fields(context: Context) -> dict[str, object]:
-    which = getattr(context, "items", None) or getattr(context, "item", None)
-    return {"job": context.job_name, "item": which, "fire_time": context.fire_time.isoformat()}

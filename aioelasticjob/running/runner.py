@@ -30,9 +30,10 @@ from aioelasticjob.coordination.claims import Ledger, connected
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Offsets, Tally
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.error_handlers import Complaints, Failure
 from aioelasticjob.errors import ClockSkew, Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.events import Began, Ended, Events, Misfired, Refused
-from aioelasticjob.jobs.base import Job, instance_context
+from aioelasticjob.jobs.base import Context, Job, instance_context
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry.txn import Delete
@@ -57,6 +58,7 @@ class Surroundings:
     clock: Clock
     events: Events
     threads: CapacityLimiter
+    complaints: Complaints
     runners: dict[Runner, None] = field(default_factory=dict)  # a set that keeps its order, so simulations repeat
     comparing: Lock = field(default_factory=Lock)
 
@@ -283,7 +285,7 @@ class Runner:
         if claim is None:
             return False
         began, checkpoints = current_time(), _Checkpoints(self._offsets, claim, offsets)
-        flight = Flight(self._job, view.config, claim, checkpoints, self._shared.threads)
+        flight = Flight(self._job, view.config, claim, checkpoints, self._shared.threads, self._complain)
         outcomes = flight.outcomes
         job, events, session = view.layout.job, self._shared.events, self._member.session
         late = self._shared.clock.now() - fire.slot / 1000
@@ -318,6 +320,12 @@ class Runner:
             await after(listeners, self._member, view, claim, context)
         else:
             flight.outcomes.update(dict.fromkeys(claim.items, Outcome.FAILED))
+
+    def _complain(self, context: Context, error: Exception) -> None:
+        """Pass a failure on to the error handler now configured."""
+        fire_time, config = context.fire_time.isoformat(), self._config
+        failure = Failure(context.job_name, context.instance, context.claimed, context.task_id, fire_time, error)
+        self._shared.complaints.put(config.error_handler, config.error_handler_options, failure)
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Claim | None:
         member = self._member

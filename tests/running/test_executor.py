@@ -28,7 +28,9 @@ class NoCheckpoints:
 def flight(config: JobConfig, handler: Callable[[ItemContext], None], *items: int) -> Flight:
     seen = dict.fromkeys(items, Seen(Record(), 0))
     claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(items, 1), seen)
-    return Flight(Job.declare(config, handler), config, claim, NoCheckpoints(), anyio.CapacityLimiter(5))
+    return Flight(
+        Job.declare(config, handler), config, claim, NoCheckpoints(), anyio.CapacityLimiter(5), lambda *_: None
+    )
 
 
 def test_plain_functions_run_side_by_side_in_threads(real_loop_kind: LoopKind) -> None:
