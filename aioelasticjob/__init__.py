@@ -1,13 +1,17 @@
 """Distributed cron for asyncio: sharded jobs, elastic re-sharding and failover over ZooKeeper."""
 
-from aioelasticjob.app import ElasticJob
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.streams import Streams
-from aioelasticjob.cron import Cron, fire_times
-from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError
-from aioelasticjob.jobs.base import InstanceContext, ItemContext
-from aioelasticjob.jobs.listeners import JobListener, OnceListener
-from aioelasticjob.model import FireSource, Outcome
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aioelasticjob.app import ElasticJob
+    from aioelasticjob.config import JobConfig
+    from aioelasticjob.coordination.streams import Streams
+    from aioelasticjob.cron import Cron, fire_times
+    from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError
+    from aioelasticjob.jobs.base import InstanceContext, ItemContext
+    from aioelasticjob.jobs.listeners import JobListener, OnceListener
+    from aioelasticjob.model import FireSource, Outcome
 
 __all__ = [
     "Cron",
@@ -25,3 +29,33 @@ __all__ = [
     "Streams",
     "fire_times",
 ]
+
+_HOMES = {
+    "Cron": "cron",
+    "ElasticJob": "app",
+    "ElasticJobError": "errors",
+    "FireSource": "model",
+    "InstanceContext": "jobs.base",
+    "InvalidSetting": "errors",
+    "ItemContext": "jobs.base",
+    "JobConfig": "config",
+    "JobListener": "jobs.listeners",
+    "OnceListener": "jobs.listeners",
+    "Outcome": "model",
+    "RegistryError": "errors",
+    "Streams": "coordination.streams",
+    "fire_times": "cron",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a promised name when it is first asked for: the embedded server starts without the rest of the house."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import PER_TRANSACTION
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
-from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
 
@@ -292,15 +291,6 @@ class Ledger:
         with suppress(Conflict):
             create = Create(layout.item(item).execution)
             await self._member.session.commit([create], incarnation=self._member.incarnation)
-
-
-async def connected(session: Session, incarnation: int) -> bool:
-    """Wait for a connection of the same session; False when that session is over."""
-    over = (SessionState.EXPIRED, SessionState.CLOSED)
-    status = await session.status.until(
-        lambda now: now.state is SessionState.CONNECTED or now.state in over or now.incarnation != incarnation
-    )
-    return status.state is SessionState.CONNECTED and status.incarnation == incarnation
 
 
 def _seen(node: Node) -> Seen:

@@ -15,7 +15,7 @@ from aioelasticjob.coordination.view import read
 from aioelasticjob.errors import Conflict, ForeignData, JobConflict, OutcomeUnknown
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
-from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.registry.txn import Create, Delete, Op, Set
 
@@ -39,6 +39,15 @@ class Member:
         """Return what the instance's node says."""
         told = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid, "incarnation": self.incarnation}
         return json.dumps(told).encode()
+
+
+async def connected(session: Session, incarnation: int) -> bool:
+    """Wait for a connection of the same session; False when that session is over."""
+    over = (SessionState.EXPIRED, SessionState.CLOSED)
+    status = await session.status.until(
+        lambda now: now.state is SessionState.CONNECTED or now.state in over or now.incarnation != incarnation
+    )
+    return status.state is SessionState.CONNECTED and status.incarnation == incarnation
 
 
 async def join(member: Member, config: JobConfig, trees: Latest[Tree]) -> JobConfig:

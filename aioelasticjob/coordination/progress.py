@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from aioelasticjob.coordination.claims import connected
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.model import Claim, Outcome

@@ -26,8 +26,8 @@ from anyio.abc import TaskGroup
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.claims import Ledger, connected
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.claims import Ledger
+from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.progress import Offsets, Tally
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints, Failure
