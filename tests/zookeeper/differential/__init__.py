@@ -1,0 +1,1 @@
+"""The embedded server beside the real one: the same bytes to both, the same bytes back."""

@@ -46,11 +46,6 @@ def on_both(play: Play) -> Callable[[Servers], None]:
     def test(servers: Servers) -> None:
         same(play, servers)
 
-    test.__name__, test.__qualname__, test.__doc__, test.__module__ = (
-        play.__name__,
-        play.__qualname__,
-        play.__doc__,
-        play.__module__,
-    )
-    test.play = play  # type: ignore[attr-defined]
+    # Not `functools.wraps`: pytest would look through it and ask for a fixture `w`.
+    test.__name__, test.__qualname__, test.__module__ = play.__name__, play.__qualname__, play.__module__
     return test

@@ -45,7 +45,7 @@ def test_a_session_is_taken_over_with_its_password(w: World) -> None:
     b.call(Op.EXISTS, f"{w.root}/e", False)
     b.call(Op.CREATE2, f"{w.root}/e2", b"", OPEN, 1)
     a.read_to_end()
-    b.drop()
+    b.link.close()
     c = a.reconnect("c", read_only=None)
     c.call(Op.GET_EPHEMERALS, w.root)
     c.call(Op.CLOSE_SESSION)
@@ -93,11 +93,11 @@ def test_a_close_comes_after_what_was_asked_before(w: World) -> None:
 def test_a_half_closed_or_dropped_connection_keeps_the_session(w: World) -> None:
     a = w.client("a")
     a.call(Op.CREATE, f"{w.root}/e", b"", OPEN, 1)
-    a.finish()
+    a.link.finish()
     a.read_to_end()
     b = a.reconnect("b")
     b.call(Op.GET_EPHEMERALS, w.root)
-    b.drop()
+    b.link.close()
     a.reconnect("c").call(Op.GET_EPHEMERALS, w.root)
 
 
@@ -148,8 +148,8 @@ def test_a_ping_with_another_xid_still_says_ping(w: World) -> None:
 def _raw(w: World, data: bytes) -> None:
     w.say(f"{len(data)} bytes {data[:24].hex()}")
     client = Client(w, "raw")
-    client.send_raw(data)
-    client.patience(0.3)
+    client.link.write(data)
+    client.link.patience(0.3)
     client.read()
 
 
@@ -179,17 +179,17 @@ def test_malformed_frames_end_only_their_connection(w: World) -> None:
     ):  # fmt: skip
         w.say(data[:40].hex())
         a = w.client("a")
-        a.send_raw(data)
+        a.link.write(data)
         a.read()  # before more is sent: a reset would take the answer away
         a.call(Op.EXISTS, w.root, False, xid=2)
-        a.drop()
+        a.link.close()
         bystander.call(Op.EXISTS, w.root, False)
 
 
 @on_both
 def test_a_second_connect_request_is_an_unknown_operation(w: World) -> None:
     a = w.client()
-    a.send_raw(frame(connect_request()))
+    a.link.write(frame(connect_request()))
     a.read_to_end()
 
 
@@ -211,5 +211,5 @@ def test_frames_may_arrive_in_pieces(w: World) -> None:
     a.expect(9, Op.EXISTS)
     a.expect(10, Op.GET_CHILDREN)
     for byte in data:
-        a.send_raw(bytes([byte]))
+        a.link.write(bytes([byte]))
     a.read(2)

@@ -23,7 +23,7 @@ def test_a_session_expires_when_its_client_is_gone(w: World) -> None:
     a.call(Op.CREATE, f"{w.root}/e", b"", OPEN, 1)
     watcher.call(Op.GET_DATA, f"{w.root}/e", True)
     watcher.call(Op.GET_CHILDREN, w.root, True)
-    a.drop()
+    a.link.close()
     watcher.read(2)
     watcher.call(Op.GET_CHILDREN2, w.root, False)
     a.reconnect("late").read_to_end()
@@ -46,7 +46,7 @@ def test_every_request_keeps_a_session_alive(w: World) -> None:
     for number in range(9):
         a.call(Op.PING)
         a.call(Op.EXISTS, f"{w.root}/e", number % 2 == 0)
-        clock.patience(0.25)
+        clock.link.patience(0.25)
         clock.read()  # nothing comes: a quarter of a second goes by
         clock.call(Op.PING)
     a.call(Op.GET_EPHEMERALS, w.root)
@@ -57,9 +57,9 @@ def test_a_new_connection_keeps_a_session_alive(w: World) -> None:
     a, clock = w.client("a", timeout=1500), w.client("clock", timeout=10_000)
     a.call(Op.CREATE, f"{w.root}/e", b"", OPEN, 1)
     for _ in range(4):
-        clock.patience(0.7)
+        clock.link.patience(0.7)
         clock.read()
-        a.drop()
+        a.link.close()
         a = a.reconnect("a", timeout=1500)
     a.call(Op.GET_EPHEMERALS, w.root)
 

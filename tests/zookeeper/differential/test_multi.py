@@ -106,7 +106,7 @@ def test_operations_that_a_multi_does_not_know(w: World) -> None:
         a.call(Op.MULTI, multi((Op.CREATE, record(f"{w.root}/x{op}", b"", OPEN, 0)), (op, fields)))
         a.call(Op.MULTI, multi((op, fields)))
         a.call(Op.GET_CHILDREN2, w.root, False)
-        a.drop()
+        a.link.close()
 
 
 @on_both
@@ -156,7 +156,7 @@ def test_malformed_multis(w: World) -> None:
         a.call(Op.MULTI_READ, body)
         a.call(Op.GET_CHILDREN2, w.root, False)
         a.call(Op.DELETE, f"{w.root}/x", -1)
-        a.drop()
+        a.link.close()
 
 
 @on_both

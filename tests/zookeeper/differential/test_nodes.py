@@ -245,7 +245,7 @@ def test_requests_may_be_too_short_or_too_long(w: World) -> None:
         b: Client = w.client("b")
         b.call(op, Raw(body))
         b.call(Op.EXISTS, w.root, False)
-        b.drop()
+        b.link.close()
 
 
 @on_both

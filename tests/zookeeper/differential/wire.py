@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, TypedDict
 
 Field: TypeAlias = "bool | int | Long | str | bytes | Raw | Record | Sequence[Field] | None"
 Address: TypeAlias = tuple[str, int]
@@ -122,6 +122,17 @@ def frame(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
+class Connecting(TypedDict, total=False):
+    """What a connect request may say; timeout in milliseconds, `read_only` None for a client older than 3.4."""
+
+    timeout: int
+    session: int
+    password: bytes | None
+    read_only: bool | None
+    protocol: int
+    last_zxid: int
+
+
 def connect_request(
     timeout: int = 10_000,
     *,
@@ -131,7 +142,7 @@ def connect_request(
     protocol: int = 0,
     last_zxid: int = 0,
 ) -> bytes:
-    """The body of a connect request; `read_only` None is a client older than 3.4.  Timeout in milliseconds."""
+    """The body of a connect request."""
     tail: tuple[Field, ...] = () if read_only is None else (read_only,)
     return jute(protocol, Long(last_zxid), timeout, Long(session), password, *tail)
 

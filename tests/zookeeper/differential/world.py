@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Unpack
 
 from .shapes import Names, begin, connect_tokens, reply_tokens
 from .wire import (
@@ -14,6 +15,7 @@ from .wire import (
     PING_XID,
     SET_WATCHES_XID,
     Address,
+    Connecting,
     Field,
     Link,
     Op,
@@ -22,12 +24,13 @@ from .wire import (
     jute,
 )
 
-_FIXED_XIDS = {
+_FIXED_XIDS: Mapping[int, int] = {
     Op.PING: PING_XID,
     Op.AUTH: AUTH_XID,
     Op.SET_WATCHES: SET_WATCHES_XID,
     Op.SET_WATCHES2: SET_WATCHES_XID,
 }
+_OP_NAMES: Mapping[int, str] = {op: op.name.lower() for op in Op}
 
 
 class World:
@@ -39,10 +42,10 @@ class World:
         self.transcript: list[str] = []
         self._clients: list[Client] = []
 
-    def client(self, name: str = "a", **connecting: object) -> Client:
+    def client(self, name: str = "a", **connecting: Unpack[Connecting]) -> Client:
         """A connected client with a session."""
         client = Client(self, name)
-        client.connect(connect_request(**connecting))  # type: ignore[arg-type]
+        client.connect(connect_request(**connecting))
         return client
 
     def link(self) -> Link:
@@ -109,15 +112,15 @@ class Client:
         self.name, self.session, self.password = name, 0, bytes(16)
         self.last_reply = b""
         self._home = home
-        self._link = home.link()
+        self.link = home.link()
         self._xid = 0
         self._asked: dict[int, list[int]] = {}
         home.adopt(self)
 
     def connect(self, request: bytes, *, quiet: bool = False) -> None:
         """Shake hands."""
-        self._link.write(frame(request))
-        reply = self._link.read_frame()
+        self.link.write(frame(request))
+        reply = self.link.read_frame()
         if reply is None:
             self._say("closed")
             return
@@ -126,9 +129,10 @@ class Client:
         if len(reply) >= 36:
             self.session, self.password = struct.unpack_from(">q", reply, 8)[0], reply[20:36]
 
-    def reconnect(self, name: str, **connecting: object) -> Client:
+    def reconnect(self, name: str, **connecting: Unpack[Connecting]) -> Client:
         """Another connection for the same session."""
-        given: dict[str, object] = {"session": self.session, "password": self.password} | connecting
+        given = Connecting(session=self.session, password=self.password)
+        given.update(connecting)
         return self._home.client(name, **given)
 
     def call(self, op: int, *fields: Field, xid: int | None = None) -> None:
@@ -140,18 +144,13 @@ class Client:
         """Ask, without waiting."""
         if xid is None:
             self._xid += 1
-            xid = _FIXED_XIDS.get(op, self._xid)  # type: ignore[call-overload]
-        assert xid is not None
+            xid = _FIXED_XIDS.get(op, self._xid)
         self._asked.setdefault(xid, []).append(op)
-        self._link.write(frame(jute(xid, op, *fields)))
+        self.link.write(frame(jute(xid, op, *fields)))
         return xid
 
-    def send_raw(self, data: bytes) -> None:
-        """Send bytes as they are, framing included."""
-        self._link.write(data)
-
     def expect(self, xid: int, op: int) -> None:
-        """A reply with this xid will answer such a request, sent raw."""
+        """A reply with this xid will answer such a request, which was written on the bare link."""
         self._asked.setdefault(xid, []).append(op)
 
     def read(self, count: int = 1) -> None:
@@ -167,7 +166,7 @@ class Client:
     def settle(self) -> None:
         """All events that are on their way: a ping comes back behind them."""
         self.send(Op.PING)
-        while (data := self._link.read_frame()) is not None:
+        while (data := self.link.read_frame()) is not None:
             xid = int(struct.unpack_from(">i", data)[0])
             if xid == PING_XID:
                 self._asked[PING_XID].pop()
@@ -183,27 +182,15 @@ class Client:
     def exchange(self, op: int, *fields: Field) -> bytes:
         """Ask and get the reply, off the record."""
         self._xid += 1
-        self._link.write(frame(jute(self._xid, op, *fields)))
-        while (data := self._link.read_frame()) is not None:
+        self.link.write(frame(jute(self._xid, op, *fields)))
+        while (data := self.link.read_frame()) is not None:
             if struct.unpack_from(">i", data)[0] == self._xid:
                 return data
         raise ConnectionError(f"closed on {op}")
 
-    def drop(self) -> None:
-        """Vanish without closing the session."""
-        self._link.close()
-
-    def finish(self) -> None:
-        """Half-close."""
-        self._link.finish()
-
-    def patience(self, seconds: float) -> None:
-        """Wait so long for a frame; seconds."""
-        self._link.patience(seconds)
-
     def dismiss(self) -> None:
         """End the session, wherever it is now."""
-        self._link.close()
+        self.link.close()
         if self.session:
             with suppress(OSError), self._home.link() as link:
                 link.write(frame(connect_request(session=self.session, password=self.password)))
@@ -213,7 +200,7 @@ class Client:
 
     def _read_one(self) -> int | None:
         try:
-            data = self._link.read_frame()
+            data = self.link.read_frame()
         except TimeoutError:
             self._say("silent")
             return None
@@ -228,8 +215,7 @@ class Client:
         self.last_reply = data
         asked = self._asked.get(xid)
         op = Op.NOTIFICATION if xid == EVENT_XID and not asked else asked.pop(0) if asked else Op.ERROR
-        label = Op(op).name.lower() if op in set(Op) else str(op)
-        self._say(f"{label}: {reply_tokens(op, data, self._home.names)}")
+        self._say(f"{_OP_NAMES.get(op, op)}: {reply_tokens(op, data, self._home.names)}")
 
     def _say(self, text: str) -> None:
         self._home.say(f"{self.name} < {text}")
