@@ -25,7 +25,7 @@ from aioelasticjob.registry.session import ConnectionSettings, open_session
 from aioelasticjob.testing import Faults, VirtualClock, run
 from aioelasticjob.zookeeper.server import serve
 from tests.docs.pages import ROOT, Block, blocks, execute, pages
-from tests.support.processes import ChildProcess
+from tests.support.processes import Workers
 
 EXCERPTS = {page for page in pages() if page.startswith("docs/why/")}
 """Their blocks show pieces of the code and are no programs."""
@@ -79,23 +79,14 @@ def test_the_rule_shown_is_the_rule() -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial/first-job.md"])
-def test_the_smallest_program_runs_and_ends_on_sigterm(page: str, tmp_path: Path) -> None:
+def test_the_smallest_program_runs_and_ends_on_sigterm(page: str, tmp_path: Path, worker_processes: Workers) -> None:
     program = tmp_path / "tick.py"
     program.write_text(blocks(page, "python")[0].text)
-    child = ChildProcess([sys.executable, str(program)], tmp_path / "log", {"PYTHONPATH": str(ROOT)})
-    try:
-        asyncio.run(_written(child, "item 0: ", "item 1: "))
-        assert child.terminate() == 0
-    finally:
-        child.kill()
+    child = worker_processes.start(str(program), environment={"PYTHONPATH": str(ROOT)})
+    for item in (0, 1):
+        child.wait_for_output(f"item {item}: ")
+    assert child.terminate() == 0
     assert {line[:8] for line in child.output.splitlines()} == {"item 0: ", "item 1: "}
-
-
-async def _written(child: ChildProcess, *words: str) -> None:
-    async with asyncio.timeout(20):
-        while not all(word in child.output for word in words):
-            assert child.exit_code is None, child.output
-            await asyncio.sleep(0.02)
 
 
 async def _ends(events: Listener) -> AsyncIterator[Ended]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
+import tomllib
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from aioelasticjob import Cron, ElasticJob, JobConfig
+from aioelasticjob import Cron, ElasticJob, InvalidSetting, JobConfig, error_handlers
 from aioelasticjob.cli import application
 from aioelasticjob.layout import Layout
 from aioelasticjob.zookeeper.__main__ import main as zookeeper
@@ -70,6 +71,18 @@ def _spelt() -> set[str]:
     found |= {getattr(of_item, name) for name in of_item.__slots__}
     found |= {f"{layout.started}/{{item}}", f"{layout.completed}/{{item}}"}
     return {path.removeprefix("/job/") for path in found if path != "/job"}
+
+
+def test_every_error_handler_has_its_row_and_its_needs_are_bold() -> None:
+    rows = {cells[0].strip("`"): cells[2] for cells in table("docs/how-to/failures.md", "| name | what it does |")}
+    points = tomllib.loads(read("pyproject.toml"))["project"]["entry-points"]["aioelasticjob.error_handlers"]
+    assert rows.keys() == points.keys()
+    for name, options in rows.items():
+        needed = re.findall(r"\*\*`(\w+)`\*\*", options)
+        error_handlers.check(name, dict.fromkeys(needed, "x"))
+        for missing in needed:
+            with pytest.raises(InvalidSetting, match=missing):
+                error_handlers.check(name, {one: "x" for one in needed if one != missing})
 
 
 def test_operators_write_where_we_look() -> None:

@@ -1,0 +1,87 @@
+"""What the how-to pages tell operators to type into ZooKeeper's shell is typed into it, while the job runs."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from aioelasticjob import ElasticJob, FireSource, ItemContext, operations
+from aioelasticjob.operations import JobStatus
+from aioelasticjob.registry.session import Session
+from tests.docs.pages import blocks
+from tests.support.embedded import EmbeddedServer
+
+ZKCLI = Path("/usr/share/zookeeper/bin/zkCli.sh")
+"""ZooKeeper's shell, of Debian's package."""
+PAGE = "docs/how-to/operate.md"
+ID = "10.0.0.5@-@4711-0a1b2c3d"
+
+
+@asynccontextmanager
+async def _shell(server: EmbeddedServer) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        ZKCLI, "-server", server.address, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL
+    )
+    try:
+        yield process
+        await process.communicate(b"quit\n")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _until(session: Session, holds: Callable[[JobStatus], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds(await operations.job(session, "report", now=0)):
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.zookeeper
+@pytest.mark.process
+def test_what_operators_type_has_the_effect_told(embedded: EmbeddedServer) -> None:
+    lines = [line for block in blocks(PAGE, "text") for line in block.text.splitlines()]
+    runs: list[FireSource] = []
+
+    def effects() -> list[Callable[[JobStatus], bool]]:
+        """Return what is to be seen after each of the page's lines."""
+        on_and_off: list[Callable[[JobStatus], bool]] = [
+            lambda job: job.state == "switched off",
+            lambda job: job.state == "waiting",
+        ]
+        one_item: list[Callable[[JobStatus], bool]] = [
+            lambda job: [item.item for item in job.items if item.disabled] == [2],
+            lambda job: not any(item.disabled for item in job.items),
+        ]
+        return [
+            *(on_and_off * 2),
+            *one_item,
+            lambda _: runs == [FireSource.TRIGGER] * 3,
+            lambda job: not job.instances,
+        ]
+
+    async def main() -> None:
+        app = ElasticJob(f"zk://{embedded.address}/billing")
+
+        @app.job(sharding_total_count=3)
+        async def report(context: ItemContext) -> None:
+            runs.append(context.source)
+
+        async with _shell(embedded) as shell, app.running() as session:
+            assert shell.stdin is not None
+            await _until(session, lambda job: job.state == "waiting" and len(job.items) == 3)
+            (me,) = (await operations.job(session, "report", now=0)).instances
+            for line, effect in zip(lines, effects(), strict=True):
+                shell.stdin.write(line.replace(ID, me.id).replace("10.0.0.5", me.ip).encode() + b"\n")
+                await _until(session, effect)
+            shell.stdin.write(b"deleteall /billing/report\n")
+            async with asyncio.timeout(20):
+                while await operations.names(session):
+                    await asyncio.sleep(0.02)
+
+    asyncio.run(main())
