@@ -18,7 +18,7 @@ from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, Sessio
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
+from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, Op, Set
 
 AT_ONCE = PER_TRANSACTION // 3
 """Items that one transaction claims or settles."""
@@ -73,8 +73,12 @@ class Ledger:
         """Read the records of items newly held, once per assignment, not once per fire; return which are running."""
         return frozenset(await self._read(items))
 
-    async def claim(self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int) -> Taken:
+    async def claim(
+        self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int, hold: Hold | None = None
+    ) -> Taken:
         """Take the items that can be taken.  ``now`` and ``next_fire`` are milliseconds since the epoch.
+
+        A claim on ``hold`` that is withdrawn counts as stale.
 
         Raises:
             Suspended: there is no connection.
@@ -88,7 +92,7 @@ class Ledger:
             part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
             wanted = {item: self._begun(self._seen[item].record, fire, now, next_fire) for item in part}
             try:
-                committed, busy, stale = await self._take(view, fire, wanted)
+                committed, busy, stale = await self._take(view, fire, wanted, hold)
             except Suspended:
                 if not taken:
                     raise
@@ -137,7 +141,7 @@ class Ledger:
             self._marked.add(item)
 
     async def _take(
-        self, view: JobView, fire: Fire, wanted: dict[int, Record]
+        self, view: JobView, fire: Fire, wanted: dict[int, Record], hold: Hold | None
     ) -> tuple[Committed | None, set[int], bool]:
         """Commit the claim of ``wanted``, leaving out what cannot be had; what is left in it has been taken."""
         layout, elsewhere = self._member.layout, set[int]()
@@ -148,7 +152,9 @@ class Ledger:
                 operations += self._claiming(item, record)
             operations += [Delete(layout.item(item).misfire) for item in wanted if item in self._marked]
             try:
-                committed = await self._member.session.commit(operations, incarnation=self._member.incarnation)
+                committed = await self._member.session.commit(
+                    operations, incarnation=self._member.incarnation, hold=hold
+                )
             except Conflict as conflict:
                 if conflict.index < first:
                     return None, elsewhere, True

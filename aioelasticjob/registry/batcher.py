@@ -8,16 +8,17 @@ nothing of the group has been written: each goes out again as a request of its o
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from struct import error as Malformed  # noqa: N812  # a class, whatever its name
 from typing import Final, TypeAlias
 
-from aioelasticjob.errors import OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.registry.codec import LOST, MULTI, SESSION_OVER, Reply, committed, failure, joined
 from aioelasticjob.registry.keeper import Keeper
-from aioelasticjob.registry.txn import Committed, Op
+from aioelasticjob.registry.txn import Committed, Hold, Op
 
 FULL: Final = 128  # operations in a group: larger ones gain nothing, and keep the first of them waiting
 LARGE: Final = 64 * 1024  # bytes in a group: a transaction beyond that goes alone
@@ -62,22 +63,64 @@ class Batcher:
         self._group: list[_Transaction] = []
         self._operations = self._bytes = 0
         self._waiting = False
+        self._held: dict[float, list[tuple[_Transaction, Hold]]] = {}
+        self._due = 0  # transactions that were kept until they were due, and are under way
+        self._lull: asyncio.Event = asyncio.Event()
+        self._lull.set()
 
-    def commit(self, ops: Sequence[Op], body: bytes, incarnation: int) -> Pending:
+    def commit(self, ops: Sequence[Op], body: bytes, incarnation: int, hold: Hold | None = None) -> Pending:
         """Send a transaction, rendered as ``body``, with others of its round, under a session or not at all."""
-        group = self._group
+        transaction = _Transaction(ops, body, incarnation, self._loop.create_future())
+        if hold is None:
+            self._gather(transaction)
+        else:
+            self._keep(transaction, hold)
+        return transaction.answer
+
+    def _gather(self, transaction: _Transaction) -> None:
+        ops, body, group = transaction.ops, transaction.body, self._group
         if group and (
-            self._operations + len(ops) > FULL or self._bytes + len(body) > LARGE or group[0].incarnation != incarnation
+            self._operations + len(ops) > FULL
+            or self._bytes + len(body) > LARGE
+            or group[0].incarnation != transaction.incarnation
         ):
             self._send_group()
         if not self._waiting:
             self._waiting = True
             self._loop.call_soon(self._end_round)
-        answer: Pending = self._loop.create_future()
-        self._group.append(_Transaction(ops, body, incarnation, answer))
+        self._group.append(transaction)
         self._operations += len(ops)
         self._bytes += len(body)
-        return answer
+
+    def _keep(self, transaction: _Transaction, hold: Hold) -> None:
+        """Put a transaction with those that are due in the same millisecond: one timer serves them all."""
+        due = math.ceil(hold.until * 1000) / 1000
+        if due not in self._held:
+            self._held[due] = []
+            self._loop.call_at(due, self._release, due)
+        self._held[due].append((transaction, hold))
+
+    def _release(self, due: float) -> None:
+        for transaction, hold in self._held.pop(due):
+            if transaction.answer.done():
+                continue
+            if hold.stands():
+                self._due += 1
+                self._lull.clear()
+                transaction.answer.add_done_callback(self._arrived)
+                self._gather(transaction)
+            else:
+                transaction.fail(Conflict(-1, transaction.ops[0].path, "withdrawn"))
+
+    def _arrived(self, answer: Pending) -> None:
+        self._due -= 1
+        if not self._due:
+            self._lull.set()
+
+    async def lull(self) -> None:
+        """Wait until no transaction that was kept until it was due is under way: those come first."""
+        if self._due:
+            await self._lull.wait()
 
     def _end_round(self) -> None:
         self._waiting = False

@@ -13,7 +13,7 @@ from aioelasticjob.registry.batcher import Batcher
 from aioelasticjob.registry.codec import LOST, SESSION_OVER, Codec, Reply
 from aioelasticjob.registry.keeper import Keeper, SessionState
 from aioelasticjob.registry.settings import ConnectionSettings
-from aioelasticjob.registry.txn import Committed, Create, Op, Set
+from aioelasticjob.registry.txn import Committed, Create, Hold, Op, Set
 
 
 class Client:
@@ -55,7 +55,9 @@ class Client:
             await self._retry(retries)
             retries += 1
 
-    async def write(self, ops: Sequence[Op], incarnation: int, codec: Codec) -> tuple[Committed, float]:
+    async def write(
+        self, ops: Sequence[Op], incarnation: int, codec: Codec, hold: Hold | None = None
+    ) -> tuple[Committed, float]:
         """Commit a transaction, return what came of it and the registry's time (0: it did not say).
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
@@ -63,10 +65,14 @@ class Client:
         body = codec.multi(ops)
         if len(body) > self.settings.max_request:
             raise _too_large(ops, len(body), self.settings.max_request)
-        answer = await self._batcher.commit(ops, body, incarnation)
+        answer = await self._batcher.commit(ops, body, incarnation, hold)
         if answer.time:  # somewhere between request and reply: on average in the middle
             self._ahead = answer.time + answer.seconds / 2 - self._loop.time()
         return answer.committed, answer.time
+
+    async def lull(self) -> None:
+        """Wait until no transaction is under way that was on hold."""
+        await self._batcher.lull()
 
     async def connected(self) -> None:
         """Wait for a connection.

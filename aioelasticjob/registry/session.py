@@ -25,7 +25,7 @@ from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.keeper import Keeper, SessionState, SessionStatus
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.tree import Node, Stat, Tree, parent
-from aioelasticjob.registry.txn import Committed, Create, Op, Set
+from aioelasticjob.registry.txn import Committed, Create, Hold, Op, Set
 from aioelasticjob.registry.watches import Watcher
 
 __all__ = ["ConnectionSettings", "Session", "SessionState", "SessionStatus", "beside", "open_session"]
@@ -164,12 +164,18 @@ class Session:
         """Cancel what runs inside before the registry can have ended that session; at once if there is another."""
         return self._keeper.lease.scope(incarnation)
 
-    async def commit(self, ops: Sequence[Op], *, incarnation: int) -> Committed:
+    async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
         """Write all of ``ops`` or none, under the session ``incarnation`` or not at all.
+
+        What is on ``hold`` leaves together when it is due; withdrawn, it is a Conflict of no operation (index -1).
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
         """
-        return (await self._client.write(ops, incarnation, self._codec))[0]
+        return (await self._client.write(ops, incarnation, self._codec, hold))[0]
+
+    async def lull(self) -> None:
+        """Wait for the answers to transactions that were on hold: whoever is in no hurry lets them come first."""
+        await self._client.lull()
 
     async def server_time(self, path: str = CLOCK_NODE) -> float:
         """Touch a node and return its mtime: the registry's clock, in seconds since the epoch.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -41,6 +42,14 @@ class Check:
 
 
 Op: TypeAlias = Create | Set | Delete | Check
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Keep a transaction, ready, until a moment of the loop's clock, and drop it if ``stands`` no longer says yes."""
+
+    until: float
+    stands: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)

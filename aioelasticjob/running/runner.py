@@ -36,7 +36,7 @@ from aioelasticjob.events import Began, Ended, Events, Misfired, Refused
 from aioelasticjob.jobs.base import Context, Job, instance_context
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome
-from aioelasticjob.registry.txn import Delete
+from aioelasticjob.registry.txn import Delete, Hold
 from aioelasticjob.running.around import after, before
 from aioelasticjob.running.executor import Flight, execute
 from aioelasticjob.running.schedule import Timetable
@@ -45,6 +45,8 @@ LONGEST_NAP = 60.0
 """Seconds after which the wall clock is looked at again: it may have been set, or the machine may have slept."""
 AHEAD = 1.0
 """Seconds by which this host's clock may run ahead of the registry's before the registry's is followed."""
+LEADS = (100, 140, 180, 220, 260, 300, 340, 380)
+"""Milliseconds before a moment at which its claim is made ready: the jobs of a process share them out."""
 LAST_WORD = 3.0
 """Seconds that settling may take when everything is being cancelled."""
 
@@ -81,6 +83,7 @@ class Runner:
         """When each item was given to us, as a zxid: it may have gone away and come back between two looks."""
         self._elsewhere: set[int] = set()
         self._missed = 0
+        self._lead = LEADS[crc32(job.config.job_name.encode()) % len(LEADS)]
         self._leaving = False
         self.done = Event()
         """Set when the job has left or its session is over."""
@@ -103,7 +106,12 @@ class Runner:
             while not self._leaving:
                 try:
                     view = await self._look()
-                    if not (await self._rescue(view) or await self._answer_trigger(view) or await self._fly_owed(view)):
+                    if not (
+                        await self._rescue(view)
+                        or await self._answer_trigger(view)
+                        or await self._fly_owed(view)
+                        or await self._fly_ahead(view)
+                    ):
                         await self._rest(view)
                 except (Suspended, OutcomeUnknown):
                     if not await self._connected():
@@ -211,9 +219,9 @@ class Runner:
             why = "the assignment was not settled" if waiting else "this process was held up"
             self._report_misfire(waiting or self._held, passed, why)
 
-    def _owed(self) -> frozenset[int]:
-        """Return the items whose newest moment has not been claimed and is ours to claim."""
-        newest = self._timetable.newest
+    def _owed(self, moment: int | None = None) -> frozenset[int]:
+        """Return the items whose newest moment (or the one given) has not been claimed and is ours to claim."""
+        newest = moment or self._timetable.newest
         if newest <= self._floor:
             return frozenset()
         record, floors = self._ledger.record, self._floors
@@ -278,6 +286,24 @@ class Runner:
         await self._fly(view, Fire(newest, source), owed)
         return True
 
+    def _is_near(self, view: JobView) -> bool:
+        """Whether the claim of the next moment may be made ready now."""
+        upcoming, config = self._timetable.upcoming, view.config
+        near = upcoming is not None and 0 < upcoming - self._now() <= self._lead
+        return near and view.settled and config.monitor_execution and self._member.id in view.eligible
+
+    async def _fly_ahead(self, view: JobView) -> bool:
+        """Fly at the next moment, its claim ready before: the claims of all that are due together leave at once.
+
+        If anything has changed when the moment comes, the claim is withdrawn and what is owed is looked up anew.
+        """
+        if not self._is_near(view) or self._intolerable_skew():
+            return False
+        upcoming = self._timetable.upcoming or 0
+        if items := self._owed(upcoming) - view.disabled_items:
+            await self._fly(view, Fire(upcoming, FireSource.CRON), items)
+        return bool(items)
+
     async def _fly(self, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
         """Claim, run and settle; return whether anything was claimed."""
         offsets = await self._offsets.read(items)
@@ -299,6 +325,7 @@ class Runner:
                 await self._settle(claim, outcomes)
             raise
         seconds = current_time() - began
+        await session.lull()
         for item in claim.items:
             outcome = outcomes.get(item, Outcome.CANCELLED)
             self.tally.count(outcome)
@@ -331,10 +358,18 @@ class Runner:
         member = self._member
         if not view.config.monitor_execution:
             return self._ledger.assume(items, fire.slot, fire)
-        taken = await self._ledger.claim(view, fire, items, self._now(), self._timetable.upcoming or 0)
+        now, following = self._now(), self._timetable.upcoming or 0
+        hold = None
+        if fire.slot == following and fire.source is FireSource.CRON:
+            until = current_time() + (fire.slot - now) / 1000
+            hold = Hold(until, lambda: self._views.value is view and not self._leaving)
+            now, following = fire.slot, self._timetable.following()
+        taken = await self._ledger.claim(view, fire, items, now, following, hold)
+        if hold is not None and not taken.stale:
+            self._timetable.advance(fire.slot)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             await self._wait_for_others(view, fire, taken.elsewhere)
-        if taken.stale and fire.source is not FireSource.FAILOVER:
+        if taken.stale and fire.source is not FireSource.FAILOVER and not self._leaving:
             await self._rest(view)
         if taken.claim is not None and taken.claim.incarnation != member.session.incarnation:
             raise SessionEnded("the session was lost while claiming")
@@ -389,8 +424,10 @@ class Runner:
     async def _rest(self, view: JobView) -> None:
         """Wait for the next moment, for news in the view, or to be woken."""
         upcoming = self._timetable.upcoming
-        delay = LONGEST_NAP if upcoming is None else min(LONGEST_NAP, max(0, upcoming - self._now()) / 1000)
-        with move_on_after(delay) as self._nap:
+        delay = LONGEST_NAP * 1000 if upcoming is None else max(0, upcoming - self._now())
+        if view.config.monitor_execution and delay > self._lead:
+            delay -= self._lead
+        with move_on_after(min(LONGEST_NAP, delay / 1000)) as self._nap:
             await self._views.until(lambda newer: newer is not view)
 
 

@@ -14,6 +14,7 @@ class Timetable:
 
     def __init__(self, cron: Cron | None, now: int) -> None:
         self._cron = cron
+        self._known: tuple[int, int | None] = (0, None)  # a moment, and the one after it
         self.newest = 0
         """The newest moment that is due, 0 if there never was one."""
         self.upcoming: int | None = None
@@ -31,6 +32,10 @@ class Timetable:
             self._search(self._cron, now)
         return due
 
+    def following(self) -> int:
+        """Return the moment after the upcoming one, 0 if there is none."""
+        return (self._after(self.upcoming) if self.upcoming is not None else None) or 0
+
     def _search(self, cron: Cron, now: int) -> None:
         last = cron.previous_before(moment((now + 1) / 1000))
         self.newest = 0 if last is None else round(last.timestamp() * 1000)
@@ -45,5 +50,7 @@ class Timetable:
 
     def _after(self, milliseconds: int) -> int | None:
         assert self._cron is not None
-        following = self._cron.next_after(moment(milliseconds / 1000))
-        return None if following is None else round(following.timestamp() * 1000)
+        if self._known[0] != milliseconds:
+            following = self._cron.next_after(moment(milliseconds / 1000))
+            self._known = milliseconds, None if following is None else round(following.timestamp() * 1000)
+        return self._known[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.registry.batcher import FULL
 from aioelasticjob.registry.session import Session, open_session
-from aioelasticjob.registry.txn import Check, Committed, Create, Op, Set
+from aioelasticjob.registry.txn import Check, Committed, Create, Hold, Op, Set
 from tests.registry.world import World, simulated
 from tests.support.loops import run_async
 
@@ -120,5 +121,55 @@ def test_a_lost_connection_is_told_to_each(swallowed: bool, error: type[Exceptio
         assert [type(one) for one in outcomes] == [error, error]
         assert outcomes[0] is not outcomes[1]
         world.heal()
+
+    with_session(use)
+
+
+def test_what_is_on_hold_leaves_when_it_is_due_as_one_request_unless_it_is_withdrawn() -> None:
+    async def use(session: Session, world: World) -> None:
+        loop, before = asyncio.get_running_loop(), requests(world)
+        due = loop.time() + 0.25
+        yes, no = (lambda: True), (lambda: False)
+        outcomes = asyncio.gather(
+            *(
+                session.commit([Create(path)], incarnation=session.incarnation, hold=Hold(due, stands))
+                for path, stands in (("/a", yes), ("/withdrawn", no), ("/b", yes))
+            ),
+            return_exceptions=True,
+        )
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(outcomes), 0.2)
+        assert requests(world) == before
+        first, withdrawn, second = await outcomes
+        assert loop.time() >= due
+        assert requests(world) == before + 1
+        assert isinstance(first, Committed)
+        assert isinstance(second, Committed)
+        assert isinstance(withdrawn, Conflict)
+        assert withdrawn.index == -1
+        assert await session.children("/") == ("a", "b")
+
+    with_session(use)
+
+
+def test_what_is_in_no_hurry_lets_the_answers_come_first_to_what_was_due() -> None:
+    async def use(session: Session, world: World) -> None:
+        loop, order = asyncio.get_running_loop(), list[str]()
+        due = math.ceil(loop.time() + 1)  # on a whole millisecond, to which holds are rounded up
+
+        async def claim() -> None:
+            hold = Hold(due, lambda: True)
+            await session.commit([Create("/claimed")], incarnation=session.incarnation, hold=hold)
+            order.append("claimed")
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(claim())
+            await session.lull()
+            order.append("nothing was under way")
+            await asyncio.sleep(due - loop.time())
+            await asyncio.sleep(0)
+            await session.lull()
+            order.append("settled")
+        assert order == ["nothing was under way", "claimed", "settled"]
 
     with_session(use)

@@ -43,3 +43,12 @@ def test_however_it_is_looked_at_the_newest_due_moment_is_known(steps: list[int]
         assert table.upcoming > now
         assert (due > 0) == (table.newest > before)
         assert due <= STEPS
+        assert due <= STEPS
+
+
+def test_the_moment_after_the_upcoming_one_is_known_without_moving_on() -> None:
+    timetable = Timetable(Cron.parse("0/10 * * * * ?"), 5_000)
+    assert (timetable.newest, timetable.upcoming, timetable.following()) == (0, 10_000, 20_000)
+    assert timetable.advance(10_000) == 1
+    assert (timetable.newest, timetable.upcoming, timetable.following()) == (10_000, 20_000, 30_000)
+    assert Timetable(None, 0).following() == 0
