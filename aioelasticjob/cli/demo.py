@@ -62,6 +62,7 @@ def demo(
         console = out()
         ended_by, verdict = asyncio.run(_show(plan, console))
         if verdict is None:
+            console.print("stopped; every process has ended", style="dim")
             raise typer.Exit(128 + (ended_by or signal.SIGINT))
         _pronounce(console, verdict)
         if keep or database is not None:

@@ -16,7 +16,7 @@ APPLICATION = 0x456A4958
 PATIENCE = 30
 """Seconds to wait for another writer."""
 
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS files (
     path      TEXT PRIMARY KEY,  -- relative to the directory; a BLOB where the name is no UTF-8
     size      INTEGER NOT NULL,
@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS fences (
     item  INTEGER PRIMARY KEY,
     fence INTEGER NOT NULL       -- the largest one seen: whoever comes with a smaller one has lost the item
 );
+PRAGMA application_id = {APPLICATION};
 """
 _STORE = """
 INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -78,14 +79,14 @@ class Index:
             (_key(path), one.size, one.changed, one.lines, one.functions, one.sha256, one.problem)
             for path, one in found.items()
         ]
-        with self._transaction():
+        with _transaction(self._connection):
             self._pass_fence(item, fence)
             self._connection.executemany(_STORE, rows)
             self._connection.executemany("DELETE FROM files WHERE path = ?", [(_key(path),) for path in gone])
 
     def clear(self) -> None:
         """Forget everything."""
-        with self._transaction():
+        with _transaction(self._connection):
             self._connection.execute("DELETE FROM files")
             self._connection.execute("DELETE FROM fences")
 
@@ -94,16 +95,6 @@ class Index:
         if seen is not None and seen[0] > fence:
             raise Superseded(item, fence, seen[0])
         self._connection.execute("INSERT OR REPLACE INTO fences VALUES (?, ?)", (item, fence))
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")  # waits for other writers now rather than half-way
-        try:
-            yield
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
 
 
 @contextmanager
@@ -118,36 +109,51 @@ def open_index(path: str) -> Iterator[Index]:
     except sqlite3.Error as error:
         raise ForeignData("database", path, f"cannot be opened: {error}") from None
     with closing(connection):
-        try:
-            _prepare(connection, path)
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError:
-            raise ForeignData("database", path, "is no SQLite database: name another file") from None
+        _prepare_patiently(connection, path)
         yield Index(connection)
 
 
-def _prepare(connection: sqlite3.Connection, path: str) -> None:
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application != APPLICATION and (application or tables):
-        raise ForeignData("database", path, "is the database of another program: name another file")
-    _write_ahead(connection)
-    if application != APPLICATION:
-        connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {APPLICATION}; COMMIT")
-    connection.execute("PRAGMA synchronous = NORMAL")
+def _prepare_patiently(connection: sqlite3.Connection, path: str) -> None:
+    """Prepare again for as long as the database is locked.
 
-
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Let readers and a writer work side by side; SQLite does not wait by itself while another process switches."""
+    SQLite waits for writers by itself, but not while another process switches to write-ahead logging, repairs the log
+    of one that was killed, or is the last to close (sqlite.org/wal.html#busy).
+    """
     deadline = time.monotonic() + PATIENCE
-    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+    while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            return _prepare(connection, path)
         except sqlite3.OperationalError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
+        except sqlite3.DatabaseError:
+            raise ForeignData("database", path, "is no SQLite database: name another file") from None
+
+
+def _prepare(connection: sqlite3.Connection, path: str) -> None:
+    # In this order: whoever makes the database meanwhile commits its tables and its mark at once.
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if application != APPLICATION and (application or tables):
+        raise ForeignData("database", path, "is the database of another program: name another file")
+    connection.execute("PRAGMA journal_mode = WAL")  # readers and a writer work side by side
+    if application != APPLICATION:
+        with _transaction(connection):
+            for statement in filter(None, _SCHEMA.split(";\n")):
+                connection.execute(statement)
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")  # waits for other writers now rather than half-way
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
 
 
 def _key(path: str) -> str | bytes:

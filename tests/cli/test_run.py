@@ -97,6 +97,20 @@ def test_a_process_runs_its_jobs_and_stops_on_sigterm(tmp_path: Path, worker_pro
 
 
 @pytest.mark.process
+def test_a_process_whose_registry_went_down_says_so_and_still_stops(tmp_path: Path, worker_processes: Workers) -> None:
+    server = worker_processes.start("-m", "aioelasticjob", "zookeeper", "--port", "0")
+    address = server.wait_for_output("listening on").split()[-1]
+    (tmp_path / "user_jobs.py").write_text(jobs(f"zk://{address}/shop"))
+    paths = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    worker = worker_processes.start("-m", "aioelasticjob", "run", "user_jobs:app", environment=paths)
+    worker.wait_for_output("did it")
+    server.kill()
+    worker.wait_for_output("connection lost")
+    worker.terminate(15)
+    assert "Traceback" not in worker.output
+
+
+@pytest.mark.process
 def test_the_server_is_a_command_with_the_options_of_its_module(worker_processes: Workers, tmp_path: Path) -> None:
     theirs = _help("aioelasticjob.zookeeper")
     assert theirs <= _help("aioelasticjob", "zookeeper")
