@@ -252,6 +252,25 @@ def test_settings_are_changed_while_the_job_runs() -> None:
     assert (config.cron, config.sharding_total_count) == ("0 0/5 * * * ?", 6)
 
 
+def test_a_program_follows_who_is_there_and_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    follow = execute(*blocks("docs/how-to/watch.md", "python"))["follow"]
+
+    async def main() -> None:
+        address = "zk://127.0.0.1:2181/billing"
+        app = ElasticJob(address)
+        app.add(lambda context: anyio.sleep(2), name="report", cron="0/10 * * * * ?")
+        async with _registry(), anyio.create_task_group() as tasks, app.running():
+            tasks.start_soon(follow, address, "report")
+            await anyio.sleep(15)
+            tasks.cancel_scope.cancel()
+
+    run(main)
+    told = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("joined 127.0.0.1@-@") for line in told)
+    assert any(line.startswith("item 0 is run by 127.0.0.1@-@") for line in told)
+    assert told[-1] == "item 0 is run by nobody"
+
+
 def test_the_configuration_written_by_hand_is_one() -> None:
     shell = "".join(block.text for block in blocks("docs/how-to/change-settings.md", "text"))
     text = shell.partition("set /billing/report/config ")[2].splitlines()[0]
