@@ -358,21 +358,21 @@ def test_a_registry_that_goes_away_and_comes_back_stops_the_jobs_for_so_long_and
 
     async def main() -> None:
         async with proxy_to(embedded.host, embedded.port) as proxy:
-            runs, app = Runs(), quick(f"zk://{proxy.address}/{uuid4().hex}")
+            namespace = uuid4().hex
+            runs, app = Runs(), quick(f"zk://{proxy.address}/{namespace}")
             app.add(runs, name="job", cron=EVERY_SECOND)
             app.add(nothing, name="other", cron=EVERY_SECOND)
-            async with app.running() as session:
+            async with app.running() as session, clerk(f"zk://{embedded.address}/{namespace}") as witness:
                 await runs.more(2)
+                (gone,) = await witness.children(LAYOUT.instances)
                 proxy.refusing = True
                 proxy.cut()
-                accepted = proxy.accepted
-                with anyio.fail_after(PATIENCE):  # long enough for the session to end
-                    while proxy.accepted < accepted + 20:
-                        await anyio.sleep(0.05)
                 lost = session.incarnation
+                with anyio.fail_after(PATIENCE):
+                    await witness.wait_deleted(LAYOUT.instance(gone))  # so long that the session ends
                 proxy.heal()
                 await runs.more(2)
-                assert session.incarnation in (lost, session.incarnation)
+                assert session.incarnation != lost
 
     asyncio.run(main())
     lines = [record.getMessage() for record in caplog.records if "misfire" not in record.getMessage()]
@@ -443,15 +443,16 @@ def test_leaving_needs_no_registry(embedded: EmbeddedServer, busy: bool) -> None
 
             async def handler(context: ItemContext) -> None:
                 began.set()
-                await anyio.sleep(1 if busy else 0)
+                await anyio.sleep(1)
 
-            app.add(handler, name="job", cron=EVERY_SECOND, shutdown_timeout=2)
+            app.add(handler, name="job", cron=EVERY_SECOND if busy else None, shutdown_timeout=2)
             async with app.running():
-                await began.wait()
+                if busy:
+                    await began.wait()
                 proxy.refusing = True
                 proxy.cut()
                 left = time.monotonic()
-            assert time.monotonic() - left < 8
+            assert time.monotonic() - left < (8 if busy else 2)
 
     asyncio.run(main())
 

@@ -428,7 +428,8 @@ class Runner:
         if view.config.monitor_execution and delay > self._lead:
             delay -= self._lead
         with move_on_after(min(LONGEST_NAP, delay / 1000)) as self._nap:
-            await self._views.until(lambda newer: newer is not view)
+            if not self._leaving:  # it may have been asked to before there was a nap to cancel
+                await self._views.until(lambda newer: newer is not view)
 
 
 def _parameter(data: bytes) -> str | None:
