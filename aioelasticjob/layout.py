@@ -215,3 +215,10 @@ class Layout:
             self.offsets,
             self.guarantee,
         )
+
+    @cached_property
+    def mirrored_parents(self) -> tuple[str, ...]:
+        """Those of the skeleton that every instance sees, outermost first."""
+        return tuple(
+            path for path in self.skeleton if any(path == root or path.startswith(f"{root}/") for root in self.mirrored)
+        )

@@ -12,16 +12,22 @@ from anyio import current_time, move_on_after
 from aioelasticjob.clock import Clock
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import Assign, Effect, Prune, Transaction, to_transactions
+from aioelasticjob.coordination.faults import Grumbler, faults
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Tally
 from aioelasticjob.coordination.rules import Situation, decide
-from aioelasticjob.coordination.view import JobView, read
-from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.coordination.view import JobView, is_item, read
+from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
+from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.registry.txn import Delete
 
+HESITATION = 0.3
+"""Seconds without a write after something was removed that no rule removes.
+
+Whoever removes a whole job removes node after node: what we made again in between would stand in his way."""
 CAUGHT_UP_WITHIN = 5.0
 """Seconds to wait for one's own write to come back through the mirror before looking again all the same."""
 
@@ -35,13 +41,26 @@ class _Rest:
     members: frozenset[str] = frozenset()
     since: float = field(default_factory=current_time)
     tick_at: float = 0.0
+    torn_at: float = float("-inf")
     mourned: tuple[frozenset[str], int] | None = None
+    unmonitored: bool = False
+
+    def see(self, before: JobView, view: JobView) -> None:
+        """Compare two views: has somebody removed what no rule removes?"""
+        if _is_torn(before, view):
+            self.torn_at = current_time()
+
+    @property
+    def hesitates(self) -> bool:
+        """Whether something was removed by hand just now."""
+        return current_time() < self.torn_at + HESITATION
 
     def look(self, view: JobView) -> tuple[bool, bool]:
         """Return whether membership is quiet and whether this is a tick."""
         now = current_time()
         if (members := frozenset(view.eligible)) != self.members:
             self.members, self.since = members, now
+        self.tick_at = min(self.tick_at, now + view.config.reconcile_interval)  # it may have been made shorter
         tick = now >= self.tick_at
         if tick:
             self.tick_at = now + view.config.reconcile_interval
@@ -57,8 +76,17 @@ class _Rest:
         self.mourned = seen
         return due
 
+    def clears(self, member: Member, view: JobView, tick: bool) -> bool:
+        """Return whether to look for records nobody wants: I lead, and monitoring was switched off, or it is a tick."""
+        unmonitored = view.leader == member.id and not view.config.monitor_execution
+        due = unmonitored and (tick or not self.unmonitored)
+        self.unmonitored = unmonitored
+        return due
+
     def pause(self, view: JobView, quiet: bool) -> float:
         """Return the seconds until something changes by time alone."""
+        if self.hesitates:
+            return self.torn_at + HESITATION - current_time()
         until = self.tick_at if quiet else min(self.tick_at, self.since + view.config.sharding_quiet)
         return max(0.0, until - current_time())
 
@@ -68,27 +96,34 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
 
     Return True when this instance is asked to leave, False when its session is over.
     """
-    rest, fault = _Rest(), views.value.fault
+    rest, grumbler, kind = _Rest(), Grumbler(member.layout.job), views.value.config.job_type
     rest.tick_at = current_time() + views.value.config.reconcile_interval
     while member.session.incarnation == member.incarnation:
         tree = trees.value
         view = views.value
         if view.tree is not tree:
-            view = read(tree, member.layout, view.config)
+            before, view = view, read(tree, member.layout, view.config, kind)
+            rest.see(before, view)
             views.set(view)
-        if view.fault != fault:
-            fault = view.fault
-            log.warning("job configuration: %s", fault or "mended", extra={"job": member.layout.job})
         if await _dismissed(member, view):
             return True
+        if rest.hesitates:
+            with move_on_after(rest.pause(view, False)):
+                await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
+            continue
+        grumbler.hear(faults(view))
         quiet, tick = rest.look(view)
         try:
+            time = clock.now() - (member.session.clock_skew or 0.0)
             if tick:
-                await tally.publish(member, view, clock.now() - (member.session.clock_skew or 0.0))
+                await tally.publish(member, view, time)
+            records = await _unwanted_records(member) if rest.clears(member, view, tick) else {}
             cut_off = await _cut_off(member, view) if rest.mourns(member, view, tick) else {}
             if cut_off:  # look again until somebody has taken them
                 rest.mourned = None
-            written = await _commit(member, view, decide(Situation(view, member.id, quiet, tick, cut_off)))
+            written = await _commit(
+                member, view, decide(Situation(view, member.id, quiet, tick, time, records, cut_off))
+            )
         except Suspended:
             rest.mourned = None
             await member.session.status.until(
@@ -109,9 +144,21 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
     return False
 
 
+def _is_torn(before: JobView, now: JobView) -> bool:
+    """Whether something has gone that nobody but a hand removes."""
+    layout = now.layout
+    parents = any(path in before.tree and path not in now.tree for path in (layout.config, *layout.mirrored_parents))
+    seat = before.leader in now.instances and now.leader is None
+    same = before.sharding_version == now.sharding_version  # every assignment raises it, and nothing else takes items
+    return parents or seat or (same and bool(before.assignment.keys() - now.assignment.keys()))
+
+
 async def _dismissed(member: Member, view: JobView) -> bool:
     """Whether an operator asked this instance to leave, or removed its node by hand."""
     if member.id not in view.instances:
+        removed = member.layout.config not in view.tree
+        what = "the job was removed from the registry" if removed else "the instance's node was removed by hand"
+        log.warning("leaving: %s", what, extra={"job": member.layout.job})
         return True
     asked = member.layout.shutdown(member.id)
     if asked not in view.tree:
@@ -132,6 +179,28 @@ async def _cut_off(member: Member, view: JobView) -> dict[int, int]:
         record = None if node is None else records.decode(node.data)
         if node is not None and running is None and record is not None and not record.completed:
             found[item] = node.stat.version
+    return found
+
+
+async def _unwanted_records(member: Member) -> dict[str, int]:
+    """Return what monitoring has left, with versions, marks before records; nothing as long as anything runs."""
+    layout, session = member.layout, member.session
+    try:
+        items = [int(name) for name in await session.children(layout.execution) if is_item(name)]
+    except NodeMissing:
+        return {}
+    paths = [path for item in items for path in _execution(layout, item)]
+    nodes = iter(await session.get_many(paths))
+    found = dict[str, int]()
+    for item in items:
+        record, _, mark = _execution(layout, item)
+        noted, runs, misfired = next(nodes), next(nodes), next(nodes)
+        if runs is not None:
+            return {}
+        if misfired is not None and not misfired.stat.num_children:
+            found[mark] = misfired.stat.version
+        if noted is not None and noted.stat.num_children == (mark in found):
+            found[record] = noted.stat.version
     return found
 
 
@@ -163,14 +232,21 @@ async def _idle(member: Member, items: frozenset[int]) -> tuple[frozenset[int], 
     """Return the surplus items that nobody runs any more, and the removal of their records."""
     layout = member.layout
     chosen = sorted(items)[:200]
-    paths = [(layout.item(item).execution, layout.item(item).running, layout.item(item).misfire) for item in chosen]
+    paths = [_execution(layout, item) for item in chosen]
     nodes = iter(await member.session.get_many([path for three in paths for path in three]))
     idle, removal = set(), Transaction()
     for item, (record, _, mark) in zip(chosen, paths, strict=True):
         found, running, misfired = next(nodes), next(nodes), next(nodes)
-        if running is not None:
-            continue
+        marks = misfired is not None and not misfired.stat.num_children
+        if running is not None or (found is not None and found.stat.num_children > marks):
+            continue  # it still runs, or holds what is not ours
         idle.add(item)
         removal += [Delete(mark)] if misfired else []
         removal += [Delete(record, found.stat.version)] if found else []
     return frozenset(idle), removal
+
+
+def _execution(layout: Layout, item: int) -> tuple[str, str, str]:
+    """Return the nodes of an item's runs: record, lock and mark."""
+    paths = layout.item(item)
+    return paths.execution, paths.running, paths.misfire

@@ -64,7 +64,52 @@ class Forget:
     paths: tuple[str, ...]
 
 
-Effect = TakeSeat | LeaveSeat | MarkNecessary | Assign | Prune | Mourn | Forget
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Make again what was removed by hand and everything else stands upon."""
+
+    me: str
+    nodes: Mapping[str, bytes]
+    """Data by path, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Keep a server's node young: its age is how long the server has not been used."""
+
+    ip: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetServer:
+    """Remove a server that has not been used for long."""
+
+    ip: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClearRecords:
+    """Remove the records of a job whose execution is no longer monitored."""
+
+    versions: Mapping[str, int]
+    """Versions by path, a record's mark before the record."""
+
+
+Effect = (
+    TakeSeat
+    | LeaveSeat
+    | MarkNecessary
+    | Assign
+    | Prune
+    | Mourn
+    | Forget
+    | Restore
+    | Refresh
+    | ForgetServer
+    | ClearRecords
+)
 Transaction = list[Op]
 
 
@@ -88,12 +133,21 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return [_mourn(view, item, version)]
         case Forget(paths):
             return [[Delete(path)] for path in paths]
+        case Restore(me, nodes):
+            return [[Check(layout.instance(me)), *(Create(path, data) for path, data in nodes.items())]]
+        case Refresh(ip, version):
+            return [[Set(layout.server(ip), _data(view, layout.server(ip)), version)]]
+        case ForgetServer(ip, version):
+            counts = [path for path in (layout.success_count(ip), layout.failure_count(ip)) if path in view.tree]
+            return [[*_leading(view), *map(Delete, counts), Delete(layout.server(ip), version)]]
+        case ClearRecords(versions):
+            return _clear(view, versions)
     assert_never(effect)
 
 
 def mark_necessary(view: JobView) -> Transaction:
     """Return the mark's operation: a mark that stands is touched, so that an assignment under way is decided anew."""
-    if view.necessary is None:
+    if view.layout.necessary not in view.tree:
         return [Create(view.layout.necessary)]
     return [Set(view.layout.necessary, b"", -1)]
 
@@ -106,12 +160,16 @@ def _leading(view: JobView) -> Transaction:
 def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
     layout = view.layout
     moves = list(_moves(view, assignment))
-    begin: Transaction = [Create(layout.processing, ephemeral=True), Set(layout.sharding, b"", view.sharding_version)]
-    if view.processing:  # left by an assignment that was cut short; its author is fenced by the epoch
-        begin.insert(0, Delete(layout.processing))
-    end: Transaction = [Delete(layout.processing)]
+    begin: Transaction = [Set(layout.sharding, b"", view.sharding_version)]
+    end: Transaction = []
+    if not view.obstructed(layout.processing):
+        if view.processing:  # left by an assignment that was cut short; its author is fenced by the epoch
+            begin.append(Delete(layout.processing))
+        begin.append(Create(layout.processing, ephemeral=True))
+        end.append(Delete(layout.processing))
     if view.necessary is not None:
-        end.append(Delete(layout.necessary, view.necessary))
+        answer = Check if view.obstructed(layout.necessary) else Delete
+        end.append(answer(layout.necessary, view.necessary))
     if len(moves) + len(begin) + len(end) <= PER_TRANSACTION:
         return [[*_leading(view), *begin, *moves, *end]]
     chunks = [moves[n : n + PER_TRANSACTION] for n in range(0, len(moves), PER_TRANSACTION)]
@@ -148,3 +206,16 @@ def _prune(view: JobView, items: frozenset[int]) -> Transaction:
         operations += [Delete(flag) for flag in (paths.disabled, paths.failover, paths.instance) if flag in view.tree]
         operations.append(Delete(paths.sharding))
     return operations
+
+
+def _clear(view: JobView, versions: Mapping[str, int]) -> list[Transaction]:
+    config = view.tree.get(view.layout.config)
+    still_off = [] if config is None else [Check(view.layout.config, config.stat.version)]
+    removal = [Delete(path, version) for path, version in versions.items()]
+    parts = [removal[n : n + PER_TRANSACTION] for n in range(0, len(removal), PER_TRANSACTION)]
+    return [[*_leading(view), *still_off, *part] for part in parts]
+
+
+def _data(view: JobView, path: str) -> bytes:
+    node = view.tree.get(path)
+    return b"" if node is None else node.data

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from anyio import move_on_after
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.effects import mark_necessary
-from aioelasticjob.coordination.view import read
-from aioelasticjob.errors import Conflict, ForeignData, JobConflict, OutcomeUnknown
+from aioelasticjob.coordination.view import parse, read
+from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, OutcomeUnknown
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session, SessionState
@@ -50,8 +49,11 @@ async def connected(session: Session, incarnation: int) -> bool:
     return status.state is SessionState.CONNECTED and status.incarnation == incarnation
 
 
-async def join(member: Member, config: JobConfig, trees: Latest[Tree]) -> JobConfig:
+async def join(member: Member, config: JobConfig, trees: Latest[Tree], last: JobConfig | None = None) -> JobConfig:
     """Register the instance and return the configuration that holds: the registry's, unless ``overwrite``.
+
+    ``last`` is the configuration held before, for an instance that joins again: it holds while the registry's makes no
+    sense, and nothing is overwritten.
 
     Raises:
         JobConflict: the name belongs to another kind of job.
@@ -60,8 +62,8 @@ async def join(member: Member, config: JobConfig, trees: Latest[Tree]) -> JobCon
     """
     for _ in range(ATTEMPTS):
         tree = trees.value
-        stored = _stored(tree, member.layout)
-        holds = _agreed(stored, config)
+        stored = _stored(tree, member.layout, last)
+        holds = _agreed(stored, config if last is None else config.changed(overwrite=False))
         skeleton = [path for path in member.layout.skeleton if path not in tree]
         try:
             known = await member.session.get_many(skeleton)
@@ -92,23 +94,31 @@ async def leave(member: Member) -> None:
     Raises:
         RegistryError: the connection is gone; the session's end will do the same.
     """
-    layout = member.layout
+    layout, asks = member.layout, True
     for _ in range(ATTEMPTS):
         mine, seat, mark = await member.session.get_many([layout.instance(member.id), layout.host, layout.necessary])
         operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
         if seat is not None and seat.stat.ephemeral_owner == member.incarnation:
             operations.append(Delete(layout.host, seat.stat.version))
+        if mine and asks:  # else somebody removed us, and perhaps the whole job: whoever stays sees that we are gone
+            operations.append(Create(layout.necessary) if mark is None else Set(layout.necessary, b"", -1))
         if not operations:
             return
-        operations.append(Create(layout.necessary) if mark is None else Set(layout.necessary, b"", -1))
-        with suppress(Conflict):
+        try:
             await member.session.commit(operations, incarnation=member.incarnation)
             return
+        except Conflict as conflict:
+            asks = (conflict.path, conflict.reason) != (layout.necessary, "missing")  # its parent was removed by hand
 
 
-def _stored(tree: Tree, layout: Layout) -> JobConfig | None:
+def _stored(tree: Tree, layout: Layout, last: JobConfig | None) -> JobConfig | None:
     node = tree.get(layout.config)
-    return None if node is None or not node.data else JobConfig.from_json(node.data, layout.config)
+    try:
+        return None if node is None or not node.data else parse(node.data, layout)
+    except InvalidSetting:
+        if last is None:
+            raise
+        return last
 
 
 def _agreed(stored: JobConfig | None, given: JobConfig) -> JobConfig:
@@ -132,7 +142,9 @@ def _joining(
     elif stored is None or (holds.overwrite and holds.to_json() != node.data):
         operations.append(Set(layout.config, holds.to_json(), node.stat.version))
     server = layout.server(member.ip)
-    if server not in tree:
+    if server in tree:
+        operations.append(Set(server, member.host.encode(), -1))  # its age tells when it was last used
+    else:
         operations.append(Create(server, member.host.encode()))
         if holds.disabled:
             operations.append(Create(layout.server_disabled(member.ip)))

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config import MAX_ITEMS, JobConfig
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Instance
 from aioelasticjob.registry.tree import Tree
+
+LONGEST_NUMBER = len(str(MAX_ITEMS))
+"""Digits of an item; what is longer was made by somebody else."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,21 @@ class JobView:
 
     @cached_property
     def necessary(self) -> int | None:
-        """The version of the mark that asks for an assignment, None without it."""
-        node = self.tree.get(self.layout.necessary)
-        return None if node is None else node.stat.version
+        """The version of the mark that asks for an assignment, None without it.
+
+        A mark that cannot be removed, because somebody put nodes below it, is answered by an assignment after it.
+        """
+        node, sharding = self.tree.get(self.layout.necessary), self.tree.get(self.layout.sharding)
+        if node is None or (
+            self.obstructed(self.layout.necessary) and sharding and sharding.stat.mzxid > node.stat.mzxid
+        ):
+            return None
+        return node.stat.version
 
     @cached_property
     def processing(self) -> bool:
         """Whether an assignment is being written in several parts."""
-        return self.layout.processing in self.tree
+        return self.layout.processing in self.tree and not self.obstructed(self.layout.processing)
 
     @property
     def settled(self) -> bool:
@@ -94,7 +104,11 @@ class JobView:
     def rescues(self) -> Mapping[int, str]:
         """Who is rescuing which item."""
         found = {item: self.tree.get(self.layout.item(item).failover) for item in self.items}
-        return {item: _text(node.data) for item, node in found.items() if node is not None}
+        return {item: _text(node.data) for item, node in found.items() if node and node.stat.ephemeral_owner}
+
+    def obstructed(self, path: str) -> bool:
+        """Whether a node that should have none has children, so that nobody can remove it without theirs."""
+        return bool(self.tree.children(path))
 
     @cached_property
     def up_since(self) -> float:
@@ -112,19 +126,30 @@ class JobView:
         return not any(flag in self.tree for flag in closed)
 
 
-def read(tree: Tree, layout: Layout, last: JobConfig) -> JobView:
-    """Return the view of a tree; nonsense in ``config`` leaves the last good configuration standing."""
+def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -> JobView:
+    """Return the view of a tree; nonsense in ``config`` leaves the last good configuration standing.
+
+    ``kind`` is what a running job is and stays.
+    """
     node = tree.get(layout.config)
     if node is None:
         return JobView(layout, tree, last, f"{layout.config} is missing")
     try:
-        return JobView(layout, tree, _config(node.data, layout))
+        config = parse(node.data, layout)
+        if kind not in (None, config.job_type):
+            raise InvalidSetting("job_type", config.job_type, f"the job runs as {kind} and cannot change that")
     except InvalidSetting as mistake:
         return JobView(layout, tree, last, str(mistake))
+    return JobView(layout, tree, config)
 
 
 @lru_cache(maxsize=4096)
-def _config(data: bytes, layout: Layout) -> JobConfig:
+def parse(data: bytes, layout: Layout) -> JobConfig:
+    """Return the configuration that the job's ``config`` holds.
+
+    Raises:
+        InvalidSetting: it is none, or another job's.
+    """
     config = JobConfig.from_json(data, layout.config)
     if config.job_name != layout.job:
         raise InvalidSetting(layout.config, config.job_name, f"the job's name is {layout.job} and never changes")
@@ -145,7 +170,7 @@ def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instan
     try:
         told = json.loads(data)
         ip, host, pid = str(told["ip"]), str(told.get("host", "")), int(told.get("pid", 0))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         ip, host, pid = name.partition("@-@")[0], "", 0  # hand-made nodes are named like ours at best
     return Instance(name, ip, host, pid, incarnation, joined)
 
@@ -156,7 +181,12 @@ def _assignment(tree: Tree, layout: Layout, items: frozenset[int]) -> Mapping[in
 
 
 def _numbers(names: tuple[str, ...]) -> list[int]:
-    return [int(name) for name in names if name.isascii() and name.isdigit() and str(int(name)) == name]
+    return [int(name) for name in names if is_item(name)]
+
+
+def is_item(name: str) -> bool:
+    """Whether a node's name is the number of an item, spelt as we spell it."""
+    return len(name) <= LONGEST_NUMBER and name.isascii() and name.isdigit() and str(int(name)) == name
 
 
 def _text(data: bytes) -> str:

@@ -7,13 +7,33 @@ from collections.abc import Callable, Iterable
 from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.rules.election import abdicate, elect
 from aioelasticjob.coordination.rules.failover import forget, mourn
-from aioelasticjob.coordination.rules.housekeeping import forget_requests, prune
+from aioelasticjob.coordination.rules.housekeeping import (
+    clear_records,
+    forget_requests,
+    forget_servers,
+    prune,
+    refresh,
+    restore,
+)
 from aioelasticjob.coordination.rules.sharding import assign, require
 from aioelasticjob.coordination.rules.situation import Situation
 
 Rule = Callable[[Situation], Iterable[Effect]]
 
-RULES: tuple[Rule, ...] = (elect, abdicate, mourn, forget, require, assign, prune, forget_requests)
+RULES: tuple[Rule, ...] = (
+    restore,
+    elect,
+    abdicate,
+    mourn,
+    forget,
+    require,
+    assign,
+    prune,
+    forget_requests,
+    clear_records,
+    refresh,
+    forget_servers,
+)
 
 
 def decide(situation: Situation) -> list[Effect]:

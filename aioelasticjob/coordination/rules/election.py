@@ -10,7 +10,9 @@ from aioelasticjob.coordination.rules.situation import Situation
 
 def elect(now: Situation) -> Iterator[TakeSeat]:
     """An eligible instance takes a seat that is empty or whose holder has left; the transaction lets one through."""
-    if now.view.leader not in now.view.instances and now.me in now.view.eligible:
+    view = now.view
+    vacant = view.leader not in view.instances or (view.epoch is None and now.leading)
+    if vacant and now.me in view.eligible and not view.obstructed(view.layout.host):
         yield TakeSeat(now.me)
 
 

@@ -14,7 +14,8 @@ def mourn(now: Situation) -> Iterator[Mourn]:
     if not (now.leading and view.config.failover):
         return
     for item, version in sorted(now.cut_off.items()):
-        if item in view.items and item not in view.orphans and item not in view.rescues:
+        marks = (view.layout.item(item).orphan, view.layout.item(item).failover)
+        if item in view.items and not any(mark in view.tree for mark in marks):
             yield Mourn(item, version)
 
 
@@ -24,5 +25,6 @@ def forget(now: Situation) -> Iterator[Forget]:
     if not now.leading:
         return
     count = view.config.sharding_total_count if view.config.failover else 0
-    if stale := [view.layout.item(item).orphan for item in sorted(view.orphans) if item >= count]:
-        yield Forget(tuple(stale))
+    stale = [view.layout.item(item).orphan for item in sorted(view.orphans) if item >= count]
+    if removable := tuple(path for path in stale if not view.obstructed(path)):
+        yield Forget(removable)

@@ -1,11 +1,28 @@
-"""What is left lying about."""
+"""What is left lying about, and what is missing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aioelasticjob.coordination.effects import Forget, Prune
+from aioelasticjob.coordination.effects import ClearRecords, Forget, ForgetServer, Prune, Refresh, Restore
 from aioelasticjob.coordination.rules.situation import Situation
+from aioelasticjob.coordination.view import JobView
+
+FRESH = 4
+"""A server's node in use is touched when it is older than this part of ``server_retention``."""
+_GRACE = 1 + 1 / FRESH
+"""So much longer nodes are kept: one in use may be that old."""
+
+
+def restore(now: Situation) -> Iterator[Restore]:
+    """Everybody sees to it that the parents are there, and his server: without a leader's seat there is no leader."""
+    view, layout = now.view, now.view.layout
+    if not now.present:
+        return
+    mine = view.instances[now.me]
+    nodes = {**dict.fromkeys(layout.mirrored_parents, b""), layout.server(mine.ip): mine.host.encode()}
+    if missing := {path: data for path, data in nodes.items() if path not in view.tree}:
+        yield Restore(now.me, missing)
 
 
 def prune(now: Situation) -> Iterator[Prune]:
@@ -13,7 +30,9 @@ def prune(now: Situation) -> Iterator[Prune]:
     view = now.view
     if not now.leading or not view.settled:
         return
-    surplus = frozenset(item for item in view.items if item >= view.config.sharding_total_count)
+    surplus = frozenset(
+        item for item in view.items if item >= view.config.sharding_total_count and _is_removable(view, item)
+    )
     if surplus := surplus - view.assignment.keys():
         yield Prune(surplus)
 
@@ -22,8 +41,45 @@ def forget_requests(now: Situation) -> Iterator[Forget]:
     """On a tick the leader removes requests to instances that no longer exist."""
     if not (now.tick and now.leading):
         return
-    layout, tree, alive = now.view.layout, now.view.tree, now.view.instances
-    stale = [layout.shutdown(name) for name in tree.children(layout.shutdowns) if name not in alive]
-    stale += [layout.trigger(name) for name in tree.children(layout.triggers) if name not in alive]
-    if stale:
-        yield Forget(tuple(stale))
+    view, layout, alive = now.view, now.view.layout, now.view.instances
+    stale = [layout.shutdown(name) for name in view.tree.children(layout.shutdowns) if name not in alive]
+    stale += [layout.trigger(name) for name in view.tree.children(layout.triggers) if name not in alive]
+    if removable := tuple(path for path in stale if not view.obstructed(path)):
+        yield Forget(removable)
+
+
+def refresh(now: Situation) -> Iterator[Refresh]:
+    """On a tick an instance keeps its server's node young, so that its age tells since when nobody was there."""
+    if not (now.tick and now.present and now.view.config.server_retention):
+        return
+    ip = now.view.instances[now.me].ip
+    node = now.view.tree.get(now.view.layout.server(ip))
+    if node is not None and now.time - node.stat.mtime > now.view.config.server_retention / FRESH:
+        yield Refresh(ip, node.stat.version)
+
+
+def forget_servers(now: Situation) -> Iterator[ForgetServer]:
+    """On a tick the leader removes servers that nobody was on for ``server_retention`` and nobody said a word about."""
+    if not (now.tick and now.leading):
+        return
+    view, layout = now.view, now.view.layout
+    used = {one.ip for one in view.instances.values()}
+    for ip in view.tree.children(layout.servers):
+        node = view.tree.get(layout.server(ip))
+        counts = {layout.success_count(ip), layout.failure_count(ip)}
+        below = {f"{layout.server(ip)}/{name}" for name in view.tree.children(layout.server(ip))}
+        plain = below <= counts and not any(map(view.obstructed, below))
+        if node and ip not in used and plain and now.time - node.stat.mtime > view.config.server_retention * _GRACE:
+            yield ForgetServer(ip, node.stat.version)
+
+
+def clear_records(now: Situation) -> Iterator[ClearRecords]:
+    """The leader removes the records of a job that is not monitored any more, once nothing runs."""
+    if now.leading and now.records and not now.view.config.monitor_execution:
+        yield ClearRecords(now.records)
+
+
+def _is_removable(view: JobView, item: int) -> bool:
+    paths = view.layout.item(item)
+    below = {f"{paths.sharding}/{name}" for name in view.tree.children(paths.sharding)}
+    return below <= {paths.instance, paths.disabled, paths.failover} and not any(map(view.obstructed, below))

@@ -18,6 +18,10 @@ class Situation:
     """Whether membership has rested for ``sharding_quiet``."""
     tick: bool = False
     """Whether this is the periodic look that also tidies up."""
+    time: float = 0.0
+    """By the registry's clock, seconds since the epoch; looked at on a tick only."""
+    records: Mapping[str, int] = field(default_factory=dict)
+    """Nodes of items that nobody runs and whose records nobody wants, by path with their versions."""
     cut_off: Mapping[int, int] = field(default_factory=dict)
     """Items begun, not completed and running nowhere, with their records' versions, as far as they were looked up."""
 

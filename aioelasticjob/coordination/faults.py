@@ -1,0 +1,87 @@
+"""What somebody has got wrong by hand in a job's nodes: named once, and once more when it is mended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+
+from aioelasticjob.coordination.view import JobView, is_item
+
+MOST = 100
+"""Faults named at a time: whoever pours a thousand nodes into a job does not want to read a thousand lines."""
+
+log = logging.getLogger(__name__)
+
+
+def faults(view: JobView) -> Mapping[str, str]:
+    """Return what is wrong, by path; nothing when all is well."""
+    found = {} if view.fault is None else {view.layout.config: view.fault}
+    for path, why in (*_parents(view), *_instances(view), *_items(view), *_obstructed(view)):
+        found.setdefault(path, why)
+    return found
+
+
+def _parents(view: JobView) -> Iterator[tuple[str, str]]:
+    for path in view.layout.mirrored_parents:
+        if path not in view.tree:
+            yield path, "is missing"
+    if view.epoch is None and view.leader is not None:
+        yield view.layout.epoch, "is missing"
+
+
+def _instances(view: JobView) -> Iterator[tuple[str, str]]:
+    layout, tree = view.layout, view.tree
+    for name in tree.children(layout.instances):
+        if name not in view.instances:
+            yield layout.instance(name), "is not ephemeral, so it is no instance"
+    if view.leader is not None and view.leader not in view.instances and layout.host in tree:
+        yield layout.host, f"names nobody who is there: {view.leader[:80]!r}"
+
+
+def _items(view: JobView) -> Iterator[tuple[str, str]]:
+    layout, tree = view.layout, view.tree
+    for parent in (layout.sharding, layout.orphans):
+        for name in tree.children(parent):
+            if not is_item(name):
+                yield f"{parent}/{name}", "is no item"
+    for item in view.items:
+        paths = layout.item(item)
+        mark = tree.get(paths.failover)
+        if mark is not None and not mark.stat.ephemeral_owner:
+            yield paths.failover, "is not ephemeral, so nobody rescues the item"
+        for name in tree.children(paths.sharding):
+            if f"{paths.sharding}/{name}" not in (paths.instance, paths.disabled, paths.failover):
+                yield f"{paths.sharding}/{name}", "is nothing that an item has"
+
+
+def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
+    layout, tree = view.layout, view.tree
+    marks = [layout.host, layout.epoch, layout.necessary, layout.processing, layout.config]
+    for item in view.items:
+        paths = layout.item(item)
+        marks += [paths.instance, paths.disabled, paths.failover]
+    for parent in (layout.orphans, layout.shutdowns, layout.triggers):
+        marks += [f"{parent}/{name}" for name in tree.children(parent)]
+    for path in marks:
+        if view.obstructed(path):
+            yield path, "has nodes below it, so nobody can remove it"
+
+
+class Grumbler:
+    """Says every fault once, and that it is mended."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._known: Mapping[str, str] = {}
+
+    def hear(self, found: Mapping[str, str]) -> None:
+        """Log what is new since the last time."""
+        self._say([(path, why) for path, why in found.items() if self._known.get(path) != why])
+        self._say([(path, "mended") for path in self._known if path not in found])
+        self._known = found
+
+    def _say(self, news: Collection[tuple[str, str]]) -> None:
+        for path, why in list(news)[:MOST]:
+            log.warning("%s: %s", path, why, extra={"job": self._job})
+        if len(news) > MOST:
+            log.warning("and %d more", len(news) - MOST, extra={"job": self._job})
