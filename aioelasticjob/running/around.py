@@ -10,11 +10,26 @@ from anyio import fail_after
 from aioelasticjob.coordination.guarantee import clear_marks, is_last, leave_marks
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.jobs.base import InstanceContext
+from aioelasticjob.jobs.base import InstanceContext, instance_context
 from aioelasticjob.jobs.listeners import JobListener, Listener, OnceListener
-from aioelasticjob.model import Claim, FireSource
+from aioelasticjob.model import Claim, FireSource, Outcome
+from aioelasticjob.running.executor import Flight, execute
 
 log = logging.getLogger(__name__)
+
+
+async def fly(flight: Flight, member: Member, view: JobView) -> None:
+    """Run a flight's handlers, and what listens around them."""
+    listeners, claim = flight.job.listeners, flight.claim
+    if not listeners:
+        await execute(flight)
+        return
+    context = instance_context(flight.config, claim, flight.checkpoints)
+    if await before(listeners, member, view, claim, context):
+        await execute(flight)
+        await after(listeners, member, view, claim, context)
+    else:
+        flight.outcomes.update(dict.fromkeys(claim.items, Outcome.FAILED))
 
 
 async def before(

@@ -1,0 +1,190 @@
+"""What one instance owes: which of its items, for which moment.
+
+It follows from state, not from wake-ups: an item held here whose record lies before the newest due moment is owed.
+So a moment survives a re-sharding, whoever held the item when it came.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.claims import Ledger
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.progress import Offsets
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import ClockSkew
+from aioelasticjob.events import Events, Misfired
+from aioelasticjob.model import FireSource
+from aioelasticjob.running.schedule import Timetable
+
+AHEAD = 1.0
+"""Seconds by which this host's clock may run ahead of the registry's before the registry's is followed."""
+
+log = logging.getLogger(__name__)
+
+
+class Duty:
+    """The items held here, what is known of them, and the moments that are due; times in milliseconds."""
+
+    def __init__(self, member: Member, view: JobView, clock: Clock, events: Events, up_since: float) -> None:
+        self.ledger, self.offsets = Ledger(member), Offsets(member)
+        self.held: frozenset[int] = frozenset()
+        self.elsewhere: set[int] = set()
+        """Items of ours that another instance still runs."""
+        self.view = view
+        """The newest view taken in."""
+        self._member, self._clock, self._events, self._up_since = member, clock, events, up_since
+        self._since = self._floor = int(view.scheduled_since * 1000)
+        self._floors: dict[int, int] = {}
+        self._given: dict[int, int] = {}
+        """When each item was given to us, as a zxid: it may have gone away and come back between two looks."""
+        self._missed = 0
+        self._looked_at: JobView | None = None
+        self.timetable = Timetable(view.config.schedule, self.now())
+
+    @property
+    def config(self) -> JobConfig:
+        """The configuration in force."""
+        return self.view.config
+
+    def now(self) -> int:
+        """Return the time; a clock that runs ahead is held back to the registry's."""
+        ahead = self._member.session.clock_skew or 0.0
+        return int((self._clock.now() - (ahead if ahead > AHEAD else 0.0)) * 1000)
+
+    async def look(self, view: JobView) -> None:
+        """Take in a view: schedule, items gained and lost, what is switched off; and what has become due."""
+        before = self.view
+        if view is not self._looked_at:
+            if _schedule(view.config) != _schedule(before.config):
+                self.timetable = Timetable(view.config.schedule, self.now())
+                self._since = int(view.scheduled_since * 1000)  # not now: a flight may have kept us from looking
+                self._floor = max(self._floor, self._since)
+            self.view = view
+            await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
+            self._looked_at = view
+        self._advance()
+        if self._member.id not in view.eligible:
+            self.pass_over()
+        for item in self.held & view.disabled_items:
+            self._floors[item] = self.timetable.newest
+
+    def owed(self, moment: int | None = None) -> frozenset[int]:
+        """Return the items whose newest moment (or the one given) has not been claimed and is ours to claim."""
+        newest = moment or self.timetable.newest
+        if newest <= self._floor:
+            return frozenset()
+        record, floors = self.ledger.record, self._floors
+        owed = frozenset(item for item in self.held if record(item).slot < newest and floors.get(item, 0) < newest)
+        return owed - self.taken_off() if owed else owed
+
+    def taken_off(self) -> frozenset[int]:
+        """Return the items that others run, rescue or have yet to rescue."""
+        view = self.view
+        if not view.config.failover:
+            return frozenset(self.elsewhere)
+        return frozenset(self.elsewhere).union(view.orphans, view.rescues, filter(self._is_cut_off, self.held))
+
+    def source(self) -> FireSource:
+        """Return why the newest moment would be run now: on time, or as the rerun for what was missed."""
+        newest = self.timetable.newest
+        late = newest == self._missed or newest < min(self.view.up_since, self._up_since) * 1000
+        return FireSource.MISFIRE if late else FireSource.CRON
+
+    def pass_over(self, items: Iterable[int] | None = None) -> None:
+        """Owe the newest moment no longer: to these items, or to any."""
+        if items is None:
+            self._floor = max(self._floor, self.timetable.newest)
+        else:
+            self._floors.update(dict.fromkeys(items, self.timetable.newest))
+
+    def collapse(self) -> None:
+        """Let the moments that came during a flight become one: it is run once, or dropped."""
+        if passed := self.timetable.advance(self.now()):
+            self.report(self.held, passed, "the last run was still going on")
+            if self.config.misfire:
+                self._missed = self.timetable.newest
+            else:
+                self.pass_over()
+
+    def freed(self, item: int) -> None:
+        """Take back an item that has ended elsewhere; its newest moment is then a rerun."""
+        self.elsewhere.discard(item)
+        self._missed = self.timetable.newest
+        if item in self.ledger.known():
+            self._report_gaps([item])
+
+    def report(self, items: Iterable[int], moments: int, why: str, slot: int = 0) -> None:
+        """Tell that moments have passed without a run."""
+        job, slot = self._member.layout.job, slot or self.timetable.newest
+        log.warning("misfire: %s", why, extra={"job": job, "slot": slot, "moments": moments})
+        self._events.put(Misfired(job, self._member.id, slot, tuple(sorted(items)), moments, why))
+
+    def intolerable_skew(self) -> ClockSkew | None:
+        """Return the clocks' difference if it is beyond what the job tolerates."""
+        tolerated, skew = self.config.max_time_diff_seconds, self._member.session.clock_skew
+        if tolerated < 0 or skew is None or abs(skew) <= tolerated:
+            return None
+        return ClockSkew.of(skew, tolerated)
+
+    async def _hold(self, view: JobView, *, renew: bool) -> None:
+        given = {
+            item: view.tree.get(view.layout.item(item).instance).stat.mzxid  # type: ignore[union-attr]  # it is assigned
+            for item, holder in view.assignment.items()
+            if holder == self._member.id
+        }
+        held = frozenset(given)
+        kept = {item for item in held if self._given.get(item) == given[item]}
+        self.ledger.forget(self.ledger.known() if renew else self.ledger.known() - kept)
+        self.held &= self.ledger.known()
+        gained = held - self.ledger.known()
+        if view.config.monitor_execution:
+            await self._learn(view, gained)
+        elif gained:  # nothing tells whether its last holder has run the newest moment
+            self.ledger.assume(gained, self.timetable.newest)
+        if gained:
+            await self.offsets.learn(gained)
+        since = min(view.up_since, self._up_since)
+        if view.config.catch_up:
+            since = min(since, self.now() / 1000 - view.config.catch_up)
+        for item in gained:
+            node = view.tree.get(view.layout.item(item).sharding)
+            born = 0.0 if node is None else node.stat.ctime
+            self._floors[item] = int(max(born, since) * 1000)
+        self.held, self._given = held, given
+        self._report_gaps(gained)
+
+    async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
+        """Read the records of items gained, and again of those that were cut off: their rescuer has written them."""
+        unsure = {item for item in self.held - view.orphans - view.rescues.keys() if self._is_cut_off(item)}
+        running = await self.ledger.learn(gained | unsure) if gained or unsure else frozenset()
+        if view.config.failover:
+            return
+        for item in filter(self._is_cut_off, gained - running):
+            self.report([item], 1, "its run was cut off, and failover is off", self.ledger.record(item).slot)
+
+    def _is_cut_off(self, item: int) -> bool:
+        record = self.ledger.record(item)
+        return record.begun > 0 and not record.completed
+
+    def _report_gaps(self, items: Iterable[int]) -> None:
+        """Tell of moments that came while nobody could run an item: only its next holder can."""
+        for item in items:
+            last = max(self._since, self._floors.get(item, 0), self.ledger.record(item).slot)
+            dropped = last < self.timetable.newest <= self._floor
+            if moments := self.timetable.between(last) + dropped:
+                self.report([item], moments, "nobody could run it when they came")
+
+    def _advance(self) -> None:
+        waiting, before = self.owed(), self.timetable.newest
+        passed = self.timetable.advance(self.now()) - 1 + bool(waiting)
+        if passed > 0 and self.held and self.timetable.newest != before:
+            why = "the assignment was not settled" if waiting else "this process was held up"
+            self.report(waiting or self.held, passed, why)
+
+
+def _schedule(config: JobConfig) -> tuple[object, ...]:
+    return config.cron, config.time_zone, config.dst
