@@ -206,6 +206,24 @@ async def depose(chaos: Chaos) -> None:
     await _operate(chaos, f"depose the leader of {layout.job}", lambda session: _delete(session, layout.host))
 
 
+async def coup(chaos: Chaos) -> None:
+    """An operator removes leader after leader while everybody is slow and members come and go."""
+    cluster, dice = chaos.cluster, chaos.dice
+    hosts = [host.address for host in cluster.hosts]
+    cluster.break_("coup", *hosts)
+    for host in hosts:
+        latency = dice.uniform(0.005, 0.5)
+        cluster.faults.delay(host, REGISTRY, latency, latency / 2)
+    for _ in range(3):
+        await expire(chaos)
+        await sleep(dice.uniform(0.5, 4))
+        for layout in cluster.layouts.values():
+            await cluster.operate(lambda session, layout=layout: _delete(session, layout.host))  # type: ignore[misc]
+    for host in hosts:
+        cluster.faults.heal(host)
+    cluster.mend("coup", *hosts)
+
+
 async def evict(chaos: Chaos) -> None:
     """An operator removes an instance's node by hand."""
     layout = chaos.layout()
@@ -238,6 +256,7 @@ KINDS: Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]
     "trigger": (3, trigger),
     "dismiss": (2, dismiss),
     "depose": (2, depose),
+    "coup": (1, coup),
     "evict": (1, evict),
 }
 """What can happen, and how often compared to the rest."""

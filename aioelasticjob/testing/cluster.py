@@ -52,6 +52,8 @@ class JobPlan:
     longest: float = 0.5
     failing: float = 0.0
     """The share of runs that fail."""
+    dragging: float = 0.0
+    """The share of runs that take longer than a session may be silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Plan:
     session_timeout: float
     chaos: float = 60.0
     calm: float = 12.0
+    transaction: int = 1000
+    """Operations that one transaction may carry: with few of them, assignments are written in several parts."""
     kinds: tuple[str, ...] = ()
     """The only kinds of faults wanted; all of them if empty."""
 
@@ -316,7 +320,11 @@ class Cluster:
     async def _work(self, job: JobPlan, item: int, slot: int) -> None:
         """Take as long as this moment of this item takes, whoever runs it, and fail if it is one that fails."""
         dice = Random(f"{self.plan.seed} {job.name} {item} {slot}")
-        seconds = dice.uniform(0.02, 0.4) if self.peaceful else min(12.0, job.period * dice.uniform(0.02, job.longest))
-        await sleep(seconds)  # in peace it is over before any schedule's next moment
+        seconds = dice.uniform(0.02, 0.4)  # in peace it is over before any schedule's next moment
+        if not self.peaceful:
+            seconds = min(12.0, job.period * dice.uniform(0.02, job.longest))
+            if dice.random() < job.dragging:
+                seconds = self.plan.session_timeout * dice.uniform(1, 3)
+        await sleep(seconds)
         if dice.random() < job.failing:
             raise RuntimeError("this run was meant to fail")

@@ -22,6 +22,8 @@ Rule = Callable[[Facts], Iterator[Violation]]
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
 AHEAD = 1.0 + 0.7
 """Seconds by which a clock may run ahead unnoticed, and by which a slow network misleads who measures that."""
+NEWS = 2.0
+"""Seconds that the end of a session may be on its way to its owner, who begins what was claimed before."""
 LAG = 0.25
 """Seconds within which an undisturbed instance knows what the registry has."""
 HOWS = {
@@ -83,14 +85,15 @@ def no_dead_writes(facts: Facts) -> Iterator[Violation]:
 
 
 def leaders_assign(facts: Facts) -> Iterator[Violation]:
-    """An assignment is written by the one who took the leader's seat last."""
+    """An assignment, whole or in parts, is written by the one who took the leader's seat last."""
     seated: dict[str, int] = {}
     for written in of_kind(facts.entries, Written):
         for change in written.changes:
             job, _, path = change.path[1:].partition("/")
             if path == "leader/election/host" and change.created:
                 seated[job] = written.session
-            assigns = path == "sharding" and not change.created and change.data is not None
+            assigns = path == "sharding" or (path.startswith("sharding/") and path.endswith("/instance"))
+            assigns = assigns and not (path == "sharding" and change.created)
             if assigns and seated.get(job) != written.session:
                 text = f"{job}: {written.session:#x} assigns while {seated.get(job, 0):#x} holds the seat"
                 yield Violation("leaders assign", written.at, text)
@@ -184,7 +187,8 @@ def check(entries: Sequence[Entry], rules: Sequence[Rule] = RULES) -> list[Viola
 def _awake(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
     """Yield the spans in which a handler ran, and had to know that it may."""
     start = run.begun.at
-    end = min([run.end, *(at for at in facts.expired.get(run.begun.host, ()) if at >= start)])
+    ends = (max(start, at) for at in facts.expired.get(run.begun.host, ()) if at >= start - NEWS)
+    end = min([run.end, *ends])
     for asleep, awake in facts.paused.get(run.begun.process, ()):
         if start < awake and asleep < end:
             yield start, max(start, asleep)

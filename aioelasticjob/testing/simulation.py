@@ -22,6 +22,7 @@ from unittest import mock
 
 from anyio import sleep
 
+from aioelasticjob.coordination import effects
 from aioelasticjob.testing.chaos import KINDS, mend, rage
 from aioelasticjob.testing.cluster import Cluster, JobPlan, Plan
 from aioelasticjob.testing.facts import Violation
@@ -73,7 +74,8 @@ def plan(seed: int, *, minutes: float = 1.0, kinds: tuple[str, ...] = ()) -> Pla
     if dice.random() < 0.15:
         skews = (dice.uniform(10, 3600), *skews[1:])
     jobs = tuple(_job(f"job{number}", dice) for number in range(dice.choice([1, 1, 2, 2, 3])))
-    return Plan(seed, skews, jobs, dice.choice([4.0, 6.0, 10.0]), chaos=60 * minutes, kinds=kinds)
+    timeout, transaction = dice.choice([4.0, 6.0, 10.0]), dice.choice([1000, 1000, 1000, 5])
+    return Plan(seed, skews, jobs, timeout, chaos=60 * minutes, transaction=transaction, kinds=kinds)
 
 
 def live(wanted: Plan) -> Verdict:
@@ -88,7 +90,11 @@ def live(wanted: Plan) -> Verdict:
         clusters[0].history.seal()
 
     fallen = ""
-    with _quiet(), mock.patch.object(os, "getpid", return_value=1):  # as in containers, and the same in every replay
+    with (
+        _quiet(),
+        mock.patch.object(os, "getpid", return_value=1),  # as in containers, and the same in every replay
+        mock.patch.object(effects, "PER_TRANSACTION", wanted.transaction),
+    ):
         try:
             run(main, seed=wanted.seed)
         except Exception:
@@ -148,6 +154,7 @@ def _job(name: str, dice: Random) -> JobPlan:
         tuple(settings),
         longest=dice.choice([0.5, 0.9, 1.5, 4]),
         failing=dice.choice([0, 0.1, 0.5]),
+        dragging=dice.choice([0, 0.1, 0.3]),
     )
 
 

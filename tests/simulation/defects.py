@@ -1,0 +1,94 @@
+"""Ways to break the house on purpose: each is a context in which one load-bearing wall is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+from anyio import CancelScope
+
+from aioelasticjob.coordination import effects, records
+from aioelasticjob.coordination.claims import Ledger, _ended
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import RegistryError
+from aioelasticjob.model import Claim, Outcome, Record
+from aioelasticjob.registry.mirror import _Follower
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.txn import Check, Committed, Create, Op, Set
+
+Defect = Callable[[], AbstractContextManager[object]]
+
+_claiming, _commit = Ledger._claiming, Session.commit
+
+
+def no_deadline() -> AbstractContextManager[object]:
+    """Let handlers run on when the session can no longer be proven alive."""
+    return mock.patch.object(Session, "deadline", side_effect=lambda _incarnation: CancelScope())
+
+
+def claim_on_hearsay() -> AbstractContextManager[object]:
+    """Claim without asking whether record and assignment are still those that were read."""
+
+    def claiming(self: Ledger, item: int, record: Record) -> list[Op]:
+        return [Set(op.path, op.data, -1) if isinstance(op, Set) else op for op in _claiming(self, item, record)]
+
+    def entitled(self: Ledger, *_args: object) -> list[Op]:
+        return [Check(self._member.layout.sharding)]
+
+    return mock.patch.multiple(Ledger, _claiming=claiming, _entitled=entitled)
+
+
+def claim_without_lock() -> AbstractContextManager[object]:
+    """Claim without creating ``running``."""
+
+    def claiming(self: Ledger, item: int, record: Record) -> list[Op]:
+        nothing = Check(self._member.layout.execution)
+        return [nothing if isinstance(op, Create) and op.ephemeral else op for op in _claiming(self, item, record)]
+
+    return mock.patch.object(Ledger, "_claiming", claiming)
+
+
+def deaf_mirror() -> AbstractContextManager[object]:
+    """Do not read again what was missed while there was no connection."""
+    return mock.patch.object(_Follower, "reset")
+
+
+def settle_in_any_session() -> AbstractContextManager[object]:
+    """Settle a run in whatever session there is, as a client that waits out an expiry does."""
+
+    async def settle(self: Ledger, claim: Claim, outcomes: Mapping[int, Outcome], now: int, **_options: object) -> bool:
+        session, layout = self._member.session, self._member.layout
+        for item, seen in claim.items.items():
+            ended = _ended(seen, outcomes.get(item), now)
+            operation = Set(layout.item(item).execution, records.encode(ended.record), -1)
+            try:
+                await session.connected()
+                await session.commit([operation], incarnation=session.incarnation)
+            except RegistryError:
+                return False
+        return await original(self, claim, outcomes, now, **_options)
+
+    original: Any = Ledger.settle
+    return mock.patch.object(Ledger, "settle", settle)
+
+
+def commit_in_any_session() -> AbstractContextManager[object]:
+    """Write in the present session what was decided in an earlier one."""
+
+    async def commit(self: Session, ops: list[Op], *, incarnation: int, **options: Any) -> Committed:
+        await self.connected()
+        return await _commit(self, ops, incarnation=self.incarnation, **options)
+
+    return mock.patch.object(Session, "commit", commit)
+
+
+def lead_without_epoch() -> AbstractContextManager[object]:
+    """Let leaders write without showing that they still lead."""
+    return mock.patch.object(effects, "_leading", side_effect=lambda _view: [])
+
+
+def claim_unsettled() -> AbstractContextManager[object]:
+    """Claim although an assignment is due."""
+    return mock.patch.object(JobView, "settled", property(lambda self: True))

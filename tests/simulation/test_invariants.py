@@ -1,0 +1,267 @@
+"""Every rule notices what it is for: small histories, once right and once with a violation planted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from aioelasticjob.coordination import records
+from aioelasticjob.events import Misfired, Refused
+from aioelasticjob.model import FireSource, Record
+from aioelasticjob.testing import invariants
+from aioelasticjob.testing.history import (
+    Begun,
+    Change,
+    Entry,
+    Fault,
+    Finished,
+    Held,
+    History,
+    Phase,
+    Started,
+    Stopped,
+    Told,
+    Written,
+    describe,
+)
+from aioelasticjob.testing.invariants import Rule, check
+from aioelasticjob.testing.timeliness import nothing_lost, on_time
+
+T = 1_767_225_600.0
+A, B = "10.0.1.1@-@1-a", "10.0.1.2@-@1-b"
+CONFIG = b'{"jobName": "job", "cron": "0/10 * * * * ?", "shardingTotalCount": 1}'
+
+
+def begun(run: int, at: float, instance: str = A, *, slot: float = 10, fence: int = 0, skew: float = 0) -> Begun:
+    host = instance.partition("@-@")[0]
+    slot_ms = int((T + slot) * 1000)
+    return Begun(T + at, run, f"{host}#1", host, instance, "job", 0, slot_ms, FireSource.CRON, fence or run, skew)
+
+
+def ended(run: int, at: float, how: str = "completed") -> Finished:
+    return Finished(T + at, run, how)
+
+
+def written(at: float, session: int, *changes: Change, zxid: int = 0, ending: bool = False) -> Written:
+    return Written(T + at, zxid or int(at * 1000), session, changes, ending)
+
+
+def made(path: str, data: str | bytes = b"") -> Change:
+    return Change(f"/job/{path}", data if isinstance(data, bytes) else data.encode(), created=True)
+
+
+def put(path: str, data: str | bytes = b"") -> Change:
+    return replace(made(path, data), created=False)
+
+
+def gone(path: str) -> Change:
+    return Change(f"/job/{path}", None)
+
+
+def record(instance: str, slot: float = 10, outcome: str = "") -> bytes:
+    return records.encode(Record(int((T + slot) * 1000), instance=instance, completed=bool(outcome), outcome=outcome))
+
+
+def broken(rule: Rule, entries: Sequence[Entry]) -> list[str]:
+    return [violation.text for violation in check(entries, [rule])]
+
+
+BORN = (
+    written(0, 1, made("config", CONFIG), made("sharding"), made("leader/election/host", A)),
+    written(0.1, 1, made(f"instances/{A}", json.dumps({"ip": "10.0.1.1"}))),
+    written(0.2, 2, made(f"instances/{B}", json.dumps({"ip": "10.0.1.2"}))),
+    written(0.3, 1, made("sharding/0"), made("sharding/0/instance", A), put("sharding")),
+)
+"""A job of one item with two instances, of which the first leads and holds it."""
+
+
+def test_one_runner_notices_two() -> None:
+    apart = [begun(1, 10), ended(1, 12), begun(2, 12, B), ended(2, 13)]
+    assert not broken(invariants.one_runner, apart)
+    assert broken(invariants.one_runner, [begun(1, 10), begun(2, 11, B), ended(1, 12), ended(2, 13)])
+
+
+def test_one_runner_lets_a_sleeper_lie_but_not_go_on() -> None:
+    process = begun(1, 10).process
+    asleep = [begun(1, 10), Held(T + 11, process, paused=True), begun(2, 20, B), ended(2, 25)]
+    awake = [Held(T + 30, process, paused=False), ended(1, 30, "cut off")]
+    assert not broken(invariants.one_runner, [*asleep, *awake])
+    assert broken(invariants.one_runner, [*asleep[:-1], *awake[:1], ended(1, 32), ended(2, 33)])
+
+
+def test_one_runner_does_not_ask_who_was_cut_off_by_a_stranger_to_know_it() -> None:
+    runs = [begun(2, 11, B), ended(1, 12, "cut off"), ended(2, 13)]
+    assert broken(invariants.one_runner, [begun(1, 10), *runs])
+    assert not broken(invariants.one_runner, [begun(1, 10), Fault(T + 10.9, "expire", ("10.0.1.1",)), *runs])
+
+
+def test_one_run_per_slot_notices_a_second() -> None:
+    first = [begun(1, 10), ended(1, 11)]
+    assert not broken(invariants.one_run_per_slot, [*first, begun(2, 20, slot=20)])
+    assert not broken(invariants.one_run_per_slot, [*first, replace(begun(2, 20), source=FireSource.TRIGGER)])
+    assert broken(invariants.one_run_per_slot, [*first, begun(2, 20, B)])
+
+
+def test_fences_have_to_grow() -> None:
+    assert not broken(invariants.fences_grow, [begun(1, 10, fence=5), begun(2, 20, fence=6)])
+    assert broken(invariants.fences_grow, [begun(1, 10, fence=6), begun(2, 20, fence=6)])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("execution/0", record(A)),
+        made("execution/0/running", A),
+        made("leader/election/host", A),
+    ],
+)
+def test_no_dead_writes_notices_another_sessions_word(change: Change) -> None:
+    assert not broken(invariants.no_dead_writes, [*BORN, written(5, 1, change)])
+    assert broken(invariants.no_dead_writes, [*BORN, written(5, 3, change)])
+
+
+@pytest.mark.parametrize("change", [put("sharding"), put("sharding/0/instance", B)])
+def test_only_the_last_to_take_the_seat_assigns(change: Change) -> None:
+    assert not broken(invariants.leaders_assign, [*BORN, written(5, 1, change)])
+    assert broken(
+        invariants.leaders_assign, [*BORN, written(5, 2, made("leader/election/host", B)), written(6, 1, change)]
+    )
+
+
+def test_claims_wait_for_an_assignment_that_is_due() -> None:
+    marked = [*BORN, written(5, 1, made("leader/sharding/necessary"))]
+    claim = made("execution/0/running", A)
+    assert not broken(invariants.claims_are_settled, [*marked, written(5.1, 1, claim)])
+    assert broken(invariants.claims_are_settled, [*marked, written(6, 1, claim)])
+    assert not broken(
+        invariants.claims_are_settled,
+        [*marked, written(5.5, 1, gone("leader/sharding/necessary")), written(6, 1, claim)],
+    )
+    slow = Fault(T + 4.5, "delay", ("10.0.1.1",))
+    assert not broken(invariants.claims_are_settled, [*marked[:-1], slow, marked[-1], written(6, 1, claim)])
+
+
+def test_no_moment_is_claimed_before_it_comes() -> None:
+    assert not broken(invariants.claims_are_settled, [*BORN, written(9, 1, put("execution/0", record(A)))])
+    assert broken(invariants.claims_are_settled, [*BORN, written(5, 1, put("execution/0", record(A)))])
+
+
+def test_records_have_to_say_how_it_was() -> None:
+    claim = written(10, 1, made("execution/0", record(A)), made("execution/0/running", A), zxid=7)
+    run = [*BORN, claim, begun(1, 10, fence=7), ended(1, 11, "failed")]
+
+    def settled(outcome: str) -> Written:
+        return written(11, 1, put("execution/0", record(A, outcome=outcome)), gone("execution/0/running"))
+
+    assert not broken(invariants.records_tell_the_truth, [*run, settled("failed")])
+    assert broken(invariants.records_tell_the_truth, [*run, settled("completed")])
+
+
+def test_processes_end_for_a_reason() -> None:
+    assert not broken(invariants.nobody_dies, [Stopped(T, "a#1", "a", "left"), Stopped(T, "b#1", "b", "crashed")])
+    assert broken(invariants.nobody_dies, [Stopped(T, "a#1", "a", "KeyError: 3")])
+    gave_up = Stopped(T + 9, "a#1", "a", "gave up: Suspended")
+    assert broken(invariants.nobody_dies, [gave_up])
+    assert not broken(invariants.nobody_dies, [Fault(T + 5, "drop", ("a",)), gave_up])
+
+
+def calm(*entries: Entry, until: float = 60) -> list[Entry]:
+    return [*BORN, Phase(T + 0.5, "calm"), *entries, Phase(T + until, "end")]
+
+
+def test_in_peace_every_moment_is_run_once_and_on_time() -> None:
+    right = [begun(n, 10 * n, slot=10 * n) for n in range(1, 6)]
+    assert not broken(on_time, calm(*right))
+    assert broken(on_time, calm(*right[:2], *right[3:]))
+    assert broken(on_time, calm(*right, begun(9, 30.1, B, slot=30)))
+    assert broken(on_time, calm(*right[:2], begun(3, 31, slot=30), *right[3:]))
+    assert not broken(on_time, calm(*right[:2], begun(3, 31, slot=30, skew=-1), *right[3:]))
+
+
+LOST = [begun(1, 10), begun(2, 20, slot=20), begun(4, 40, slot=40), begun(5, 50, slot=50)]
+"""A history in which nobody ran the moment 30."""
+
+
+def test_nothing_lost_notices_a_moment_without_a_word() -> None:
+    assert broken(nothing_lost, calm(*LOST))
+    assert not broken(nothing_lost, calm(*LOST, begun(3, 33, slot=30)))
+
+
+@pytest.mark.parametrize(
+    "excuse",
+    [
+        Told(T + 41, "10.0.1.1#1", "10.0.1.1", Misfired("job", A, int((T + 30) * 1000), (0,), 1, "busy")),
+        Told(T + 41, "10.0.1.1#1", "10.0.1.1", Misfired("job", A, int((T + 40) * 1000), (0,), 1, "busy")),
+        Told(T + 30, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "clock")),
+        Fault(T + 29, "pause", ("10.0.1.1",)),
+        written(29, 9, made("sharding/0/disabled")),
+        written(29, 9, gone("sharding/0/instance")),
+        written(29, 9, made("servers/10.0.1.1/disabled"), made("servers/10.0.1.2/paused")),
+    ],
+)
+def test_nothing_lost_takes_a_word_or_a_reason(excuse: Entry) -> None:
+    assert not broken(nothing_lost, sorted(calm(*LOST, excuse), key=lambda entry: entry.at))
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        Told(T + 51, "10.0.1.1#1", "10.0.1.1", Misfired("job", A, int((T + 50) * 1000), (0,), 1, "busy")),
+        Told(T + 41, "10.0.1.1#1", "10.0.1.1", Misfired("job", A, int((T + 30) * 1000), (1,), 1, "busy")),
+        Fault(T + 29, "pause", ("10.0.1.9",)),
+    ],
+)
+def test_nothing_lost_does_not_take_any_word(word: Entry) -> None:
+    assert broken(nothing_lost, sorted(calm(*LOST, word), key=lambda entry: entry.at))
+
+
+UP = [Started(T, "10.0.1.1#1", "10.0.1.1"), Started(T, "10.0.1.2#1", "10.0.1.2")]
+
+
+def test_a_settled_cluster_is_converged() -> None:
+    assert not broken(invariants.converged, [*UP, *calm()])
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (made("leader/sharding/necessary"), "still there"),
+        (made("leader/sharding/processing"), "still there"),
+        (made(f"trigger/{A}"), "still there"),
+        (made(f"shutdown/{B}"), "still there"),
+        (made("execution/0/misfire"), "still there"),
+        (made("execution/3"), "still there"),
+        (made("execution/0/running", B), "does not hold it"),
+        (put("sharding/0/instance", B), "average says"),
+        (made("sharding/1"), "average says"),
+        (put("leader/election/host", "nobody"), "the leader is"),
+        (gone("leader/election/host"), "the leader is"),
+        (gone(f"instances/{B}"), "instances at"),
+        (made("instances/10.0.1.1@-@1-c", '{"ip": "10.0.1.1"}'), "instances at"),
+    ],
+)
+def test_convergence_notices_what_is_left(change: Change, complaint: str) -> None:
+    found = broken(invariants.converged, [*UP, *calm(written(30, 9, change))])
+    assert any(complaint in text for text in found), found
+
+
+def test_a_history_hears_nothing_twice_and_nothing_after_the_end() -> None:
+    history = History(lambda: T)
+    run = history.begin(lambda at, number: replace(begun(number, 0), at=at))
+    history.crash("10.0.1.1#1", "10.0.1.1")
+    history.finish(run, "completed")
+    history.stop("10.0.1.1#1", "10.0.1.1", "left")
+    history.seal()
+    history.note(Phase(T, "later"))
+    kinds = [type(entry).__name__ for entry in history.entries]
+    assert kinds == ["Begun", "Stopped", "Finished"]
+    assert history.entries[-1] == Finished(T, run, "crashed")
+
+
+def test_a_trace_has_a_line_for_everything() -> None:
+    entries = calm(*LOST, *UP, Held(T + 1, "p", paused=True), Fault(T + 2, "drop", ("h",)), ended(1, 11))
+    lines = [describe(entry, T) for entry in entries]
+    assert all(line and "\n" not in line for line in lines)
