@@ -6,13 +6,14 @@ nobody has claimed this or a later moment), and no item runs anywhere (``running
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import PER_TRANSACTION
-from aioelasticjob.coordination.membership import Member, connected
+from aioelasticjob.coordination.membership import Member, connected, make
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import Layout
@@ -22,7 +23,11 @@ from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, O
 
 AT_ONCE = PER_TRANSACTION // 3
 """Items that one transaction claims or settles."""
+TOLERATED = 60_000
+"""Milliseconds by which a record may claim a moment later than it was written; no clock we follow is off by more."""
 SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,8 @@ class Taken:
     """Items refused because another instance still runs them."""
     stale: bool = False
     """Whether the assignment changed under the claim, so that the rest waits for the next view."""
+    refused: frozenset[int] = frozenset()
+    """Items that cannot be claimed at all, for what somebody made by hand stands in the way."""
 
 
 class Ledger:
@@ -44,6 +51,8 @@ class Ledger:
         self._seen: dict[int, Seen] = {}
         self._marked: set[int] = set()
         self._rescuing: set[int] = set()
+        self._stuck: set[int] = set()
+        self._told: dict[str, int] = {}
 
     def known(self) -> frozenset[int]:
         """Return the items whose records have been read."""
@@ -87,12 +96,13 @@ class Ledger:
         taken: dict[int, Seen] = {}
         fences: dict[int, int] = {}
         elsewhere: set[int] = set()
+        refused: set[int] = set()
         rest, stale = sorted(items), False
         while rest and not stale:
             part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
             wanted = {item: self._begun(self._seen[item].record, fire, now, next_fire) for item in part}
             try:
-                committed, busy, stale = await self._take(view, fire, wanted, hold)
+                committed, busy, stale = await self._take(view, fire, wanted, hold, refused)
             except Suspended:
                 if not taken:
                     raise
@@ -106,7 +116,7 @@ class Ledger:
         self._seen.update(taken)
         member = self._member
         claim = Claim(fire, member.id, member.incarnation, fences, taken) if taken else None
-        return Taken(claim, frozenset(elsewhere), stale)
+        return Taken(claim, frozenset(elsewhere), stale, frozenset(refused))
 
     async def settle(self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool) -> bool:
         """End the run of items; False if the session was lost, and ``running`` with it.
@@ -141,7 +151,7 @@ class Ledger:
             self._marked.add(item)
 
     async def _take(
-        self, view: JobView, fire: Fire, wanted: dict[int, Record], hold: Hold | None
+        self, view: JobView, fire: Fire, wanted: dict[int, Record], hold: Hold | None, refused: set[int]
     ) -> tuple[Committed | None, set[int], bool]:
         """Commit the claim of ``wanted``, leaving out what cannot be had; what is left in it has been taken."""
         layout, elsewhere = self._member.layout, set[int]()
@@ -150,13 +160,14 @@ class Ledger:
             first = len(operations)
             for item, record in wanted.items():
                 operations += self._claiming(item, record)
-            operations += [Delete(layout.item(item).misfire) for item in wanted if item in self._marked]
+            marked = self._marked - self._stuck
+            operations += [Delete(layout.item(item).misfire) for item in wanted if item in marked]
             try:
                 committed = await self._member.session.commit(
                     operations, incarnation=self._member.incarnation, hold=hold
                 )
             except Conflict as conflict:
-                if conflict.index < first:
+                if conflict.index < first or not await self._cleared(conflict, wanted, refused):
                     return None, elsewhere, True
                 elsewhere |= await self._reconsider(fire, wanted, {})
                 continue
@@ -173,6 +184,26 @@ class Ledger:
             self._marked -= wanted.keys()
             return committed, elsewhere, False
         return None, elsewhere, False
+
+    async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], refused: set[int]) -> bool:
+        """Get out of the way what trying again would meet again; False if there is no way, not even a job."""
+        for item in list(wanted):
+            paths = self._member.layout.item(item)
+            if conflict.path == paths.misfire and conflict.reason == "not empty":
+                self._stuck.add(item)
+            elif conflict.reason == "no ephemeral children" and conflict.path in (paths.execution, paths.running):
+                self._tell(conflict.path, 0, "its parent is ephemeral, so the item cannot run")
+                refused.add(item)
+                del wanted[item]
+            elif conflict.path == paths.execution and conflict.reason == "missing" and self._seen[item].version is None:
+                return await make(self._member, self._member.layout.execution)
+        return True
+
+    def _tell(self, path: str, mzxid: int, why: str) -> None:
+        """Log what is wrong with a node, once for each time it is written."""
+        if self._told.get(path) != mzxid:
+            self._told[path] = mzxid
+            log.warning("%s: %s", path, why, extra={"job": self._member.layout.job})
 
     def _entitled(self, view: JobView, fire: Fire, wanted: Collection[int]) -> list[Op]:
         """Return what entitles to the items: the assignment decided on, or the orphans' marks, which it takes."""
@@ -233,13 +264,24 @@ class Ledger:
             )
         )
         running = {}
-        for item in chosen:
+        for item, path in zip(chosen, paths, strict=True):
             record, mark, runner = next(nodes), next(nodes), next(nodes)
-            self._seen[item] = Seen(Record(), None) if record is None else _seen(record)
+            self._seen[item] = Seen(Record(), None) if record is None else self._understood(path.execution, record)
             (self._marked.discard if mark is None else self._marked.add)(item)
+            (self._stuck.add if mark is not None and mark.stat.num_children else self._stuck.discard)(item)
             if runner is not None:
                 running[item] = runner
+                if not runner.stat.ephemeral_owner:
+                    self._tell(path.running, runner.stat.mzxid, "is not ephemeral: the item waits until it is removed")
         return running
+
+    def _understood(self, path: str, node: Node) -> Seen:
+        """Return what a record says; of what was written by hand, that whatever was due until then was claimed."""
+        record, written = records.decode(node.data), int(node.stat.mtime * 1000)
+        if record is None or record.slot > written + TOLERATED:
+            self._tell(path, node.stat.mzxid, "is no record of a run; the next one replaces it")
+            record = Record(slot=written)
+        return Seen(record, node.stat.version)
 
     def _begun(self, last: Record, fire: Fire, now: int, next_fire: int) -> Record:
         slot = fire.slot if fire.source in SCHEDULED else last.slot
@@ -290,20 +332,16 @@ class Ledger:
                 mine[item] = replace(seen, version=version)
         rescued = sorted(self._rescuing & mine.keys())
         marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
-        self._rescuing -= {item for item, mark in zip(rescued, marks, strict=True) if mark is None}
+        ours = self._member.incarnation  # what is not ours was removed and made again by hand
+        self._rescuing -= {
+            item for item, mark in zip(rescued, marks, strict=True) if not mark or mark.stat.ephemeral_owner != ours
+        }
         return mine
 
     async def _restore(self, layout: Layout, item: int) -> None:
         with suppress(Conflict):
             create = Create(layout.item(item).execution)
             await self._member.session.commit([create], incarnation=self._member.incarnation)
-
-
-def _seen(node: Node) -> Seen:
-    record = records.decode(node.data)
-    if record is None:  # written by hand: whatever was due until then counts as claimed rather than as owed
-        record = Record(slot=int(node.stat.mtime * 1000))
-    return Seen(record, node.stat.version)
 
 
 def _is_taken(record: Record, fire: Fire) -> bool:

@@ -16,16 +16,24 @@ from aioelasticjob.registry.txn import Create, Delete, Op, Set
 
 
 async def leave_marks(member: Member, parent: str, items: Collection[int], moment: int) -> int:
-    """Mark items for a moment and return the zxid of doing so; marks of earlier moments are replaced."""
+    """Mark items for a moment and return the zxid of doing so; marks of earlier moments are replaced.
+
+    Raises:
+        Conflict: the job was removed.
+    """
     while True:
         paths = [f"{parent}/{item}" for item in sorted(items)]
-        present = await member.session.get_many([parent, *paths])
+        above = [member.layout.guarantee, parent]
+        present = await member.session.get_many([*above, *paths])
         data = str(moment).encode()
-        operations: list[Op] = [] if present[0] else [Create(parent)]
-        for path, node in zip(paths, present[1:], strict=True):
+        operations: list[Op] = [Create(path) for path, node in zip(above, present, strict=False) if node is None]
+        for path, node in zip(paths, present[len(above) :], strict=True):
             operations.append(Create(path, data) if node is None else Set(path, data, node.stat.version))
-        with suppress(Conflict):  # another instance made the parent, or an earlier moment is being tidied away
+        try:
             return (await member.session.commit(operations, incarnation=member.incarnation)).zxid
+        except Conflict as conflict:  # another instance made a parent, or an earlier moment is being tidied away
+            if conflict.index == 0 and conflict.path == above[0] and conflict.reason == "missing":
+                raise  # there is no job any more
 
 
 async def is_last(member: Member, parent: str, items: Collection[int], moment: int, mine: int) -> bool:

@@ -16,7 +16,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.registry.txn import Create, Delete, Op, Set
+from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
 
 ATTEMPTS = 50
 """Instances that join at the same moment get in each other's way; each round at least one of them is through."""
@@ -47,6 +47,17 @@ async def connected(session: Session, incarnation: int) -> bool:
         lambda now: now.state is SessionState.CONNECTED or now.state in over or now.incarnation != incarnation
     )
     return status.state is SessionState.CONNECTED and status.incarnation == incarnation
+
+
+async def make(member: Member, parent: str) -> bool:
+    """Make a parent again that was removed by hand; False if it cannot be, as for a job that was removed."""
+    try:
+        await member.session.commit(
+            [Check(member.layout.instance(member.id)), Create(parent)], incarnation=member.incarnation
+        )
+    except Conflict as conflict:
+        return conflict.reason == "exists"
+    return True
 
 
 async def join(member: Member, config: JobConfig, trees: Latest[Tree], last: JobConfig | None = None) -> JobConfig:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from aioelasticjob.coordination.membership import Member, connected
+from aioelasticjob.coordination.membership import Member, connected, make
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.model import Claim, Outcome
+from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Check, Create, Op, Set
+
+log = logging.getLogger(__name__)
 
 LARGEST_OFFSET = 512 * 1024
 """Bytes of an offset: a checkpoint, not a store."""
@@ -21,6 +25,7 @@ class Offsets:
     def __init__(self, member: Member) -> None:
         self._member = member
         self._used: set[int] = set()
+        self._told: dict[int, int] = {}
 
     async def learn(self, items: Collection[int]) -> None:
         """Find out which of the items newly held have an offset."""
@@ -56,6 +61,10 @@ class Offsets:
             except Conflict as conflict:
                 if conflict.path != self._member.layout.item(item).offset:
                     raise Fenced(item) from None
+                if conflict.reason == "missing" and item not in self._used:
+                    if not await make(self._member, self._member.layout.offsets):
+                        raise Fenced(item) from None
+                    continue
                 (self._used.add if conflict.reason == "exists" else self._used.discard)(item)
             else:
                 self._used.add(item)
@@ -68,10 +77,20 @@ class Offsets:
 
     async def _read(self, items: list[int]) -> dict[int, str]:
         nodes = await self._member.session.get_many([self._member.layout.item(item).offset for item in items])
-        found = {item: node.data.decode("utf-8", "replace") for item, node in zip(items, nodes, strict=True) if node}
+        found = {item: self._text(item, node) for item, node in zip(items, nodes, strict=True) if node}
         self._used.difference_update(items)
         self._used.update(found)
         return found
+
+    def _text(self, item: int, node: Node) -> str:
+        try:
+            return node.data.decode()
+        except UnicodeDecodeError as error:
+            if self._told.get(item) != node.stat.mzxid:
+                self._told[item] = node.stat.mzxid
+                path = self._member.layout.item(item).offset
+                log.warning("%s: is no text: %s", path, error, extra={"job": self._member.layout.job})
+            return node.data.decode("utf-8", "replace")
 
 
 @dataclass(slots=True)

@@ -7,6 +7,9 @@ import json
 from aioelasticjob.clock import moment
 from aioelasticjob.model import Record
 
+LATEST = 253_402_300_799_999
+"""The last millisecond of the year 9999, where calendars end."""
+
 
 def encode(record: Record) -> bytes:
     """Return the data of ``execution/{item}``."""
@@ -54,6 +57,8 @@ def as_json(record: Record) -> dict[str, object]:
 def _number(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{value!r} is no number of milliseconds")
+    if not 0 <= value <= LATEST:
+        raise ValueError(f"{value} is no moment")
     return value
 
 

@@ -106,6 +106,12 @@ class JobView:
         found = {item: self.tree.get(self.layout.item(item).failover) for item in self.items}
         return {item: _text(node.data) for item, node in found.items() if node and node.stat.ephemeral_owner}
 
+    def awaits_rescue(self, item: int) -> bool:
+        """Whether an orphan can be taken: it is wanted, and no mark of it was made by hand so that it cannot go."""
+        paths = self.layout.item(item)
+        blocked = self.obstructed(paths.orphan) or paths.failover in self.tree
+        return item in self.orphans and item < self.config.sharding_total_count and not blocked
+
     def obstructed(self, path: str) -> bool:
         """Whether a node that should have none has children, so that nobody can remove it without theirs."""
         return bool(self.tree.children(path))

@@ -63,6 +63,8 @@ class Duty:
                 self.timetable = Timetable(view.config.schedule, self.now())
                 self._since = int(view.scheduled_since * 1000)  # not now: a flight may have kept us from looking
                 self._floor = max(self._floor, self._since)
+            if view.config.monitor_execution and not before.config.monitor_execution:
+                self._begin_monitoring(view)
             self.view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
             self._looked_at = view
@@ -129,6 +131,11 @@ class Duty:
         if tolerated < 0 or skew is None or abs(skew) <= tolerated:
             return None
         return ClockSkew.of(skew, tolerated)
+
+    def _begin_monitoring(self, view: JobView) -> None:
+        """What was run without a record shall not be run once more for lack of one."""
+        known = (self.ledger.slot(item) for item in self.ledger.known())
+        self._floor = max(self._floor, int(view.scheduled_since * 1000), *known)
 
     async def _hold(self, view: JobView, *, renew: bool) -> None:
         given = {

@@ -9,10 +9,11 @@ from uuid import uuid4
 from anyio import TASK_STATUS_IGNORED, CancelScope, Event, create_task_group, move_on_after, sleep
 from anyio.abc import TaskStatus
 
+from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.coordinator import coordinate
 from aioelasticjob.coordination.membership import Member, join, leave
 from aioelasticjob.coordination.view import read
-from aioelasticjob.errors import InvalidSetting, RegistryError, unwrapped
+from aioelasticjob.errors import ElasticJobError, InvalidSetting, JobConflict, RegistryError, unwrapped
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -62,12 +63,12 @@ async def run_job(
             with unwrapped():
                 if not await _live(job, member, shared, leaving, life, task_status):
                     return
-        except InvalidSetting as error:
+        except JobConflict as error:
             if life.since is None:
                 raise
             log.error("job given up: %s", error, extra={"job": job.config.job_name})
             return
-        except RegistryError as error:
+        except (InvalidSetting, RegistryError) as error:
             if life.since is None:
                 raise
             life.complain(error, job.config.job_name)
@@ -80,13 +81,14 @@ class _Life:
 
     since: float | None = None
     """When the first of them began, by the registry's clock."""
+    config: JobConfig | None = None
+    """The newest configuration that made sense."""
     incarnation: int = 0
     name: str = ""
-
     trouble: str = ""
     """What was complained of last."""
 
-    def complain(self, error: RegistryError, job: str) -> None:
+    def complain(self, error: ElasticJobError, job: str) -> None:
         """Say why the job has to join again, once for each reason."""
         if str(error) != self.trouble:
             self.trouble = str(error)
@@ -104,7 +106,7 @@ async def _live(
 ) -> bool:
     """Live one session's life; return whether there is to be another."""
     async with mirror(member.session, member.layout.mirrored) as trees:
-        config = await join(member, job.config, trees)
+        config = await join(member, job.config, trees, life.config)
         await _compare_clocks(member, shared)
         views = Latest(read(trees.value, member.layout, config))
         if life.since is None:
@@ -131,6 +133,7 @@ async def _live(
                     await _say_goodbye(member)
                 tasks.cancel_scope.cancel()
         finally:
+            life.config = views.value.config
             shared.runners.pop(runner, None)
             runner.done.set()
     return not runner.left

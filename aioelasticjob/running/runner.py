@@ -118,35 +118,38 @@ class Runner:
         return True
 
     async def _rescue(self, view: JobView) -> bool:
-        """Take one orphan, beginning at a place of our own so that rescuers spread; True if there was one to take."""
-        count, me, ledger = view.config.sharding_total_count, self._member.id, self._duty.ledger
+        """Take one orphan, beginning at a place of our own so that rescuers spread; True if one was taken."""
+        me = self._member.id
         if not (view.orphans and view.config.failover and me in view.eligible):
             return False
-        waiting = sorted(item for item in view.orphans - view.disabled_items if item < count)
-        if not waiting:
-            return False
-        item = waiting[crc32(me.encode()) % len(waiting)]
+        waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
+        first = crc32(me.encode()) % len(waiting) if waiting else 0
+        for item in waiting[first:] + waiting[:first]:
+            if await self._take_orphan(view, item):
+                return True
+        return False  # and no reason to wait: what is owed goes on
+
+    async def _take_orphan(self, view: JobView, item: int) -> bool:
+        ledger, taken = self._duty.ledger, False
         await ledger.learn([item])
         record = ledger.record(item)
         if record.completed:
             await ledger.dismiss(item)
-            await self._rest(view)
-        elif not await self._fly(view, Fire(record.slot, FireSource.FAILOVER), frozenset({item})):
-            await self._rest(view)
+        else:
+            taken = await self._fly(view, Fire(record.slot, FireSource.FAILOVER), frozenset({item}))
         if item not in self._duty.held:
             ledger.forget([item])
-        return True
+        return taken
 
     async def _answer_trigger(self, view: JobView) -> bool:
         path = self._member.layout.trigger(self._member.id)
         asked = view.tree.get(path)
-        if asked is None or not view.settled:
+        if asked is None or view.obstructed(path) or not view.settled:
             return False
         try:
             await self._member.session.commit([Delete(path)], incarnation=self._member.incarnation)
         except Conflict:  # taken already; the mirror has not heard of it yet
-            await self._rest(view)
-            return True
+            return False
         items = self._duty.held - view.disabled_items - self._duty.taken_off()
         if items and self._member.id in view.eligible:
             await self._fly(view, Fire(self._duty.now(), FireSource.TRIGGER, _parameter(asked.data)), items)
@@ -216,6 +219,9 @@ class Runner:
         taken = await duty.ledger.claim(view, fire, items, now, following, hold)
         if hold is not None and not taken.stale:
             duty.timetable.advance(fire.slot)
+        if taken.refused:
+            duty.pass_over(taken.refused)
+            duty.report(taken.refused, 1, "what was made by hand stands in its way")
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             await self._wait_for_others(view, fire, taken.elsewhere)
         if taken.stale and fire.source is not FireSource.FAILOVER and not self._leaving:
