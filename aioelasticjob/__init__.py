@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from aioelasticjob.coordination.streams import Streams
     from aioelasticjob.cron import Cron, fire_times
     from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError
-    from aioelasticjob.jobs.base import InstanceContext, ItemContext
+    from aioelasticjob.jobs.context import InstanceContext, ItemContext
     from aioelasticjob.jobs.listeners import JobListener, OnceListener
     from aioelasticjob.model import FireSource, Outcome
 
@@ -35,9 +35,9 @@ _HOMES = {
     "ElasticJob": "app",
     "ElasticJobError": "errors",
     "FireSource": "model",
-    "InstanceContext": "jobs.base",
+    "InstanceContext": "jobs.context",
     "InvalidSetting": "errors",
-    "ItemContext": "jobs.base",
+    "ItemContext": "jobs.context",
     "JobConfig": "config",
     "JobListener": "jobs.listeners",
     "OnceListener": "jobs.listeners",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.jobs.base import InstanceContext
+from aioelasticjob.jobs.context import InstanceContext
 
 Around: TypeAlias = Callable[[InstanceContext], Awaitable[object]]
 

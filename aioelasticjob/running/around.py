@@ -10,7 +10,8 @@ from anyio import fail_after
 from aioelasticjob.coordination.guarantee import clear_marks, is_last, leave_marks
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.jobs.base import InstanceContext, instance_context
+from aioelasticjob.jobs.base import instance_context
+from aioelasticjob.jobs.context import InstanceContext
 from aioelasticjob.jobs.listeners import JobListener, Listener, OnceListener
 from aioelasticjob.model import Claim, FireSource, Outcome
 from aioelasticjob.running.executor import Flight, execute

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from anyio import CapacityLimiter, create_task_group, get_cancelled_exc_class, move_on_after, to_thread
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.jobs.base import Checkpoints, Context, Job, instance_context, item_context
+from aioelasticjob.jobs.base import Job, instance_context, item_context
+from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.model import Claim, Outcome
 
 

@@ -26,7 +26,8 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints, Failure
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.events import Began, Ended, Events, Refused
-from aioelasticjob.jobs.base import Context, Job
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.context import Context
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry.txn import Delete, Hold

@@ -18,7 +18,7 @@ from anyio import Event, create_task_group, move_on_after, sleep
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.errors import AuthenticationFailed, RegistryError, unwrapped
 from aioelasticjob.events import Listener
-from aioelasticjob.jobs.base import InstanceContext, ItemContext
+from aioelasticjob.jobs.context import InstanceContext, ItemContext
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.codec import CLOSE, attach, attached
 from aioelasticjob.registry.connection import Connection

@@ -9,7 +9,8 @@ from contextvars import ContextVar
 import anyio
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.jobs.base import ItemContext, Job
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
 from aioelasticjob.running.executor import Flight, execute
 from tests.support.loops import LoopKind, run_async

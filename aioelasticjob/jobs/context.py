@@ -1,0 +1,156 @@
+"""What a handler is told about the run it is part of."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Protocol
+
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.model import Fire, FireSource
+
+log = logging.getLogger("aioelasticjob.job")
+
+
+class Checkpoints(Protocol):
+    """The offsets of the items of one run."""
+
+    def get(self, item: int) -> str | None:
+        """Return the offset last saved, None if there is none."""
+        ...
+
+    async def save(self, item: int, value: str) -> None:
+        """Save an offset, unless the run was cut off."""
+        ...
+
+
+@dataclass(frozen=True)
+class Context(ABC):
+    """What every handler is told about the run it is part of."""
+
+    job_name: str
+    job_parameter: str
+    sharding_total_count: int
+    instance: str
+    fire: Fire = field(repr=False)
+    checkpoints: Checkpoints = field(repr=False)
+
+    @property
+    @abstractmethod
+    def task_id(self) -> str:
+        """The name of this run, unique."""
+
+    @property
+    @abstractmethod
+    def claimed(self) -> tuple[int, ...]:
+        """The items of this run."""
+
+    @property
+    def source(self) -> FireSource:
+        """Why this run happens."""
+        return self.fire.source
+
+    @property
+    def fire_time(self) -> datetime:
+        """The scheduled moment, aware, in UTC."""
+        return self.fire.at
+
+
+@dataclass(frozen=True)
+class ItemContext(Context):
+    """The context of one sharding item."""
+
+    item: int
+    parameter: str | None
+    fence: int
+    """Grows with every claim of the item: a store that remembers the largest one seen refuses a zombie."""
+
+    @property
+    def task_id(self) -> str:
+        """The name of this run of this item, unique."""
+        return _task_id(self, str(self.item), self.fence)
+
+    @property
+    def claimed(self) -> tuple[int, ...]:
+        """This item alone."""
+        return (self.item,)
+
+    @property
+    def offset(self) -> str | None:
+        """The item's checkpoint, None before the first."""
+        return self.checkpoints.get(self.item)
+
+    async def save_offset(self, value: str) -> None:
+        """Save the item's checkpoint: where the next run begins, also after a crash.
+
+        Raises:
+            Fenced: this run was cut off and another may be under way; nothing was saved.
+            InvalidSetting: the value is no text, or too large.
+        """
+        await self.checkpoints.save(self.item, value)
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger bound to this run."""
+        return _RunLog(log, {"job": self.job_name, "item": self.item, "task_id": self.task_id})
+
+
+@dataclass(frozen=True)
+class InstanceContext(Context):
+    """The context of all items that this instance took for one fire."""
+
+    items: tuple[int, ...]
+    parameters: Mapping[int, str]
+    fences: Mapping[int, int]
+
+    @property
+    def fence(self) -> int:
+        """The largest of the items' fences."""
+        return max(self.fences.values(), default=0)
+
+    @property
+    def claimed(self) -> tuple[int, ...]:
+        """All items of this run."""
+        return self.items
+
+    @property
+    def offsets(self) -> Mapping[int, str | None]:
+        """The items' checkpoints."""
+        return {item: self.checkpoints.get(item) for item in self.items}
+
+    async def save_offset(self, item: int, value: str) -> None:
+        """Save the checkpoint of one of the items.
+
+        Raises:
+            Fenced: this run was cut off and another may be under way; nothing was saved.
+            InvalidSetting: the item is not one of these, or the value no text or too large.
+        """
+        if item not in self.items:
+            raise InvalidSetting("item", item, f"must be one of this run's: {self.items}")
+        await self.checkpoints.save(item, value)
+
+    @property
+    def task_id(self) -> str:
+        """The name of this run, unique."""
+        return _task_id(self, ",".join(map(str, self.items)), self.fence)
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger bound to this run."""
+        return _RunLog(log, {"job": self.job_name, "items": self.items, "task_id": self.task_id})
+
+
+class _RunLog(logging.LoggerAdapter[logging.Logger]):
+    """Adds the run's fields and keeps those that the caller gives."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+
+def _task_id(context: Context, items: str, fence: int) -> str:
+    return f"{context.job_name}@-@{items}@-@READY@-@{context.instance}@-@{fence or context.fire.slot:x}"
