@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks import assignment, fire_cost, load, operations, takeover
+from benchmarks import assignment, at_rest, failover, fire_cost, handover, load, operations, takeover, watch_traffic
 from benchmarks.report import Figure, save, show
 
 BENCHMARKS: Final[Mapping[str, Callable[..., Iterator[Figure]]]] = {
@@ -19,6 +19,10 @@ BENCHMARKS: Final[Mapping[str, Callable[..., Iterator[Figure]]]] = {
     "operations": operations.measure,
     "takeover": takeover.measure,
     "assignment": assignment.measure,
+    "failover": failover.measure,
+    "handover": handover.measure,
+    "watch-traffic": watch_traffic.measure,
+    "at-rest": at_rest.measure,
 }
 WIDTH: Final = 150
 """Of the table in a file or a pipe, in characters."""

@@ -1,0 +1,57 @@
+"""What a process full of jobs asks of ZooKeeper while none of them is due: heartbeats and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.session import Session
+from benchmarks.report import Figure
+from benchmarks.servers import HOST, Server, real_server
+from benchmarks.traffic import HEARTBEATS, Traffic, counted
+
+NAME: Final = "ZooKeeper requests at rest"
+NEVER: Final = "0 0 0 1 1 ? 2099"
+SETTLED: Final = 3.0
+
+
+def measure(*, quick: bool) -> Iterator[Figure]:
+    """Yield the figures."""
+    jobs, seconds = (20, 12) if quick else (1000, 70)
+    with real_server() as server:
+        traffic = asyncio.run(_count(server, jobs, seconds))
+    case = f"{jobs:,} jobs in one process, {seconds} s"
+    heartbeats = sum(count for opcode, count in traffic.requests.items() if opcode in HEARTBEATS)
+    yield Figure(NAME, case, "requests per second", traffic.requests.total() / seconds, "/s")
+    yield Figure(NAME, case, "heartbeats per second", heartbeats / seconds, "/s")
+    yield Figure(NAME, case, "reads", traffic.reads, "", "0")
+    yield Figure(NAME, case, "write transactions", traffic.writes, "", "0")
+    yield Figure(NAME, case, "watch events", traffic.events, "", "0")
+
+
+async def _count(server: Server, jobs: int, seconds: int) -> Traffic:
+    async def handler(context: ItemContext) -> None:
+        raise AssertionError("nothing is due")
+
+    async with counted(HOST, server.port) as traffic:
+        app = ElasticJob(f"zk://{HOST}:{traffic.port}/at-rest")
+        for number in range(jobs):
+            app.add(handler, name=f"job-{number}", cron=NEVER)
+        async with app.running() as session:
+            await _assigned(session, jobs)
+            await asyncio.sleep(SETTLED)
+            before = traffic.copy()
+            await asyncio.sleep(seconds)
+            return traffic.since(before)
+
+
+async def _assigned(session: Session, jobs: int) -> None:
+    """Return when every job's item has a holder."""
+    waiting = [Layout(f"job-{number}").item(0).instance for number in range(jobs)]
+    while waiting:
+        nodes = await session.get_many(waiting)
+        waiting = [path for path, node in zip(waiting, nodes, strict=True) if node is None]
+        await asyncio.sleep(0.1)

@@ -1,0 +1,115 @@
+"""A chaos run on real processes: ``python -m benchmarks.chaos [--minutes 10] [--seed N] [--keep DIR]``.
+
+Workers run two jobs on an ensemble of three ZooKeepers and write down every begin and end, while workers, members and
+the network between them are killed, paused, restarted, cut, delayed and swallowed.  Then the history is judged; the
+page that is printed says what happened.  Exit code 1 on a violation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+
+from aioelasticjob.testing.facts import Violation
+from aioelasticjob.testing.history import Begun, Entry, Finished, Phase, describe, of_kind
+from benchmarks.chaos_actions import rage
+from benchmarks.chaos_checker import Span, judge
+from benchmarks.chaos_history import arrange, read
+from benchmarks.chaos_report import Played, page
+from benchmarks.chaos_stage import LOOK_EVERY, Stage
+from benchmarks.chaos_worker import JOBS
+from tests.support.processes import workers
+from tests.support.real_zookeeper import ensemble
+
+WORKERS: Final = 4
+PATIENCE: Final = 60.0
+"""Seconds within which every item has to run again when everything is mended."""
+ROUNDS: Final = 2
+"""Runs of every item that show that it is served."""
+
+
+def play(directory: Path, *, seconds: float, seed: int) -> Played:
+    """Let chaos reign for so long, mend everything, and judge what happened; the history stays in ``directory``."""
+    with ensemble(directory) as members, workers(directory) as starter:
+        stage = Stage(members, starter, directory / "journal")
+        span, unserved = asyncio.run(_acts(stage, random.Random(seed), seconds))
+    arranged = arrange(read(stage.journal), stage.deeds)
+    verdict = judge(arranged.entries, JOBS, span)
+    verdict.violations += unserved
+    verdict.violations += [Violation("nobody dies", span.stop, told) for told in stage.deaths]
+    return Played(seed, seconds, JOBS, stage, arranged, span, verdict)
+
+
+async def _acts(stage: Stage, rng: random.Random, seconds: float) -> tuple[Span, list[Violation]]:
+    """Wait for calm, rage, wait for calm, leave; return what is to be judged, and what was not served in the end."""
+    unserved: list[Violation] = []
+    async with stage.seated(WORKERS), asyncio.TaskGroup() as tasks:
+        replacing = tasks.create_task(stage.replace_the_dead())
+        await _served(stage)
+        start = stage.clock.now()
+        stage.deeds.append(Phase(start, "chaos"))
+        await rage(stage, rng, seconds)
+        stop = stage.clock.now()
+        stage.deeds.append(Phase(stop, "recovery"))
+        try:
+            await _served(stage)
+        except TimeoutError:
+            text = f"after {PATIENCE:g} s of peace these have not run {ROUNDS} times: {_unserved(stage, stop)}"
+            unserved.append(Violation("convergence", stop, text))
+        replacing.cancel()
+        async with asyncio.TaskGroup() as leaving:
+            for seat in stage.seats:
+                leaving.create_task(stage.leave(seat))
+        stage.deeds.append(Phase(stage.clock.now(), "end"))
+    return Span(start, stop), unserved
+
+
+async def _served(stage: Stage) -> None:
+    """Return when every item of every job has ended some runs that began from now on."""
+    since = stage.clock.now()
+    async with asyncio.timeout(PATIENCE):
+        while _unserved(stage, since):
+            await asyncio.sleep(10 * LOOK_EVERY)
+
+
+def _unserved(stage: Stage, since: float) -> list[str]:
+    entries = read(stage.journal)
+    ended = {one.run for one in of_kind(entries, Finished) if one.how == "completed"}
+    runs = Counter((one.job, one.item) for one in of_kind(entries, Begun) if one.at >= since and one.run in ended)
+    items = [(config.job_name, item) for config in JOBS for item in range(config.sharding_total_count)]
+    return [f"{job}/{item}" for job, item in items if runs[job, item] < ROUNDS]
+
+
+def main() -> None:
+    """Play, print the page, and exit with 1 if a promise was broken."""
+    parser = argparse.ArgumentParser("python -m benchmarks.chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10, help="how long chaos reigns (10)")
+    parser.add_argument("--seed", type=int, help="of the choice of deeds; by default another one each time")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for logs and history")
+    asked = parser.parse_args()
+    seed = random.randrange(10**6) if asked.seed is None else asked.seed
+    directory = asked.keep or Path(mkdtemp(prefix="chaos-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    played = play(directory, seconds=60 * asked.minutes, seed=seed)
+    with suppress(BrokenPipeError):
+        print(page(played))
+    (directory / "history").write_text(trace(played.arranged.entries, played.span.start))
+    print(f"history and logs: {directory}", file=sys.stderr)
+    sys.exit(bool(played.verdict.violations))
+
+
+def trace(entries: Sequence[Entry], origin: float) -> str:
+    """Return a history as lines, with seconds since ``origin``."""
+    return "".join(describe(entry, origin) + "\n" for entry in entries)
+
+
+if __name__ == "__main__":
+    main()

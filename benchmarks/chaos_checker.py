@@ -1,0 +1,170 @@
+"""Judges the history of a chaos run, in the manner of Jepsen's analysis of the Chronos scheduler (aphyr.com, 2015).
+
+Every scheduled moment of every item is a target.  A target is met by exactly one run that begins within its window:
+not before the moment, and not after a newer one of the same item has begun.  A target without a run must be matched
+with a report of misfire, each of which answers for no more moments than it tells of.  A run that was cut off must be
+rescued, or reported where failover is off.  On top of that hold the judges of the simulation: one runner, one run per
+slot, fences that grow.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from aioelasticjob.clock import moment
+from aioelasticjob.config import JobConfig
+from aioelasticjob.events import Misfired
+from aioelasticjob.model import FireSource
+from aioelasticjob.testing.facts import Facts, Run, Violation
+from aioelasticjob.testing.history import Entry, Told, of_kind
+from aioelasticjob.testing.invariants import SCHEDULED, fences_grow, one_run_per_slot, one_runner
+
+EARLY = 0.05
+"""Seconds by which a run may seem to begin before its moment: the wall clock is slewed, the steady one is not."""
+UNCOUNTED = 15
+"""Moments from which on a report no longer counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The part of a history whose moments are judged, in true seconds."""
+
+    start: float
+    stop: float
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What the judges found."""
+
+    violations: list[Violation] = field(default_factory=list)
+    targets: int = 0
+    met: Counter[str] = field(default_factory=Counter)
+    """How many targets were met by what: ``run``, ``rescue`` (nothing else ran it), ``report``."""
+
+
+@dataclass(slots=True)
+class _Report:
+    """A report about one item: the places in the schedule it may speak of, and how many of them it answers for."""
+
+    at: float
+    slot: int
+    first: int
+    last: int
+    left: int
+
+
+def judge(entries: Sequence[Entry], configs: Sequence[JobConfig], span: Span) -> Verdict:
+    """Hold a history to the promises."""
+    facts, verdict = Facts(entries), Verdict()
+    for rule in (one_runner, one_run_per_slot, fences_grow):
+        verdict.violations += rule(facts)
+    for config in configs:
+        course = _Course(facts, config, span)
+        for item in range(config.sharding_total_count):
+            verdict.violations += course.judge(item, verdict)
+    verdict.violations.sort(key=lambda violation: violation.at)
+    return verdict
+
+
+class _Course:
+    """One job's schedule and what became of it."""
+
+    def __init__(self, facts: Facts, config: JobConfig, span: Span) -> None:
+        self._facts, self._config, self._span = facts, config, span
+        began = facts.entries[0].at if facts.entries else span.start
+        self._moments = tuple(_moments(config, min(began, span.start), facts.end))
+        self._told = [
+            (told.at, told.event)
+            for told in of_kind(facts.entries, Told)
+            if isinstance(told.event, Misfired) and told.event.job == config.job_name
+        ]
+
+    def judge(self, item: int, verdict: Verdict) -> Iterator[Violation]:
+        """Yield what breaks a promise to one item, and count its targets."""
+        runs = self._facts.runs_of.get((self._config.job_name, item), [])
+        reports = list(self._reports(item))
+        targets = [slot for slot in self._moments if self._span.start < slot / 1000 <= self._span.stop]
+        verdict.targets += len(targets)
+        yield from self._windows(item, runs)
+        yield from self._accounted(item, targets, runs, reports, verdict)
+        yield from self._brought_to_an_end(item, targets, runs, reports)
+
+    def _windows(self, item: int, runs: Sequence[Run]) -> Iterator[Violation]:
+        """Every scheduled run belongs to a moment of the schedule and begins within the moment's window."""
+        newest = 0
+        for one in (run.begun for run in runs if run.begun.source in SCHEDULED):
+            if one.slot not in self._moments:
+                yield self._violation("window", one.at, item, one.slot, "is no moment of the schedule")
+            if one.at < one.slot / 1000 - EARLY:
+                yield self._violation(
+                    "window", one.at, item, one.slot, f"begins {one.slot / 1000 - one.at:.3f} s early"
+                )
+            if one.slot < newest:
+                yield self._violation("window", one.at, item, one.slot, f"begins after the newer {newest}")
+            newest = max(newest, one.slot)
+
+    def _accounted(
+        self, item: int, targets: Sequence[int], runs: Sequence[Run], reports: Sequence[_Report], verdict: Verdict
+    ) -> Iterator[Violation]:
+        """Every target has a run, a rescue or its share of a report."""
+        run = {one.begun.slot for one in runs if one.begun.source in SCHEDULED}
+        rescued = {one.begun.slot for one in runs if one.begun.source is FireSource.FAILOVER}
+        verdict.met["run"] += len(run.intersection(targets))
+        verdict.met["rescue"] += len((rescued - run).intersection(targets))
+        for place, slot in enumerate(self._moments):
+            if slot in run or slot in rescued:
+                continue
+            answering = [one for one in reports if one.first <= place <= one.last and one.left]
+            report = min(answering, key=lambda one: one.last, default=None)  # the others may answer for later moments
+            if report is not None:
+                report.left -= 1
+            if not self._span.start < slot / 1000 <= self._span.stop:
+                continue
+            if report is None:
+                yield self._violation("nothing lost", slot / 1000, item, slot, "is neither run nor reported")
+            else:
+                verdict.met["report"] += 1
+
+    def _brought_to_an_end(
+        self, item: int, targets: Sequence[int], runs: Sequence[Run], reports: Sequence[_Report]
+    ) -> Iterator[Violation]:
+        """What was begun comes to its end in some run of that moment, or is told of as cut off."""
+        wanted = set(targets)
+        by_slot: dict[int, list[Run]] = {}
+        for run in runs:
+            by_slot.setdefault(run.begun.slot, []).append(run)
+        for slot, attempts in by_slot.items():
+            last = attempts[-1]
+            if slot not in wanted or any(run.how == "completed" for run in attempts):
+                continue
+            if self._config.failover:
+                yield self._violation(
+                    "rescued", last.begun.at, item, slot, f"was cut off {len(attempts)} times, never rescued"
+                )
+            elif last.how != "cut off" and not any(one.slot == slot and one.at > last.begun.at for one in reports):
+                yield self._violation("rescued", last.begun.at, item, slot, f"{last} {last.how}, and nobody said so")
+
+    def _reports(self, item: int) -> Iterator[_Report]:
+        for at, told in self._told:
+            if item in told.items:
+                last = bisect_right(self._moments, told.slot) - 1
+                counted = told.moments < UNCOUNTED
+                # whether the newest moment is one of those passed over depends on what is to become of it
+                first = last - told.moments if counted else 0
+                yield _Report(at, told.slot, max(0, first), last, told.moments if counted else len(self._moments))
+
+    def _violation(self, rule: str, at: float, item: int, slot: int, text: str) -> Violation:
+        return Violation(rule, at, f"{self._config.job_name}/{item} {slot} {text}")
+
+
+def _moments(config: JobConfig, start: float, end: float) -> Iterator[int]:
+    """Yield a job's scheduled moments, in milliseconds since the epoch."""
+    schedule = config.schedule
+    following = None if schedule is None else schedule.next_after(moment(start))
+    while schedule is not None and following is not None and following.timestamp() <= end:
+        yield round(following.timestamp() * 1000)
+        following = schedule.next_after(following)

@@ -1,0 +1,172 @@
+"""Where a chaos run takes place: an ensemble of three, and workers that each reach it through proxies of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from aioelasticjob.running import watchdog
+from aioelasticjob.testing.history import Entry, Fault, Held, Started, Stopped
+from benchmarks.chaos_history import HOST, TrueTime
+from benchmarks.chaos_worker import GAVE_UP, Order
+from tests.support.processes import ChildProcess, Workers
+from tests.support.proxy import Proxy, proxy_to
+from tests.support.real_zookeeper import Ensemble, RealServer
+
+SESSION_TIMEOUT: Final = 5.0
+RECOVERED: Final = SESSION_TIMEOUT + 2
+"""Seconds after which a worker that was disturbed counts as well again."""
+LOOK_EVERY: Final = 0.1
+ERRORS: Final = ("Traceback (most recent call last)", " ERROR ", " CRITICAL ")
+WATCHDOG: Final = watchdog.__name__
+LEAVING: Final = 25.0
+"""Seconds that a worker may take to leave when it is asked to."""
+
+
+@dataclass
+class Seat:
+    """A worker that is replaced whenever it ends, and its ways to the members of the ensemble."""
+
+    name: str
+    proxies: Sequence[Proxy]
+    child: ChildProcess
+    lives: int = 1
+    busy: bool = False
+    """Whether something is being done to it."""
+    well_since: float = 0.0
+
+    @property
+    def process(self) -> str:
+        """The present process's name in the history."""
+        return f"{self.name}.{self.lives}"
+
+
+@dataclass
+class Stage:
+    """The ensemble, the workers, and everything that is done to them."""
+
+    ensemble: Ensemble
+    starter: Workers
+    journal: Path
+    clock: TrueTime = field(default_factory=TrueTime.of_this_machine)
+    seats: list[Seat] = field(default_factory=list)
+    deeds: list[Entry] = field(default_factory=list)
+    done: Counter[str] = field(default_factory=Counter)
+    """How often each kind of thing was done."""
+    deaths: list[str] = field(default_factory=list)
+    """Workers that ended though nobody asked them to."""
+    lost: list[str] = field(default_factory=list)
+    """Workers that gave up because they found no registry when they started; they are started again."""
+
+    @asynccontextmanager
+    async def seated(self, count: int) -> AsyncIterator[None]:
+        """Start workers; at the end their ways to the ensemble are closed."""
+        async with AsyncExitStack() as stack:
+            for number in range(count):
+                members = self.ensemble.members
+                proxies = [await stack.enter_async_context(proxy_to(one.host, one.port)) for one in members]
+                name = f"worker-{number}"
+                seat = Seat(name, proxies, self._start(f"{name}.1", proxies), well_since=self.clock.now())
+                self.seats.append(seat)
+            yield
+
+    def _start(self, process: str, proxies: Sequence[Proxy]) -> ChildProcess:
+        address = f"zk://{','.join(proxy.address for proxy in proxies)}/chaos"
+        order = Order(process, address, str(self.journal), self.clock.epoch, SESSION_TIMEOUT)
+        self.deeds.append(Started(self.clock.now(), process, HOST))
+        return self.starter.start("-m", "benchmarks.chaos_worker", order.to_json())
+
+    def replace(self, seat: Seat) -> None:
+        """Start a worker in the place of one that has ended."""
+        seat.lives += 1
+        seat.child = self._start(seat.process, seat.proxies)
+
+    def fault(self, kind: str, over: bool = False, detail: str = "") -> None:
+        """Note that something in the network or the ensemble is broken, or mended."""
+        self.deeds.append(Fault(self.clock.now(), kind, (detail,), over=over))
+
+    def kill(self, seat: Seat) -> None:
+        """Kill a worker; it counts as dead from before the signal."""
+        killed = self.clock.now()
+        seat.child.kill()
+        self.deeds.append(Stopped(killed, seat.process, HOST, "crashed"))
+
+    def pause(self, seat: Seat) -> None:
+        """Stop a worker in its tracks."""
+        self.deeds.append(Held(self.clock.now(), seat.process, paused=True))
+        seat.child.pause()
+
+    def resume(self, seat: Seat) -> None:
+        """Let a worker go on."""
+        self.deeds.append(Held(self.clock.now(), seat.process, paused=False))
+        seat.child.resume()
+
+    async def leave(self, seat: Seat) -> None:
+        """Ask a worker to leave and wait until it has."""
+        if seat.child.exit_code is None:
+            os.kill(seat.child.pid, signal.SIGTERM)
+        try:
+            async with asyncio.timeout(LEAVING):
+                while (code := seat.child.exit_code) is None:
+                    await asyncio.sleep(LOOK_EVERY)
+        except TimeoutError:
+            self.deaths.append(f"{seat.process} does not leave:\n{_last_words(seat.child)}")
+            self.kill(seat)
+            return
+        if code == GAVE_UP:
+            self.lost.append(seat.process)
+        elif code and code != -signal.SIGTERM:  # so it ends while its interpreter is still starting
+            self.deaths.append(f"{seat.process} left with {code}:\n{_last_words(seat.child)}")
+        self.deeds.append(Stopped(self.clock.now(), seat.process, HOST, "left"))
+
+    async def replace_the_dead(self) -> None:
+        """Start a worker anew when it has ended by itself; run until cancelled."""
+        while True:
+            for seat in self.seats:
+                if seat.busy or (code := seat.child.exit_code) is None:
+                    continue
+                self.deeds.append(Stopped(self.clock.now(), seat.process, HOST, f"ended with {code}"))
+                if code == GAVE_UP:
+                    self.lost.append(seat.process)
+                else:
+                    self.deaths.append(f"{seat.process} ended with {code}:\n{_last_words(seat.child)}")
+                seat.well_since = self.clock.now()
+                self.replace(seat)
+            await asyncio.sleep(LOOK_EVERY)
+
+    def victims(self) -> list[Seat]:
+        """Return the workers that may be disturbed now: one that is well is always left."""
+        now = self.clock.now()
+        free = [seat for seat in self.seats if not seat.busy]
+        well = [seat for seat in free if now - seat.well_since > RECOVERED]
+        return [seat for seat in free if len(well) > (seat in well)]
+
+    async def leader(self) -> RealServer | None:
+        """Return the member that leads, None if none does."""
+        for member in self.ensemble.members:
+            if await asyncio.to_thread(member.mode) == "leader":
+                return member
+        return None
+
+    def errors(self) -> list[str]:
+        """Return what the workers' logs hold that should not be there.
+
+        A worker that was stopped rightly complains of a blocked loop when it goes on.
+        """
+        return [
+            f"{child.log.name}: {line}"
+            for child in self.starter.children
+            for line in child.output.splitlines()
+            if any(mark in line for mark in ERRORS) and WATCHDOG not in line
+        ]
+
+
+def _last_words(child: ChildProcess) -> str:
+    return "\n".join(child.output.splitlines()[-12:])

@@ -1,0 +1,110 @@
+"""One worker of a chaos run: ``python -m benchmarks.chaos_worker ORDER`` runs both jobs until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import uvloop
+from anyio import create_task_group, open_signal_receiver, sleep
+
+from aioelasticjob import ElasticJob, ItemContext, JobConfig
+from aioelasticjob.errors import RegistryUnreachable
+from aioelasticjob.events import Listener, Misfired
+from benchmarks.chaos_history import Pen, TrueTime
+
+QUICK: Final = JobConfig.build(
+    job_name="rescued",
+    cron="0/3 * * * * ?",
+    sharding_total_count=8,
+    failover=True,
+    reconcile_interval=5,
+    shutdown_timeout=5,
+)
+SLOW: Final = JobConfig.build(
+    job_name="overlong", cron="0/2 * * * * ?", sharding_total_count=4, reconcile_interval=5, shutdown_timeout=5
+)
+JOBS: Final = (QUICK, SLOW)
+WORK: Final = {QUICK.job_name: 1.2, SLOW.job_name: 3.5}
+"""Seconds that a run takes on the average: the second job's runs are longer than its period."""
+GAVE_UP: Final = 3
+"""The exit code of a worker that found no registry when it started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a worker is told."""
+
+    process: str
+    address: str
+    journal: str
+    epoch: float
+    session_timeout: float
+
+    def to_json(self) -> str:
+        """Return the worker's argument."""
+        return json.dumps(asdict(self))
+
+
+async def work(order: Order) -> None:
+    """Run the jobs and write down what happens, until told to stop."""
+    pen = Pen(Path(order.journal), order.process, TrueTime(order.epoch))
+    app = ElasticJob(
+        order.address,
+        session_timeout=order.session_timeout,
+        connection_timeout=20,
+        base_sleep_time=0.2,
+        max_sleep_time=1,
+    )
+    for config in JOBS:
+        settings = config.model_dump(exclude_unset=True, exclude={"job_name"})
+        app.add(_handler(pen, WORK[config.job_name]), name=config.job_name, **settings)
+    with app.events() as events, open_signal_receiver(signal.SIGTERM) as signals:
+        async with create_task_group() as tasks:
+            tasks.start_soon(_note, events, pen)
+            async with app.running():
+                async for _ in signals:
+                    break
+            tasks.cancel_scope.cancel()
+
+
+def _handler(pen: Pen, mean: float) -> Callable[[ItemContext], Awaitable[None]]:
+    async def handler(context: ItemContext) -> None:
+        run, how = pen.begin(context), "cut off"
+        try:
+            await sleep(mean * random.uniform(0.2, 1.8))
+            how = "completed"
+        finally:
+            pen.end(run, how)
+
+    return handler
+
+
+async def _note(events: Listener, pen: Pen) -> None:
+    async for event in events:
+        if isinstance(event, Misfired):
+            pen.misfire(event)
+
+
+def main() -> None:
+    """Run what the first argument, an ``Order`` as JSON, asks for."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    order = Order(**json.loads(sys.argv[1]))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(work(order))
+    except RegistryUnreachable as error:
+        print(error, file=sys.stderr)
+        sys.exit(GAVE_UP)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Watch events that an instance receives per fire, as the number of instances grows: it must not grow with them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Final
+
+from aioelasticjob import ElasticJob, ItemContext
+from benchmarks.report import Figure
+from benchmarks.servers import HOST, Server, real_server
+from benchmarks.traffic import Traffic, counted
+
+NAME: Final = "watch events as instances grow"
+ITEMS: Final = 30
+SETTLED: Final = 3.0
+"""Seconds from the last instance's first run until nobody joins or is assigned anything any more."""
+
+
+def measure(*, quick: bool) -> Iterator[Figure]:
+    """Yield the figures."""
+    with real_server() as server:
+        for instances in (2, 4) if quick else (3, 10, 30):
+            traffic, fires = asyncio.run(_count(server, instances, 2 if quick else 70))
+            case = f"1 job × {ITEMS} items, {instances} instances"
+            yield Figure(NAME, case, "watch events per instance per fire", traffic.events / fires, "", "constant")
+            yield Figure(NAME, case, "write transactions per instance per fire", traffic.writes / fires, "", "constant")
+            yield Figure(NAME, case, "reads per instance per fire", traffic.reads / fires, "", "constant")
+
+
+async def _count(server: Server, instances: int, seconds: int) -> tuple[Traffic, int]:
+    """Return the frames of so many one-second moments, and how many fires the instances had in all."""
+    fired: set[tuple[str, int]] = set()
+
+    async def handler(context: ItemContext) -> None:
+        fired.add((context.instance, context.fire.slot))
+
+    async with counted(HOST, server.port) as traffic, AsyncExitStack() as stack:
+        for _ in range(instances):
+            app = ElasticJob(f"zk://{HOST}:{traffic.port}/watch-traffic-{instances}")
+            app.add(handler, name="job", cron="* * * * * ?", sharding_total_count=ITEMS)
+            await stack.enter_async_context(app.running())
+        while len({instance for instance, _ in fired}) < instances:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(SETTLED + 0.5 - time.time() % 1)  # between two moments, when nothing is under way
+        before = traffic.copy()
+        fired.clear()
+        await asyncio.sleep(seconds)
+        return traffic.since(before), len(fired)

@@ -1,0 +1,178 @@
+"""The checker of chaos runs finds what it is there to find, and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from aioelasticjob import ItemContext, JobConfig
+from aioelasticjob.events import Misfired
+from aioelasticjob.jobs.base import item_context
+from aioelasticjob.model import Claim, Fire, FireSource, Record, Seen
+from aioelasticjob.testing.history import Begun, Entry, Finished, Held, Phase, Stopped, Told
+from benchmarks.chaos_checker import Span, Verdict, judge
+from benchmarks.chaos_history import HOST, WAKING, Pen, TrueTime, arrange, read
+
+T = 1_800_000_000.0
+"""A moment of both schedules."""
+CRON, MISFIRE, FAILOVER = FireSource.CRON, FireSource.MISFIRE, FireSource.FAILOVER
+RESCUED = JobConfig.build(job_name="job", cron="0/3 * * * * ?", failover=True)
+PLAIN = JobConfig.build(job_name="job", cron="0/3 * * * * ?")
+
+
+def run(
+    number: int,
+    start: float,
+    end: float | None = None,
+    *,
+    slot: float | None = None,
+    source: FireSource = CRON,
+    process: str = "a",
+    fence: int | None = None,
+    how: str = "completed",
+) -> list[Entry]:
+    """Return a run of the only item; times and moments are seconds after ``T``."""
+    moment = round((T + (start if slot is None else slot)) * 1000)
+    begun = Begun(T + start, number, process, HOST, process, "job", 0, moment, source, fence or number, skew=0.0)
+    return [begun] if end is None else [begun, Finished(T + end, number, how)]
+
+
+def misfire(at: float, slot: float, moments: int) -> Told:
+    return Told(T + at, "a", HOST, Misfired("job", "a", round((T + slot) * 1000), (0,), moments, "told"))
+
+
+def died(at: float, process: str = "a") -> Stopped:
+    return Stopped(T + at, process, HOST, "crashed")
+
+
+def slept(start: float, end: float, process: str = "a") -> list[Entry]:
+    return [Held(T + start, process, paused=True), Held(T + end, process, paused=False)]
+
+
+def verdict(config: JobConfig, *parts: list[Entry] | Entry, stop: float = 9) -> Verdict:
+    """Judge what is to be run at 3, 6 and 9 seconds, or until ``stop``."""
+    entries = [entry for part in parts for entry in (part if isinstance(part, list) else [part])]
+    deeds = [entry for entry in entries if isinstance(entry, Stopped | Held)]
+    written = [entry for entry in entries if entry not in deeds]
+    arranged = arrange(written, [Phase(T, "chaos"), *deeds, Phase(T + stop + 1, "end")])
+    return judge(arranged.entries, [config], Span(T, T + stop))
+
+
+def rules(found: Verdict) -> set[str]:
+    return {violation.rule for violation in found.violations}
+
+
+PEACE = [*run(1, 3, 4), *run(2, 6, 7), *run(3, 9, 9.5)]
+
+
+def test_what_is_kept_is_not_complained_of() -> None:
+    found = verdict(RESCUED, PEACE)
+    assert not found.violations
+    assert found.targets == found.met["run"] == 3
+
+
+def test_a_killed_run_is_over_when_it_was_killed_and_met_by_its_rescue() -> None:
+    rescue = run(2, 5, 6, slot=3, source=FAILOVER, process="b")
+    parts: list[list[Entry] | Entry] = [
+        run(1, 3),
+        died(4),
+        rescue,
+        run(3, 6.5, 7, slot=6, process="b"),
+        run(4, 9, 9.5, process="b"),
+    ]
+    assert not verdict(RESCUED, *parts).violations
+
+
+def test_a_claim_whose_owner_died_before_it_began_is_met_by_the_rescue_alone() -> None:
+    found = verdict(RESCUED, died(3), run(1, 5, 6, slot=3, source=FAILOVER, process="b"), *PEACE[2:])
+    assert not found.violations
+    assert found.met == Counter(run=2, rescue=1)
+
+
+def test_a_sleeper_runs_nothing_and_may_take_a_moment_to_notice_that_it_was_cut_off() -> None:
+    zombie = run(1, 3, 8 + WAKING / 2, how="cut off")
+    others = [*run(2, 5, 6, slot=3, source=FAILOVER, process="b"), *run(3, 6.5, 9, slot=6, process="b")]
+    parts: list[list[Entry] | Entry] = [zombie, slept(3.5, 8), others, run(4, 9.1, 9.5, slot=9, process="b")]
+    assert not verdict(RESCUED, *parts).violations
+
+
+def test_a_report_answers_for_as_many_moments_as_it_tells_of() -> None:
+    found = verdict(RESCUED, run(1, 9, 9.5), misfire(9, 9, 2))
+    assert not found.violations
+    assert found.met["report"] == 2
+    assert rules(verdict(RESCUED, run(1, 9, 9.5), misfire(9, 9, 1))) == {"nothing lost"}
+
+
+def test_moments_are_shared_out_among_reports_so_that_all_are_answered_for() -> None:
+    assert not verdict(RESCUED, misfire(6, 6, 1), misfire(9, 9, 2)).violations
+    assert not verdict(RESCUED, misfire(9, 9, 2), misfire(6, 6, 1)).violations
+
+
+def test_where_failover_is_off_a_cut_off_run_is_told_of() -> None:
+    later = [*run(2, 6, 7, process="b"), *run(3, 9, 9.5, process="b")]
+    assert not verdict(PLAIN, run(1, 3), died(4), misfire(5, 3, 1), later).violations
+    assert not verdict(PLAIN, run(1, 3, 4, how="cut off"), later).violations
+
+
+@pytest.mark.parametrize(
+    ("config", "parts", "rule"),
+    [
+        (RESCUED, [run(1, 3, 7), run(2, 6, 7, process="b"), PEACE[4:]], "one runner"),
+        (RESCUED, [run(1, 3), run(2, 6, 7, process="b"), PEACE[4:], died(6.5)], "one runner"),
+        (
+            RESCUED,
+            [run(1, 3, 8 + 2 * WAKING), slept(4, 8), run(2, 6, 9, process="b"), run(3, 9, 9.5, process="b")],
+            "one runner",
+        ),
+        (RESCUED, [PEACE[:4], slept(4, 7.5), run(3, 8, 8.5, slot=6, process="b"), PEACE[4:]], "one run per slot"),
+        (RESCUED, [run(1, 3, 4), run(2, 6, 7, fence=9), run(3, 9, 9.5, fence=8)], "fences grow"),
+        (RESCUED, [run(1, 3, 4), run(3, 9, 9.5)], "nothing lost"),
+        (RESCUED, [run(1, 3, 4), run(3, 9, 9.5), misfire(4, 3, 2)], "nothing lost"),
+        (RESCUED, [run(1, 2.8, 4, slot=3), PEACE[2:]], "window"),
+        (RESCUED, [run(1, 4, 4.5), PEACE], "window"),
+        (RESCUED, [run(1, 6, 6.5), run(2, 7, 8, slot=3, source=MISFIRE), run(3, 9, 9.5)], "window"),
+        (RESCUED, [run(1, 3), died(4), run(2, 6, 7, process="b"), run(3, 9, 9.5, process="b")], "rescued"),
+        (RESCUED, [run(1, 3, 4, how="cut off"), PEACE[2:]], "rescued"),
+        (PLAIN, [run(1, 3), died(4), run(2, 6, 7, process="b"), run(3, 9, 9.5, process="b")], "rescued"),
+        (
+            PLAIN,
+            [misfire(2, 3, 1), run(1, 3), died(4), *(run(n, 3 * n, 3 * n + 1, process="b") for n in (2, 3))],
+            "rescued",
+        ),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_a_broken_promise_is_found(config: JobConfig, parts: list[list[Entry] | Entry], rule: str) -> None:
+    assert rule in rules(verdict(config, *parts))
+
+
+def context(slot: int) -> ItemContext:
+    claim = Claim(Fire(slot, CRON), "a-1", 7, {0: 42}, {0: Seen(Record(), 0)})
+    return item_context(PLAIN, claim, 0, None)  # type: ignore[arg-type]  # no offsets here
+
+
+def test_what_is_written_is_read_and_the_rest_follows_from_what_was_done(tmp_path: Path) -> None:
+    clock = TrueTime.of_this_machine()
+    pen, other = (Pen(tmp_path / "journal", process, clock) for process in "ab")
+    first = pen.begin(context(3000))
+    other.begin(context(6000))
+    pen.end(first, "completed")
+    pen.misfire(Misfired("job", "a-1", 6000, (0,), 2, "told"))
+    written = read(tmp_path / "journal")
+    begun, second, finished, told = written
+    assert isinstance(begun, Begun)
+    assert (begun.run, begun.process, begun.slot, begun.fence, begun.source) == (1, "a", 3000, 42, CRON)
+    assert isinstance(second, Begun)
+    assert (second.run, second.process) == (2, "b")
+    assert isinstance(finished, Finished)
+    assert (finished.run, finished.how) == (1, "completed")
+    assert isinstance(told, Told)
+    assert told.event == Misfired("job", "a-1", 6000, (0,), 2, "told")
+    death = Stopped(clock.now(), "b", HOST, "crashed")
+    assert arrange(written, [death]).entries[-1] == Finished(death.at, 2, "crashed")
+
+
+def test_nothing_was_written_by_nobody(tmp_path: Path) -> None:
+    assert read(tmp_path / "journal") == []

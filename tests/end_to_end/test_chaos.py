@@ -1,0 +1,29 @@
+"""A minute of chaos on real processes and a real ensemble: every promise is kept."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chaos import play
+from benchmarks.chaos_report import page
+from benchmarks.chaos_worker import JOBS
+
+SECONDS = 60.0
+
+
+@pytest.mark.zookeeper
+@pytest.mark.process
+@pytest.mark.timeout(240)
+def test_a_minute_of_chaos_breaks_no_promise(tmp_path: Path) -> None:
+    seed = random.randrange(10**6)
+    played = play(tmp_path, seconds=SECONDS, seed=seed)
+    told = page(played)
+    print(told)
+    assert not played.verdict.violations, told
+    assert played.stage.done.total() >= SECONDS / 10  # otherwise this shows nothing
+    least = sum(config.sharding_total_count for config in JOBS) * SECONDS / 4
+    assert played.verdict.targets >= least
+    assert played.verdict.met["run"] >= least / 4
