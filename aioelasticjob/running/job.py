@@ -13,7 +13,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.coordinator import coordinate
 from aioelasticjob.coordination.membership import Member, join, leave
 from aioelasticjob.coordination.view import read
-from aioelasticjob.errors import ElasticJobError, InvalidSetting, JobConflict, RegistryError, unwrapped
+from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError, SessionEnded, unwrapped
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -63,13 +63,8 @@ async def run_job(
             with unwrapped():
                 if not await _live(job, member, shared, leaving, life, task_status):
                     return
-        except JobConflict as error:
-            if life.since is None:
-                raise
-            log.error("job given up: %s", error, extra={"job": job.config.job_name})
-            return
         except (InvalidSetting, RegistryError) as error:
-            if life.since is None:
+            if life.since is None and not isinstance(error, SessionEnded):  # a slow start may cost a session
                 raise
             life.complain(error, job.config.job_name)
             await sleep(AGAIN_AFTER)

@@ -46,7 +46,9 @@ def embedded_server(tick_time: int = 100) -> Iterator[EmbeddedServer]:
     thread.start()
     try:
         where, loop, stop = started.result(timeout=10)
-        yield where
-        loop.call_soon_threadsafe(stop.set)
+        try:
+            yield where
+        finally:
+            loop.call_soon_threadsafe(stop.set)
     finally:
         thread.join(timeout=10)
