@@ -63,9 +63,10 @@ def one_run_per_slot(facts: Facts) -> Iterator[Violation]:
 
 
 def fences_grow(facts: Facts) -> Iterator[Violation]:
-    """Each run of an item has a larger fence than any before it."""
+    """Each run of an item has a larger fence than any before it, unless news of its session's end is on its way."""
     for (job, item), runs in facts.runs_of.items():
-        for before, run in pairwise(runs):
+        informed = [run for run in runs if not _is_news(run, facts)]
+        for before, run in pairwise(informed):
             if run.begun.fence <= before.begun.fence:
                 fences = f"{run.begun.fence:#x} after {before.begun.fence:#x}"
                 yield Violation("fences grow", run.begun.at, f"{job}/{item}: {run} has {fences} of {before}")
@@ -113,7 +114,8 @@ def claims_are_settled(facts: Facts) -> Iterator[Violation]:
                     marked.pop(job, None)
             elif path.startswith("execution/") and path.endswith("/running") and change.data is not None:
                 since, host = marked.get(job, inf), hosts.get(change.data.decode(), "")
-                known = since + LAG < written.at and not facts.troubled(host, since - 1, written.at)
+                known = change.path.removesuffix("/running") not in _rescued(written)
+                known = known and since + LAG < written.at and not facts.troubled(host, since - 1, written.at)
                 if known and not facts.troubled(REGISTRY, since - 1, written.at):
                     text = f"{change.path} claimed by {host} though an assignment is due since {since:.3f}"
                     yield Violation("settled claims", written.at, text)
@@ -195,6 +197,17 @@ def _awake(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
             start = awake
     if start <= end:
         yield start, end
+
+
+def _is_news(run: Run, facts: Facts) -> bool:
+    """Say whether a run began just after a stranger had ended its session."""
+    return any(0 <= run.begun.at - at <= NEWS for at in facts.expired.get(run.begun.host, ()))
+
+
+def _rescued(written: Written) -> frozenset[str]:
+    """Return the items' nodes that a transaction claimed for a rescue, which needs no assignment."""
+    found = ((change.path, records.decode(change.data or b"")) for change in written.changes)
+    return frozenset(path for path, record in found if record is not None and record.source == FireSource.FAILOVER)
 
 
 def _author(change: Change) -> str | None:

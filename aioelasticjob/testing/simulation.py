@@ -63,10 +63,11 @@ def replay(plan: Plan) -> str:
     """Return the command that lives this seed again and tells all about it."""
     kinds = f" --kinds {','.join(plan.kinds)}" if plan.kinds else ""
     minutes = "" if plan.chaos == 60 else f" --minutes {plan.chaos / 60:g}"
-    return f"python -m aioelasticjob.testing.simulation --seeds {plan.seed}{minutes}{kinds} --trace"
+    failover = " --failover" if any(("failover", True) in job.settings for job in plan.jobs) else ""
+    return f"python -m aioelasticjob.testing.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
 
 
-def plan(seed: int, *, minutes: float = 1.0, kinds: tuple[str, ...] = ()) -> Plan:
+def plan(seed: int, *, minutes: float = 1.0, kinds: tuple[str, ...] = (), failover: bool = False) -> Plan:
     """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty."""
     dice = Random(f"plan {seed}")
     hosts = dice.randint(3, 7)
@@ -74,6 +75,8 @@ def plan(seed: int, *, minutes: float = 1.0, kinds: tuple[str, ...] = ()) -> Pla
     if dice.random() < 0.15:
         skews = (dice.uniform(10, 3600), *skews[1:])
     jobs = tuple(_job(f"job{number}", dice) for number in range(dice.choice([1, 1, 2, 2, 3])))
+    if failover:
+        jobs = tuple(replace(job, settings=(*job.settings, ("failover", True))) for job in jobs)
     timeout, transaction = dice.choice([4.0, 6.0, 10.0]), dice.choice([1000, 1000, 1000, 5])
     return Plan(seed, skews, jobs, timeout, chaos=60 * minutes, transaction=transaction, kinds=kinds)
 
@@ -186,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         seeds = range(int(first), int(last) if last else int(first) + 1)
     kinds = tuple(filter(None, given.kinds.split(",")))
-    plans = [plan(seed, minutes=given.minutes, kinds=kinds) for seed in seeds]
+    plans = [plan(seed, minutes=given.minutes, kinds=kinds, failover=given.failover) for seed in seeds]
     began, costs, failed, simulated = time.perf_counter(), [], 0, 0.0
     with ProcessPoolExecutor(given.jobs) as pool:
         results = map(live, plans) if given.jobs == 1 else pool.map(_without_history, plans, chunksize=2)
@@ -217,6 +220,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=int, default=20, help="how many random seeds")
     parser.add_argument("--minutes", type=float, default=1.0, help="simulated minutes of faults")
     parser.add_argument("--kinds", default="", help=f"only these faults, of {','.join(KINDS)}")
+    parser.add_argument("--failover", action="store_true", help="let all jobs rescue orphans")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print the whole history")
     return parser
