@@ -124,9 +124,9 @@ async def _live(
                 if leaving.is_set():
                     runner.leave()
                 await runner.run()
+                tasks.cancel_scope.cancel()  # or the coordinator took our own leave for an operator's hand
                 with CancelScope(shield=True), move_on_after(AGAIN_AFTER):
                     await _say_goodbye(member)
-                tasks.cancel_scope.cancel()
         finally:
             life.config = views.value.config
             shared.runners.pop(runner, None)
