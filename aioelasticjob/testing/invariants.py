@@ -252,7 +252,9 @@ def _left_over(job: JobFacts, items: Sequence[int]) -> Iterator[str]:
     nodes, end, root = job.facts.nodes, job.facts.end, f"/{job.name}"
     marks = [f"{root}/leader/sharding/necessary", f"{root}/leader/sharding/processing"]
     marks += [f"{root}/{parent}/{name}" for parent in ("trigger", "shutdown") for name in _below(job, parent)]
-    marks += [f"{root}/leader/failover/items/{name}" for name in nodes.children(f"{root}/leader/failover/items", end)]
+    orphans = nodes.children(f"{root}/leader/failover/items", end)
+    disabled = [item for item in orphans if nodes.at(f"{root}/sharding/{item}/disabled", end) is not None]
+    marks += [f"{root}/leader/failover/items/{item}" for item in orphans if item not in disabled]  # those have to wait
     known = {int(name) for name in _below(job, "execution")}
     marks += [f"{root}/execution/{item}" for item in known - set(items)]
     for item in items:
