@@ -11,7 +11,7 @@ from anyio import move_on_after
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.effects import mark_necessary
 from aioelasticjob.coordination.view import parse, read
-from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, OutcomeUnknown
+from aioelasticjob.errors import Conflict, ForeignData, JobConflict, OutcomeUnknown
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session, SessionState
@@ -73,8 +73,11 @@ async def join(member: Member, config: JobConfig, trees: Latest[Tree], last: Job
     """
     for _ in range(ATTEMPTS):
         tree = trees.value
-        stored = _stored(tree, member.layout, last)
-        holds = _agreed(stored, config if last is None else config.changed(overwrite=False))
+        if last is None:
+            stored = _stored(tree, member.layout)
+            holds = _agreed(stored, config)
+        else:
+            holds = stored = read(tree, member.layout, last, last.job_type).config
         skeleton = [path for path in member.layout.skeleton if path not in tree]
         try:
             known = await member.session.get_many(skeleton)
@@ -122,14 +125,9 @@ async def leave(member: Member) -> None:
             asks = (conflict.path, conflict.reason) != (layout.necessary, "missing")  # its parent was removed by hand
 
 
-def _stored(tree: Tree, layout: Layout, last: JobConfig | None) -> JobConfig | None:
+def _stored(tree: Tree, layout: Layout) -> JobConfig | None:
     node = tree.get(layout.config)
-    try:
-        return None if node is None or not node.data else parse(node.data, layout)
-    except InvalidSetting:
-        if last is None:
-            raise
-        return last
+    return None if node is None or not node.data else parse(node.data, layout)
 
 
 def _agreed(stored: JobConfig | None, given: JobConfig) -> JobConfig:
@@ -150,7 +148,7 @@ def _joining(
     node = tree.get(layout.config)
     if node is None:
         operations.append(Create(layout.config, holds.to_json()))
-    elif stored is None or (holds.overwrite and holds.to_json() != node.data):
+    elif stored is None or (holds.overwrite and stored is not holds and holds.to_json() != node.data):
         operations.append(Set(layout.config, holds.to_json(), node.stat.version))
     server = layout.server(member.ip)
     if server in tree:
