@@ -22,7 +22,7 @@ from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.txn import Create, Delete, Set
-from tests.support.bare import BareRegistry
+from aioelasticjob.testing.bare import BareRegistry
 
 LAYOUT = Layout("job")
 
