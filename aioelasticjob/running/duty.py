@@ -41,6 +41,8 @@ class Duty:
         self._floors: dict[int, int] = {}
         self._given: dict[int, int] = {}
         """When each item was given to us, as a zxid: it may have gone away and come back between two looks."""
+        self._rescued: frozenset[int] = frozenset()
+        """Items of ours that are being rescued, or wait to be."""
         self._missed = 0
         self._looked_at: JobView | None = None
         self.timetable = Timetable(view.config.schedule, self.now())
@@ -67,6 +69,7 @@ class Duty:
                 self._begin_monitoring(view)
             self.view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
+            self._note_rescued()
             self._looked_at = view
         self._advance()
         if self._member.id not in view.eligible:
@@ -85,10 +88,13 @@ class Duty:
 
     def taken_off(self) -> frozenset[int]:
         """Return the items that others run, rescue or have yet to rescue."""
+        return self._in_rescue().union(self.elsewhere)
+
+    def _in_rescue(self) -> frozenset[int]:
         view = self.view
         if not view.config.failover:
-            return frozenset(self.elsewhere)
-        return frozenset(self.elsewhere).union(view.orphans, view.rescues, filter(self._is_cut_off, self.held))
+            return frozenset()
+        return view.orphans.union(view.rescues, filter(self._is_cut_off, self.held))
 
     def source(self) -> FireSource:
         """Return why the newest moment would be run now: on time, or as the rerun for what was missed."""
@@ -184,6 +190,11 @@ class Duty:
             dropped = last < self.timetable.newest <= self._floor
             if moments := self.timetable.between(last) + dropped:
                 self.report([item], moments, "nobody could run it when they came")
+
+    def _note_rescued(self) -> None:
+        """Tell of moments that came while our items were being rescued: only now are they ours to run again."""
+        rescued, self._rescued = self._rescued, self._in_rescue() & self.held
+        self._report_gaps((rescued - self._rescued) & self.held)
 
     def _advance(self) -> None:
         waiting, before = self.owed(), self.timetable.newest
