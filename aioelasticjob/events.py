@@ -100,6 +100,11 @@ class Events:
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
 
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens: if not, an event need not be made."""
+        return bool(self._listeners)
+
     def put(self, event: JobEvent) -> None:
         """Tell every listener."""
         for listener in self._listeners:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from struct import error as Malformed  # noqa: N812  # a class, whatever its name
@@ -25,18 +25,7 @@ LARGE: Final = 64 * 1024  # bytes in a group: a transaction beyond that goes alo
 LOOK: Final = "look whether it was written"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of a transaction."""
-
-    committed: Committed
-    time: float
-    """The registry's, in seconds since the epoch; 0 if it did not say."""
-    seconds: float
-    """Between request and reply."""
-
-
-Pending: TypeAlias = "asyncio.Future[Answer]"
+Pending: TypeAlias = "asyncio.Future[Committed]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +46,15 @@ class _Transaction:
 class Batcher:
     """Gathers transactions until the round is over or a group is full."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
+    def __init__(self, keeper: Keeper, told: Callable[[float, float], None]) -> None:
+        self._keeper, self._told = keeper, told
         self._loop = asyncio.get_running_loop()
         self._group: list[_Transaction] = []
         self._operations = self._bytes = 0
         self._waiting = False
         self._held: dict[float, list[tuple[_Transaction, Hold]]] = {}
-        self._due = 0  # transactions that were kept until they were due, and are under way
+        self._releasing = False
+        self._due = 0  # groups of transactions that were kept until they were due, under way
         self._lull: asyncio.Event = asyncio.Event()
         self._lull.set()
 
@@ -101,26 +91,25 @@ class Batcher:
         self._held[due].append((transaction, hold))
 
     def _release(self, due: float) -> None:
+        self._send_group()  # what is in no hurry shall not share a group with what is due
+        self._releasing = True
         for transaction, hold in self._held.pop(due):
             if transaction.answer.done():
                 continue
             if hold.stands():
-                self._due += 1
-                self._lull.clear()
-                transaction.answer.add_done_callback(self._arrived)
                 self._gather(transaction)
             else:
                 transaction.fail(Conflict(-1, transaction.ops[0].path, "withdrawn"))
-
-    def _arrived(self, answer: Pending) -> None:
-        self._due -= 1
-        if not self._due:
-            self._lull.set()
+        self._send_group()
+        self._releasing = False
 
     async def lull(self) -> None:
-        """Wait until no transaction that was kept until it was due is under way: those come first."""
-        if self._due:
-            await self._lull.wait()
+        """Wait until all that was kept until it was due has been answered, and whoever waited for it has had a turn."""
+        await self._lull.wait()
+
+    def _calm(self) -> None:
+        if not self._due:
+            self._lull.set()
 
     def _end_round(self) -> None:
         self._waiting = False
@@ -129,9 +118,9 @@ class Batcher:
     def _send_group(self) -> None:
         group, self._group = self._group, []
         self._operations = self._bytes = 0
-        self._send([transaction for transaction in group if not transaction.answer.done()])
+        self._send([transaction for transaction in group if not transaction.answer.done()], self._releasing)
 
-    def _send(self, group: Sequence[_Transaction]) -> None:
+    def _send(self, group: Sequence[_Transaction], due: bool) -> None:
         if not group:
             return
         keeper, incarnation = self._keeper, group[0].incarnation
@@ -142,10 +131,21 @@ class Batcher:
         else:
             body = group[0].body if len(group) == 1 else joined([transaction.body for transaction in group])
             reply = keeper.connection.call(MULTI, body)
-            reply.add_done_callback(partial(self._answered, group, self._loop.time()))
+            if due:
+                self._due += 1
+                self._lull.clear()
+            reply.add_done_callback(partial(self._answered, group, due, self._loop.time()))
 
-    def _answered(self, group: Sequence[_Transaction], sent: float, reply: asyncio.Future[Reply]) -> None:
-        error, zxid, frame = reply.result()
+    def _answered(self, group: Sequence[_Transaction], due: bool, sent: float, reply: asyncio.Future[Reply]) -> None:
+        self._judge(group, due, sent, *reply.result())
+        if due:
+            self._due -= 1
+            if not self._due:
+                self._loop.call_soon(self._calm)  # after those who have just been answered
+
+    def _judge(
+        self, group: Sequence[_Transaction], due: bool, sent: float, error: int, zxid: int, frame: bytes
+    ) -> None:
         if error == LOST:
             _fail(group, OutcomeUnknown, f"connection lost ({self._keeper.reason}) before the reply: {LOOK}")
             return
@@ -156,26 +156,27 @@ class Batcher:
         try:
             if error:
                 raise failure(error, ops[0].path)
-            whole, time = committed(frame, zxid, ops)
+            whole = committed(frame, zxid, ops)
         except RegistryError as refusal:
             if len(group) == 1:
                 group[0].fail(refusal)
             for transaction in group if len(group) > 1 else ():
-                self._send([transaction])
+                self._send([transaction], due)
         except (Malformed, ValueError) as mistake:
             _fail(group, OutcomeUnknown, f"the reply made no sense ({mistake}): {LOOK}")
         else:
-            _tell(group, whole, time, self._loop.time() - sent)
+            if whole.time:
+                self._told(whole.time, self._loop.time() - sent)
+            _tell(group, whole)
 
 
-def _tell(group: Sequence[_Transaction], whole: Committed, time: float, seconds: float) -> None:
+def _tell(group: Sequence[_Transaction], whole: Committed) -> None:
     """Give every transaction its part of the answer."""
     at = 0
     for transaction in group:
         end = at + len(transaction.ops)
         if not transaction.answer.done():
-            part = whole if len(group) == 1 else Committed(whole.zxid, whole.versions[at:end])
-            transaction.answer.set_result(Answer(part, time, seconds))
+            transaction.answer.set_result(Committed(whole.zxid, whole.versions[at:end], whole.time))
         at = end
 
 

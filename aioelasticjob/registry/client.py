@@ -23,7 +23,7 @@ class Client:
         self.settings, self.keeper, self.clock = settings, keeper, clock
         self._ahead: float | None = None  # the registry's time, less the loop's
         self._loop = asyncio.get_running_loop()
-        self._batcher = Batcher(keeper)
+        self._batcher = Batcher(keeper, self._told)
 
     @property
     def skew(self) -> float | None:
@@ -55,20 +55,15 @@ class Client:
             await self._retry(retries)
             retries += 1
 
-    async def write(
-        self, ops: Sequence[Op], incarnation: int, codec: Codec, hold: Hold | None = None
-    ) -> tuple[Committed, float]:
-        """Commit a transaction, return what came of it and the registry's time (0: it did not say).
+    async def write(self, ops: Sequence[Op], incarnation: int, codec: Codec, hold: Hold | None = None) -> Committed:
+        """Commit a transaction.
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
         """
         body = codec.multi(ops)
         if len(body) > self.settings.max_request:
             raise _too_large(ops, len(body), self.settings.max_request)
-        answer = await self._batcher.commit(ops, body, incarnation, hold)
-        if answer.time:  # somewhere between request and reply: on average in the middle
-            self._ahead = answer.time + answer.seconds / 2 - self._loop.time()
-        return answer.committed, answer.time
+        return await self._batcher.commit(ops, body, incarnation, hold)
 
     async def lull(self) -> None:
         """Wait until no transaction is under way that was on hold."""
@@ -82,6 +77,10 @@ class Client:
         status = await self.keeper.status.until(lambda now: now.state in (SessionState.CONNECTED, SessionState.CLOSED))
         if status.state is SessionState.CLOSED:
             raise SessionEnded("the session was closed")
+
+    def _told(self, time: float, seconds: float) -> None:
+        """Learn the registry's time from an answer: the moment lies on average in the middle of the ``seconds``."""
+        self._ahead = time + seconds / 2 - self._loop.time()
 
     async def _retry(self, retries: int) -> None:
         """Wait for a connection, longer with every retry."""

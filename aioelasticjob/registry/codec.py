@@ -276,8 +276,8 @@ def nodes_and_names(frame: bytes, paths: Sequence[str]) -> list[Node | list[str]
     return found
 
 
-def committed(frame: bytes, zxid: int, ops: Sequence[Op]) -> tuple[Committed, float]:
-    """Read the answer to a transaction: what came of it, and the registry's time if it says so (else 0).
+def committed(frame: bytes, zxid: int, ops: Sequence[Op]) -> Committed:
+    """Read the answer to a transaction.
 
     Raises: Conflict, NotPermitted, RegistryError.
     """
@@ -297,7 +297,7 @@ def committed(frame: bytes, zxid: int, ops: Sequence[Op]) -> tuple[Committed, fl
             raise _refusal(frame, ops)
         else:
             versions.append(-1)
-    return Committed(zxid, tuple(versions)), mtime / 1000
+    return Committed(zxid, tuple(versions), mtime / 1000)
 
 
 def failure(error: int, path: str) -> RegistryError:

@@ -62,17 +62,24 @@ class Lease:
     def scope(self, incarnation: int) -> Iterator[CancelScope]:
         """Cancel what runs inside when the session ``incarnation`` can no longer be proven alive."""
         with CancelScope() as scope:
-            if incarnation != self.incarnation or self.limit <= self._loop.time():
-                scope.cancel()
-                yield scope
-                return
-            self._scopes[scope] = None
-            if self._timer is None:
-                self._arm()
+            self.bind(scope, incarnation)
             try:
                 yield scope
             finally:
-                self._scopes.pop(scope, None)
+                self.unbind(scope)
+
+    def bind(self, scope: CancelScope, incarnation: int) -> None:
+        """Cancel ``scope`` when the session ``incarnation`` can no longer be proven alive, until it is unbound."""
+        if incarnation != self.incarnation or self.limit <= self._loop.time():
+            scope.cancel()
+            return
+        self._scopes[scope] = None
+        if self._timer is None:
+            self._arm()
+
+    def unbind(self, scope: CancelScope) -> None:
+        """Let a scope go."""
+        self._scopes.pop(scope, None)
 
     def close(self) -> None:
         """Cancel what is left and the timer."""

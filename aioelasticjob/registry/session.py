@@ -164,6 +164,14 @@ class Session:
         """Cancel what runs inside before the registry can have ended that session; at once if there is another."""
         return self._keeper.lease.scope(incarnation)
 
+    def bind(self, scope: anyio.CancelScope, incarnation: int) -> None:
+        """Let ``deadline`` hold for a scope that has been entered already, until it is unbound."""
+        self._keeper.lease.bind(scope, incarnation)
+
+    def unbind(self, scope: anyio.CancelScope) -> None:
+        """Lift the deadline."""
+        self._keeper.lease.unbind(scope)
+
     async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
         """Write all of ``ops`` or none, under the session ``incarnation`` or not at all.
 
@@ -171,7 +179,7 @@ class Session:
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
         """
-        return (await self._client.write(ops, incarnation, self._codec, hold))[0]
+        return await self._client.write(ops, incarnation, self._codec, hold)
 
     async def lull(self) -> None:
         """Wait for the answers to transactions that were on hold: whoever is in no hurry lets them come first."""
@@ -184,7 +192,7 @@ class Session:
         """
         while True:
             try:
-                return (await self._client.write([Set(path, b"", -1)], self.incarnation, self._codec))[1]
+                return (await self._client.write([Set(path, b"", -1)], self.incarnation, self._codec)).time
             except Conflict:
                 await _make(self._client, self._codec, path)
 

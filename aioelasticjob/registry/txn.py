@@ -61,3 +61,5 @@ class Committed:
 
     zxid: int
     versions: tuple[int, ...]
+    time: float = 0.0
+    """The registry's, in seconds since the epoch; 0 if it did not say."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import get_running_loop
 from contextlib import suppress
 from dataclasses import dataclass, field
 from zlib import crc32
@@ -13,7 +14,6 @@ from anyio import (
     Event,
     Lock,
     create_task_group,
-    current_time,
     get_cancelled_exc_class,
     move_on_after,
 )
@@ -71,6 +71,7 @@ class Runner:
         self._leaving = False
         self._nap = self._flight = CancelScope()
         self._tasks: TaskGroup
+        self._loop = get_running_loop()
 
     @property
     def left(self) -> bool:
@@ -183,30 +184,49 @@ class Runner:
         return bool(items)
 
     async def _fly(self, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
-        """Claim, run and settle; return whether anything was claimed."""
-        duty, session = self._duty, self._member.session
-        offsets = await duty.offsets.read(items)
-        claim = await self._claim(view, fire, items)
-        if claim is None:
-            return False
-        checkpoints = _Checkpoints(duty.offsets, claim, offsets)
-        flight = Flight(self._job, view.config, claim, checkpoints, self._shared.threads, self._complain)
-        began = self._begin(claim)
+        """Claim, run and settle; return whether anything was claimed.
+
+        The flight's scope is entered before the claim: a thousand claims may be answered at once, and then every
+        microsecond between an answer and its handler adds up.
+        """
+        flight: Flight | None = None
         try:
-            with CancelScope() as self._flight, session.deadline(self._member.incarnation) as deadline:
-                if not deadline.cancel_called:  # a reply that comes too late shall not start a handler's first step
-                    await fly(flight, self._member, view)
+            with CancelScope() as scope:
+                flight = await self._board(view, fire, items)
+                if flight is not None:
+                    self._flight = scope
+                    await self._handle(view, flight, scope)
         except get_cancelled_exc_class():
-            with move_on_after(LAST_WORD, shield=True):
-                await self._settle(flight)
+            if flight is not None:
+                with move_on_after(LAST_WORD, shield=True):
+                    await self._settle(flight)
             raise
-        seconds = current_time() - began
-        await session.lull()
-        self._end(flight, seconds)
+        if flight is None:
+            return False
         if not await self._settle(flight):
             raise SessionEnded("the session was lost before its items were settled")
-        duty.collapse()
+        self._duty.collapse()
         return True
+
+    async def _board(self, view: JobView, fire: Fire, items: frozenset[int]) -> Flight | None:
+        offsets = await self._duty.offsets.read(items)
+        claim = await self._claim(view, fire, items)
+        if claim is None:
+            return None
+        checkpoints = _Checkpoints(self._duty.offsets, claim, offsets)
+        return Flight(self._job, view.config, claim, checkpoints, self._shared.threads, self._complain)
+
+    async def _handle(self, view: JobView, flight: Flight, scope: CancelScope) -> None:
+        """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
+        session, began = self._member.session, self._begin(flight.claim)
+        session.bind(scope, self._member.incarnation)
+        try:
+            if not scope.cancel_called:  # a reply that comes too late shall not start a handler's first step
+                await fly(flight, self._member, view)
+        finally:
+            session.unbind(scope)
+            self._end(flight, self._loop.time() - began)
+        await session.lull()
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Claim | None:
         duty = self._duty
@@ -214,7 +234,7 @@ class Runner:
             return duty.ledger.assume(items, fire.slot, fire)
         now, following, hold = duty.now(), duty.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
-            until = current_time() + (fire.slot - now) / 1000
+            until = self._loop.time() + (fire.slot - now) / 1000
             hold = Hold(until, lambda: self._views.value is view and not self._leaving)
             now, following = fire.slot, duty.timetable.following()
         taken = await duty.ledger.claim(view, fire, items, now, following, hold)
@@ -258,17 +278,19 @@ class Runner:
         self._nap.cancel()
 
     def _begin(self, claim: Claim) -> float:
-        fire, now = claim.fire, self._shared.clock.now()
-        job, me = self._member.layout.job, self._member.id
-        self._shared.events.put(Began(job, me, fire.slot, fire.source, tuple(claim.items), now - fire.slot / 1000))
-        return current_time()
+        if self._shared.events.heard:
+            fire, late = claim.fire, self._shared.clock.now() - claim.fire.slot / 1000
+            job, me = self._member.layout.job, self._member.id
+            self._shared.events.put(Began(job, me, fire.slot, fire.source, tuple(claim.items), late))
+        return self._loop.time()
 
     def _end(self, flight: Flight, seconds: float) -> None:
-        fire, job, me = flight.claim.fire, self._member.layout.job, self._member.id
+        fire, events, job, me = flight.claim.fire, self._shared.events, self._member.layout.job, self._member.id
         for item in flight.claim.items:
             outcome = flight.outcomes.get(item, Outcome.CANCELLED)
             self.tally.count(outcome)
-            self._shared.events.put(Ended(job, me, fire.slot, fire.source, item, outcome, seconds))
+            if events.heard:
+                events.put(Ended(job, me, fire.slot, fire.source, item, outcome, seconds))
 
     def _complain(self, context: Context, error: Exception) -> None:
         """Pass a failure on to the error handler now configured."""

@@ -173,3 +173,22 @@ def test_what_is_in_no_hurry_lets_the_answers_come_first_to_what_was_due() -> No
         assert order == ["nothing was under way", "claimed", "settled"]
 
     with_session(use)
+
+
+def test_whoever_was_due_has_had_a_turn_before_the_first_of_them_goes_on() -> None:
+    async def use(session: Session, world: World) -> None:
+        due, order = asyncio.get_running_loop().time() + 0.1, list[str]()
+
+        async def claim(number: int) -> None:
+            hold = Hold(due, lambda: True)
+            await session.commit([Create(f"/{number}")], incarnation=session.incarnation, hold=hold)
+            order.append("begun")
+            await session.lull()
+            order.append("going on")
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(3 * FULL):
+                tasks.create_task(claim(number))
+        assert order == ["begun"] * 3 * FULL + ["going on"] * 3 * FULL
+
+    with_session(use)

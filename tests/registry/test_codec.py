@@ -79,7 +79,7 @@ def part(kind: int, body: bytes) -> bytes:
 def test_what_a_transaction_did_is_read_op_by_op() -> None:
     ops = [Create("/a"), Set("/b", b"", 4), Delete("/c"), Check("/d", 1)]
     frame = HEADER + part(1, pack("!i", 2) + b"/a") + part(5, STAT) + part(2, b"") + part(13, b"")
-    assert wire.committed(frame, 77, ops) == (Committed(77, (0, 5, -1, -1)), 4.5)
+    assert wire.committed(frame, 77, ops) == Committed(77, (0, 5, -1, -1), 4.5)
 
 
 def refused(*errors: int) -> bytes:

@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from anyio import CancelScope
-
 from aioelasticjob.coordination import effects, records
 from aioelasticjob.coordination.claims import Ledger, _ended
 from aioelasticjob.coordination.view import JobView
@@ -25,7 +23,7 @@ _claiming, _commit = Ledger._claiming, Session.commit
 
 def no_deadline() -> AbstractContextManager[object]:
     """Let handlers run on when the session can no longer be proven alive."""
-    return mock.patch.object(Session, "deadline", side_effect=lambda _incarnation: CancelScope())
+    return mock.patch.object(Session, "bind")
 
 
 def claim_on_hearsay() -> AbstractContextManager[object]:
