@@ -87,6 +87,8 @@ class JobConfig(BaseModel):
     reconcile_interval: Annotated[float, Field(gt=0, le=86_400)] = 60
     sharding_quiet: Annotated[float, Field(ge=0, le=60)] = 0.5
     server_retention: Seconds = 7 * 86_400
+    monitor_port: int = Field(default=-1, ge=-1, le=65_535)
+    """Port on 127.0.0.1 that tells the job's nodes to whoever asks; 0 picks a free one, -1 is off."""
     description: str = ""
     disabled: bool = False
     overwrite: bool = Field(default=False, exclude=True)

@@ -9,6 +9,7 @@ from datetime import datetime
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.dump import render
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import Layout
@@ -119,9 +120,23 @@ async def job(session: Session, name: str, *, now: float) -> JobStatus:
     await session.sync()
     found = await _job(session, name, now)
     if found is None:
-        there = ", ".join(await names(session)) or "none"
-        raise InvalidSetting("job", name, f"there is no such job in {_where(session)}; there are: {there}")
+        raise await _no_such(session, name)
     return found
+
+
+async def dump(session: Session, name: str, *, masked: bool = False) -> str:
+    """Return every node of a job as text, on request without addresses.
+
+    Raises:
+        InvalidSetting: there is no such job.
+        RegistryError: the registry could not be read.
+    """
+    await session.sync()
+    layout = Layout(name)
+    tree = await session.subtree([layout.root]) if _can_be_a_job(name) else Tree()
+    if not len(tree):
+        raise await _no_such(session, name)
+    return render(tree, layout, masked=masked)
 
 
 async def jobs(session: Session, *, now: float) -> tuple[JobStatus, ...]:
@@ -226,6 +241,11 @@ def _can_be_a_job(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+async def _no_such(session: Session, name: str) -> InvalidSetting:
+    there = ", ".join(await names(session)) or "none"
+    return InvalidSetting("job", name, f"there is no such job in {_where(session)}; there are: {there}")
 
 
 def _where(session: Session) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from aioelasticjob.cli import cron, demo, jobs, run, zookeeper
+from aioelasticjob.cli import cron, demo, dump, jobs, run, zookeeper
 from aioelasticjob.cli.console import complain
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
@@ -63,6 +63,7 @@ application.command(rich_help_panel=START)(zookeeper.zookeeper)
 application.command(rich_help_panel=START)(demo.demo)
 application.command(rich_help_panel=LOOK)(jobs.jobs)
 application.command(rich_help_panel=LOOK)(jobs.job)
+application.command(rich_help_panel=LOOK)(dump.dump)
 application.command(rich_help_panel=LOOK)(cron.cron)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from anyio import move_on_after
 
@@ -34,10 +35,10 @@ class Member:
     pid: int
     incarnation: int
 
-    def describe(self) -> bytes:
-        """Return what the instance's node says."""
+    def describe(self, up_since: float) -> bytes:
+        """Return what the instance's node says; ``up_since`` is infinite when nobody is known to have been there."""
         told = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid, "incarnation": self.incarnation}
-        return json.dumps(told).encode()
+        return json.dumps(told if up_since == inf else {**told, "upSince": up_since}).encode()
 
 
 async def connected(session: Session, incarnation: int) -> bool:
@@ -60,11 +61,17 @@ async def make(member: Member, parent: str) -> bool:
     return True
 
 
-async def join(member: Member, config: JobConfig, trees: Latest[Tree], last: JobConfig | None = None) -> JobConfig:
+async def join(
+    member: Member,
+    config: JobConfig,
+    trees: Latest[Tree],
+    last: JobConfig | None = None,
+    up_since: float = inf,
+) -> JobConfig:
     """Register the instance and return the configuration that holds: the registry's, unless ``overwrite``.
 
     ``last`` is the configuration held before, for an instance that joins again: it holds while the registry's makes no
-    sense, and nothing is overwritten.
+    sense, and nothing is overwritten.  ``up_since`` is when its process first joined.
 
     Raises:
         JobConflict: the name belongs to another kind of job.
@@ -73,17 +80,14 @@ async def join(member: Member, config: JobConfig, trees: Latest[Tree], last: Job
     """
     for _ in range(ATTEMPTS):
         tree = trees.value
-        if last is None:
-            stored = _stored(tree, member.layout)
-            holds = _agreed(stored, config)
-        else:
-            holds = stored = read(tree, member.layout, last, last.job_type).config
+        stored = _stored(tree, member.layout, last)
+        holds = _agreed(stored, config) if stored is None or last is None else stored
         skeleton = [path for path in member.layout.skeleton if path not in tree]
         try:
             known = await member.session.get_many(skeleton)
             parents = [path for path, node in zip(skeleton, known, strict=True) if node is None]
             committed = await member.session.commit(
-                _joining(member, tree, stored, holds, parents), incarnation=member.incarnation
+                _joining(member, tree, stored, holds, parents, up_since), incarnation=member.incarnation
             )
         except Conflict as conflict:
             if (conflict.path, conflict.reason) == (member.layout.root, "missing"):
@@ -125,7 +129,9 @@ async def leave(member: Member) -> None:
             asks = (conflict.path, conflict.reason) != (layout.necessary, "missing")  # its parent was removed by hand
 
 
-def _stored(tree: Tree, layout: Layout) -> JobConfig | None:
+def _stored(tree: Tree, layout: Layout, last: JobConfig | None) -> JobConfig | None:
+    if last is not None:
+        return read(tree, layout, last, last.job_type).config
     node = tree.get(layout.config)
     return None if node is None or not node.data else parse(node.data, layout)
 
@@ -141,9 +147,9 @@ def _agreed(stored: JobConfig | None, given: JobConfig) -> JobConfig:
 
 
 def _joining(
-    member: Member, tree: Tree, stored: JobConfig | None, holds: JobConfig, parents: Sequence[str]
+    member: Member, tree: Tree, stored: JobConfig | None, holds: JobConfig, parents: Sequence[str], up_since: float
 ) -> list[Op]:
-    layout = member.layout
+    layout, view = member.layout, read(tree, member.layout, holds)
     operations: list[Op] = [Create(path) for path in parents]
     node = tree.get(layout.config)
     if node is None:
@@ -158,6 +164,7 @@ def _joining(
         if holds.disabled:
             operations.append(Create(layout.server_disabled(member.ip)))
     if layout.instance(member.id) not in tree:  # it is there when a job joins again within one session
-        operations.append(Create(layout.instance(member.id), member.describe(), ephemeral=True))
-    operations += mark_necessary(read(tree, layout, holds))
+        told = member.describe(min(up_since, view.up_since))
+        operations.append(Create(layout.instance(member.id), told, ephemeral=True))
+    operations += mark_necessary(view)
     return operations

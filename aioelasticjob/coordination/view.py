@@ -118,8 +118,11 @@ class JobView:
 
     @cached_property
     def up_since(self) -> float:
-        """When the instance that has been here longest joined, by the registry's clock; infinity without any."""
-        return min((one.started for one in self.instances.values()), default=float("inf"))
+        """Since when there has always been somebody, by the registry's clock; infinity without any instance.
+
+        Each instance hands it on to those that join after it, so it outlives all that were there at first.
+        """
+        return min((one.up_since for one in self.instances.values()), default=float("inf"))
 
     @cached_property
     def scheduled_since(self) -> float:
@@ -176,9 +179,11 @@ def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instan
     try:
         told = json.loads(data)
         ip, host, pid = str(told["ip"]), str(told.get("host", "")), int(told.get("pid", 0))
+        since = float(told.get("upSince", joined))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         ip, host, pid = name.partition("@-@")[0], "", 0  # hand-made nodes are named like ours at best
-    return Instance(name, ip, host, pid, incarnation, joined)
+        since = joined
+    return Instance(name, ip, host, pid, incarnation, joined, since if 0 < since < joined else joined)
 
 
 def _assignment(tree: Tree, layout: Layout, items: frozenset[int]) -> Mapping[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from math import inf
 from uuid import uuid4
 
 from anyio import TASK_STATUS_IGNORED, CancelScope, Event, create_task_group, move_on_after, sleep
@@ -12,7 +13,7 @@ from anyio.abc import TaskStatus
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.coordinator import coordinate
 from aioelasticjob.coordination.membership import Member, join, leave
-from aioelasticjob.coordination.view import read
+from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError, SessionEnded, unwrapped
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
@@ -20,6 +21,8 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import instance_id
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session, SessionState
+from aioelasticjob.registry.tree import Tree
+from aioelasticjob.running.monitor import monitored
 from aioelasticjob.running.runner import LAST_WORD, Runner, Surroundings
 
 AGAIN_AFTER = 1.0
@@ -101,37 +104,50 @@ async def _live(
 ) -> bool:
     """Live one session's life; return whether there is to be another."""
     async with mirror(member.session, member.layout.mirrored) as trees:
-        config = await join(member, job.config, trees, life.config)
+        config = await join(member, job.config, trees, life.config, inf if life.since is None else life.since)
         await _compare_clocks(member, shared)
-        views = Latest(read(trees.value, member.layout, config))
-        if life.since is None:
-            life.since = (
-                views.value.instances[member.id].started if member.id in views.value.instances else shared.clock.now()
-            )
-            task_status.started()
-        runner = Runner(job, member, views, shared, life.since)
-        shared.runners[runner] = None
-        try:
-            async with create_task_group() as tasks:
-
-                async def keep() -> None:
-                    if await coordinate(member, trees, views, runner.tally, shared.clock):
-                        await retire(runner)
-                    else:
-                        tasks.cancel_scope.cancel()
-
-                tasks.start_soon(keep)
-                if leaving.is_set():
-                    runner.leave()
-                await runner.run()
-                tasks.cancel_scope.cancel()  # or the coordinator took our own leave for an operator's hand
-                with CancelScope(shield=True), move_on_after(AGAIN_AFTER):
-                    await _say_goodbye(member)
-        finally:
-            life.config = views.value.config
-            shared.runners.pop(runner, None)
-            runner.done.set()
+        views = Latest(read(trees.value, member.layout, config, config.job_type))
+        async with monitored(member.session, member.layout, views, strict=life.since is None):
+            if life.since is None:
+                here = views.value.instances.get(member.id)
+                life.since = shared.clock.now() if here is None else here.started
+                task_status.started()
+            runner = Runner(job, member, views, shared, life.since)
+            await _work(runner, member, trees, views, shared, leaving, life)
     return not runner.left
+
+
+async def _work(
+    runner: Runner,
+    member: Member,
+    trees: Latest[Tree],
+    views: Latest[JobView],
+    shared: Surroundings,
+    leaving: Event,
+    life: _Life,
+) -> None:
+    """Coordinate and run until the session is over or the job leaves."""
+    shared.runners[runner] = None
+    try:
+        async with create_task_group() as tasks:
+
+            async def keep() -> None:
+                if await coordinate(member, trees, views, runner.tally, shared.clock):
+                    await retire(runner)
+                else:
+                    tasks.cancel_scope.cancel()
+
+            tasks.start_soon(keep)
+            if leaving.is_set():
+                runner.leave()
+            await runner.run()
+            tasks.cancel_scope.cancel()  # or the coordinator took our own leave for an operator's hand
+            with CancelScope(shield=True), move_on_after(AGAIN_AFTER):
+                await _say_goodbye(member)
+    finally:
+        life.config = views.value.config
+        shared.runners.pop(runner, None)
+        runner.done.set()
 
 
 async def _compare_clocks(member: Member, shared: Surroundings) -> None:

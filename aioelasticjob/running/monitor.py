@@ -1,0 +1,125 @@
+"""The monitor port of a job: says what the registry holds, to anybody on this machine who asks.
+
+A client sends ``dump`` or ``dump@masked`` and a newline, as with Elastic-Job, and reads until the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from anyio import move_on_after
+
+from aioelasticjob.coordination.dump import render
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import InvalidSetting, RegistryError
+from aioelasticjob.latest import Latest
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.session import Session, beside
+
+HERE = "127.0.0.1"
+OFF = -1
+PATIENCE = 10.0
+"""Seconds for a question, its answer, and reading it."""
+LONGEST = 256
+"""Bytes of a question."""
+LARGEST = 8 * 1024 * 1024
+"""Characters of a dump; the command has no limit."""
+MOST = 8
+"""Clients at a time."""
+COMMANDS = {"dump": False, "dump@masked": True}
+"""Whether addresses are masked, by what is asked."""
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def monitored(session: Session, layout: Layout, views: Latest[JobView], *, strict: bool) -> AsyncIterator[None]:
+    """Keep the job's monitor port open while the block runs, wherever its configuration says.
+
+    Raises:
+        InvalidSetting: at the beginning, if ``strict``: the port cannot be had.  Otherwise that is only logged.
+    """
+    port = _Port(session, layout)
+    try:
+        await port.move(views.value.config.monitor_port, strict=strict)
+
+        async def follow() -> None:
+            async for view in views:
+                await port.move(view.config.monitor_port, strict=False)
+
+        async with beside(follow):
+            yield
+    finally:
+        port.close()
+
+
+class _Port:
+    """A port that can be moved, and those who ask there."""
+
+    def __init__(self, session: Session, layout: Layout) -> None:
+        self._session, self._layout = session, layout
+        self._wanted = OFF
+        self._server: asyncio.Server | None = None
+        self._clients: set[StreamWriter] = set()
+
+    async def move(self, port: int, *, strict: bool) -> None:
+        """Listen on another port, or no more."""
+        if port == self._wanted:
+            return
+        self.close()
+        self._wanted = port
+        if port == OFF:
+            return
+        try:
+            self._server = await asyncio.start_server(self._attend, HERE, port, limit=LONGEST)
+        except OSError as error:
+            refusal = InvalidSetting(
+                "monitor_port", port, f"cannot be had ({error.strerror or error}): 0 picks a free one"
+            )
+            if strict:
+                raise refusal from None
+            log.error("not monitored: %s", refusal, extra={"job": self._layout.job})
+            return
+        found = self._server.sockets[0].getsockname()[1]
+        log.info("monitor port %d", found, extra={"job": self._layout.job, "port": found})
+
+    def close(self) -> None:
+        """Stop listening, and talking."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for client in tuple(self._clients):
+            client.transport.abort()
+
+    async def _attend(self, reader: StreamReader, writer: StreamWriter) -> None:
+        if len(self._clients) >= MOST:
+            writer.write(b"busy: try again\n")
+            writer.close()
+            return
+        self._clients.add(writer)
+        try:
+            with move_on_after(PATIENCE), suppress(OSError):
+                writer.write((await self._answer(reader) + "\n").encode())
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        finally:
+            self._clients.discard(writer)
+            writer.transport.abort()
+
+    async def _answer(self, reader: StreamReader) -> str:
+        try:
+            asked = (await reader.readline()).decode("utf-8", "replace").strip()
+        except ValueError:  # longer than anything we know
+            asked = "…"
+        if asked not in COMMANDS:
+            return f"unknown command {asked[:40]!r}: send {' or '.join(COMMANDS)}"
+        try:
+            tree = await self._session.subtree([self._layout.root])
+        except RegistryError as error:
+            return f"error: {error}"
+        return render(tree, self._layout, masked=COMMANDS[asked], limit=LARGEST)
