@@ -57,9 +57,13 @@ class Duty:
         ahead = self._member.session.clock_skew or 0.0
         return int((self._clock.now() - (ahead if ahead > AHEAD else 0.0)) * 1000)
 
-    async def look(self, view: JobView) -> None:
-        """Take in a view: schedule, items gained and lost, what is switched off; and what has become due."""
-        before = self.view
+    async def look(self, view: JobView) -> frozenset[int]:
+        """Take in a view: schedule, items gained and lost, what is switched off; and what has become due.
+
+        Return the items begun elsewhere that this view was the first to show: they are ``freed`` when that run is over,
+        which no view will tell.
+        """
+        before, begun = self.view, frozenset[int]()
         if view is not self._looked_at:
             if _schedule(view.config) != _schedule(before.config):
                 self.timetable = Timetable(view.config.schedule, self.now())
@@ -69,13 +73,15 @@ class Duty:
                 self._begin_monitoring(view)
             self.view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
+            self._looked_at, begun = view, self._begun_elsewhere()
+            self.elsewhere |= begun
             self._note_rescued()
-            self._looked_at = view
         self._advance()
         if self._member.id not in view.eligible:
             self.pass_over()
         for item in self.held & view.disabled_items:
             self._floors[item] = self.timetable.newest
+        return begun
 
     def owed(self, moment: int | None = None) -> frozenset[int]:
         """Return the items whose newest moment (or the one given) has not been claimed and is ours to claim."""
@@ -119,11 +125,14 @@ class Duty:
                 self.pass_over()
 
     def freed(self, item: int) -> None:
-        """Take back an item that has ended elsewhere; its newest moment is then a rerun."""
+        """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
         self.elsewhere.discard(item)
         self._missed = self.timetable.newest
         if item in self.ledger.known():
             self._report_gaps([item])
+        if not self.config.misfire and item in self.owed():
+            self.report([item], 1, "another instance still ran it")
+            self.pass_over([item])
 
     def report(self, items: Iterable[int], moments: int, why: str, slot: int = 0) -> None:
         """Tell that moments have passed without a run."""
@@ -179,6 +188,13 @@ class Duty:
         for item in filter(self._is_cut_off, gained - running):
             self.report([item], 1, "its run was cut off, and failover is off", self.ledger.record(item).slot)
 
+    def _begun_elsewhere(self) -> frozenset[int]:
+        """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""
+        view = self.view
+        if not view.config.failover:  # a claim finds it out
+            return frozenset()
+        return frozenset(filter(self._is_cut_off, self.held)) - self.elsewhere - view.orphans - view.rescues.keys()
+
     def _is_cut_off(self, item: int) -> bool:
         record = self.ledger.record(item)
         return record.begun > 0 and not record.completed
@@ -193,7 +209,7 @@ class Duty:
 
     def _note_rescued(self) -> None:
         """Tell of moments that came while our items were being rescued: only now are they ours to run again."""
-        rescued, self._rescued = self._rescued, self._in_rescue() & self.held
+        rescued, self._rescued = self._rescued, (self._in_rescue() & self.held) - self.elsewhere
         self._report_gaps((rescued - self._rescued) & self.held)
 
     def _advance(self) -> None:

@@ -98,7 +98,7 @@ class Runner:
             while not self._leaving:
                 try:
                     view = self._views.value
-                    await self._duty.look(view)
+                    self._wait_for(await self._duty.look(view))
                     if not (
                         await self._rescue(view)
                         or await self._answer_trigger(view)
@@ -265,9 +265,12 @@ class Runner:
             self._duty.pass_over(items)
             return
         self._duty.elsewhere |= items
-        for item in items:  # first of all: nothing else takes them back, should the mark fail
-            self._tasks.start_soon(self._until_free, item)
+        self._wait_for(items)  # first of all: nothing else takes them back, should the mark fail
         await self._duty.ledger.mark_misfired(view, items, fire.slot)
+
+    def _wait_for(self, items: frozenset[int]) -> None:
+        for item in items:
+            self._tasks.start_soon(self._until_free, item)
 
     async def _until_free(self, item: int) -> None:
         await self._member.session.wait_deleted(self._member.layout.item(item).running)

@@ -251,3 +251,28 @@ def test_the_newest_moment_that_nobody_was_up_for_is_caught_up_within_its_window
         (150.0, "CRON", 150.0),
         (240.0, "CRON", 240.0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("work", "misfire", "expected"),
+    [
+        (3, True, [(10, "CRON"), (15, "CRON")]),
+        (7, True, [(12, "MISFIRE"), (19, "MISFIRE")]),
+        (7, False, [(15, "CRON"), (25, "CRON")]),
+    ],
+)
+def test_an_item_that_moves_in_the_midst_of_a_run_goes_on_when_that_has_ended(
+    work: float, misfire: bool, expected: list[tuple[float, str]]
+) -> None:
+    """Nothing in the mirrored part tells of it: the next tick, which looks at everything, is a minute away."""
+
+    async def scene(here: Office) -> None:
+        them = crew(here, work=work, misfire=misfire, sharding_total_count=2, cron="0/5 * * * * ?")
+        await them.hire("a")
+        await here.until(5.5)
+        await them.hire("b")
+        await here.until(30)
+        moved = [(at, source) for at, name, _, source in them.runs if name == "b"]
+        assert moved[:2] == expected
+
+    play(scene)
