@@ -66,9 +66,7 @@ class Duty:
         before, begun = self.view, frozenset[int]()
         if view is not self._looked_at:
             if _schedule(view.config) != _schedule(before.config):
-                self.timetable = Timetable(view.config.schedule, self.now())
-                self._since = int(view.scheduled_since * 1000)  # not now: a flight may have kept us from looking
-                self._floor = max(self._floor, self._since)
+                self._change_schedule(view)
             if view.config.monitor_execution and not before.config.monitor_execution:
                 self._begin_monitoring(view)
             self.view = view
@@ -211,6 +209,19 @@ class Duty:
         """Tell of moments that came while our items were being rescued: only now are they ours to run again."""
         rescued, self._rescued = self._rescued, (self._in_rescue() & self.held) - self.elsewhere
         self._report_gaps((rescued - self._rescued) & self.held)
+
+    def _change_schedule(self, view: JobView) -> None:
+        """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
+        written = int(view.scheduled_since * 1000)
+        self.timetable.advance(written)
+        taken_off = self.taken_off()
+        for item in self.held:
+            last = max(self._since, self._floors.get(item, 0), self.ledger.record(item).slot)
+            if last < self.timetable.newest:
+                passed = self.timetable.between(last) if item in taken_off else 0
+                self.report([item], passed + 1, "the schedule was changed before it could be run")
+        self.timetable = Timetable(view.config.schedule, self.now())
+        self._since, self._floor = written, max(self._floor, written)
 
     def _advance(self) -> None:
         waiting, before = self.owed(), self.timetable.newest
