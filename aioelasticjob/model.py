@@ -91,6 +91,8 @@ class Instance:
     incarnation: int = 0
     started: float = 0.0
     """When it joined, by the registry's clock, seconds since the epoch."""
+    up_since: float = 0.0
+    """Since when there has always been somebody, as was known when it joined; ``started`` if nobody was there."""
 
 
 def instance_id(ip: str, pid: int, suffix: str) -> str:

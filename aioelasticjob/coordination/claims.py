@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import PER_TRANSACTION
@@ -41,6 +41,8 @@ class Taken:
     """Whether the assignment changed under the claim, so that the rest waits for the next view."""
     refused: frozenset[int] = frozenset()
     """Items that cannot be claimed at all, for what somebody made by hand stands in the way."""
+    cut_off: Mapping[int, Record] = field(default_factory=dict)
+    """Records written over though their runs had never come to an end."""
 
 
 class Ledger:
@@ -97,10 +99,12 @@ class Ledger:
         fences: dict[int, int] = {}
         elsewhere: set[int] = set()
         refused: set[int] = set()
+        cut_off: dict[int, Record] = {}
         rest, stale = sorted(items), False
         while rest and not stale:
             part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
-            wanted = {item: self._begun(self._seen[item].record, fire, now, next_fire) for item in part}
+            before = {item: self._seen[item].record for item in part}
+            wanted = {item: self._begun(record, fire, now, next_fire) for item, record in before.items()}
             try:
                 committed, busy, stale = await self._take(view, fire, wanted, hold, refused)
             except Suspended:
@@ -111,12 +115,14 @@ class Ledger:
             if committed is not None:
                 if fire.source is FireSource.FAILOVER:
                     self._rescuing |= wanted.keys()
+                else:
+                    cut_off |= self._written_over(before, wanted)
                 taken |= self._as_written(fire, wanted, committed.versions)
                 fences |= dict.fromkeys(wanted, committed.zxid)
         self._seen.update(taken)
         member = self._member
         claim = Claim(fire, member.id, member.incarnation, fences, taken) if taken else None
-        return Taken(claim, frozenset(elsewhere), stale, frozenset(refused))
+        return Taken(claim, frozenset(elsewhere), stale, frozenset(refused), cut_off)
 
     async def settle(self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool) -> bool:
         """End the run of items; False if the session was lost, and ``running`` with it.
@@ -214,6 +220,12 @@ class Ledger:
             paths = self._member.layout.item(item)
             operations += [Delete(paths.orphan), Create(paths.failover, me, ephemeral=True)]
         return operations
+
+    def _written_over(self, before: Mapping[int, Record], written: Mapping[int, Record]) -> dict[int, Record]:
+        """Return the records of cut-off runs that a claim has replaced; what it lost to another one was read anew."""
+        seen = {item: self._seen[item].record for item in written}
+        last = {item: before[item] if _same(record, written[item]) else record for item, record in seen.items()}
+        return {item: record for item, record in last.items() if is_cut_off(record)}
 
     def _as_written(self, fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, Seen]:
         """Return the records as a claim wrote them, at the versions it gave them."""
@@ -342,6 +354,11 @@ class Ledger:
         with suppress(Conflict):
             create = Create(layout.item(item).execution)
             await self._member.session.commit([create], incarnation=self._member.incarnation)
+
+
+def is_cut_off(record: Record) -> bool:
+    """Whether a run was begun that never came to an end, provided that it does not go on."""
+    return record.begun > 0 and not record.completed
 
 
 def _is_taken(record: Record, fire: Fire) -> bool:

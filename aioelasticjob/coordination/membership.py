@@ -147,7 +147,12 @@ def _agreed(stored: JobConfig | None, given: JobConfig) -> JobConfig:
 
 
 def _joining(
-    member: Member, tree: Tree, stored: JobConfig | None, holds: JobConfig, parents: Sequence[str], up_since: float
+    member: Member,
+    tree: Tree,
+    stored: JobConfig | None,
+    holds: JobConfig,
+    parents: Sequence[str],
+    up_since: float = inf,
 ) -> list[Op]:
     layout, view = member.layout, read(tree, member.layout, holds)
     operations: list[Op] = [Create(path) for path in parents]

@@ -7,17 +7,17 @@ So a moment survives a re-sharding, whoever held the item when it came.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.claims import Ledger
+from aioelasticjob.coordination.claims import Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.events import Events, Misfired
-from aioelasticjob.model import FireSource
+from aioelasticjob.model import FireSource, Record
 from aioelasticjob.running.schedule import Timetable
 
 AHEAD = 1.0
@@ -43,6 +43,8 @@ class Duty:
         """When each item was given to us, as a zxid: it may have gone away and come back between two looks."""
         self._rescued: frozenset[int] = frozenset()
         """Items of ours that are being rescued, or wait to be."""
+        self._mourned: dict[int, int] = {}
+        """When the run of each item began that was last told of as cut off."""
         self._missed = 0
         self._looked_at: JobView | None = None
         self.timetable = Timetable(view.config.schedule, self.now())
@@ -138,6 +140,16 @@ class Duty:
         log.warning("misfire: %s", why, extra={"job": job, "slot": slot, "moments": moments})
         self._events.put(Misfired(job, self._member.id, slot, tuple(sorted(items)), moments, why))
 
+    def mourn(self, cut_off: Mapping[int, Record]) -> None:
+        """Tell of runs that were cut off and are not rescued, each once: when an item is gained, or claimed anew.
+
+        It may still have been running when it was gained.
+        """
+        for item, record in cut_off.items():
+            if self._mourned.get(item) != record.begun:
+                self._mourned[item] = record.begun
+                self.report([item], 1, "its run was cut off, and failover is off", record.slot)
+
     def intolerable_skew(self) -> ClockSkew | None:
         """Return the clocks' difference if it is beyond what the job tolerates."""
         tolerated, skew = self.config.max_time_diff_seconds, self._member.session.clock_skew
@@ -183,8 +195,7 @@ class Duty:
         running = await self.ledger.learn(gained | unsure) if gained or unsure else frozenset()
         if view.config.failover:
             return
-        for item in filter(self._is_cut_off, gained - running):
-            self.report([item], 1, "its run was cut off, and failover is off", self.ledger.record(item).slot)
+        self.mourn({item: self.ledger.record(item) for item in filter(self._is_cut_off, gained - running)})
 
     def _begun_elsewhere(self) -> frozenset[int]:
         """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""
@@ -194,8 +205,7 @@ class Duty:
         return frozenset(filter(self._is_cut_off, self.held)) - self.elsewhere - view.orphans - view.rescues.keys()
 
     def _is_cut_off(self, item: int) -> bool:
-        record = self.ledger.record(item)
-        return record.begun > 0 and not record.completed
+        return is_cut_off(self.ledger.record(item))
 
     def _report_gaps(self, items: Iterable[int]) -> None:
         """Tell of moments that came while nobody could run an item: only its next holder can."""

@@ -240,6 +240,7 @@ class Runner:
         taken = await duty.ledger.claim(view, fire, items, now, following, hold)
         if hold is not None and not taken.stale:
             duty.timetable.advance(fire.slot)
+        duty.mourn(taken.cut_off)
         if taken.refused:
             duty.pass_over(taken.refused)
             duty.report(taken.refused, 1, "what was made by hand stands in its way")
