@@ -1,0 +1,69 @@
+"""Nothing is lost without a word: what a chaos run of real processes found untold, once more in virtual time."""
+
+from __future__ import annotations
+
+import anyio
+
+from aioelasticjob import ItemContext
+from aioelasticjob.events import Misfired
+from aioelasticjob.testing import Process
+from tests.running.office import LAYOUT, Office, listening, play
+
+
+async def hire(here: Office, name: str, *, work: float = 0.1, **settings: object) -> Process:
+    """Start a process of the job on a host of its own, and wait until it has joined."""
+
+    async def handler(context: ItemContext) -> None:
+        await anyio.sleep(work)
+
+    async def main() -> None:
+        app = here.app(handler, sharding_total_count=2, **settings)
+        async with listening(here, app), app.running():
+            await anyio.sleep_forever()
+
+    known = len(await here.names(LAYOUT.instances))
+    process = here.faults.start(name, f"10.0.0.{ord(name) - 96}", main)
+    while len(await here.names(LAYOUT.instances)) == known:
+        await anyio.sleep(0.01)
+    return process
+
+
+def misfires(here: Office, item: int) -> list[Misfired]:
+    return [event for event in here.told if isinstance(event, Misfired) and item in event.items]
+
+
+def test_a_run_that_dies_after_its_item_has_moved_is_told_of_once_like_any_other() -> None:
+    async def scene(here: Office) -> None:
+        first = await hire(here, "a", work=100, cron="0/10 * * * * ?")
+        await here.until(11)
+        await hire(here, "b", cron="0/10 * * * * ?")
+        await here.until(15)
+        holders = {(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)}
+        assert holders == {b"10.0.0.1", b"10.0.0.2"}  # one has moved while it ran
+        here.faults.crash(first)
+        await here.until(55)
+        for item in (0, 1):
+            cut_off = [event for event in misfires(here, item) if "cut off" in event.why]
+            assert [(event.slot / 1000 - here.start, event.moments) for event in cut_off] == [(10, 1)]
+
+    play(scene)
+
+
+def test_moments_that_those_who_have_gone_were_there_for_are_told_of_by_whoever_is_left() -> None:
+    async def scene(here: Office) -> None:
+        first = await hire(here, "a", cron="0/5 * * * * ?")
+        second = await hire(here, "b", cron="0/5 * * * * ?")
+        await here.until(31)
+        here.faults.crash(second)
+        await here.until(37)
+        await hire(here, "c", cron="0/5 * * * * ?")
+        here.faults.crash(first)
+        here.told.clear()
+        await here.until(60)
+        lost = [event for event in misfires(here, 1) if "nobody" in event.why]
+        slots = [(event.slot / 1000 - here.start, event.moments) for event in lost]
+        assert len(slots) == 1
+        newest, moments = slots[0]
+        assert newest - 5 * (moments + 1) == 30  # its last run: every moment from there on is told of
+
+    play(scene)
