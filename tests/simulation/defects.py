@@ -15,6 +15,7 @@ from aioelasticjob.model import Claim, Outcome, Record
 from aioelasticjob.registry.mirror import _Follower
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Check, Committed, Create, Op, Set
+from aioelasticjob.running.duty import Duty
 
 Defect = Callable[[], AbstractContextManager[object]]
 
@@ -90,3 +91,8 @@ def lead_without_epoch() -> AbstractContextManager[object]:
 def claim_unsettled() -> AbstractContextManager[object]:
     """Claim although an assignment is due."""
     return mock.patch.object(JobView, "settled", property(lambda self: True))
+
+
+def forget_orphans() -> AbstractContextManager[object]:
+    """Claim an item's next moment although its last run was cut off and waits for a rescuer."""
+    return mock.patch.object(Duty, "_in_rescue", return_value=frozenset())

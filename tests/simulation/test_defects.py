@@ -56,3 +56,14 @@ def test_a_missing_wall_is_noticed(
         if broken & promises:
             return
     pytest.fail(f"{defect.__doc__} In {len(seeds)} seeds only {broken or 'nothing'} was noticed")
+
+
+def test_a_forgotten_orphan_is_noticed() -> None:
+    broken: set[str] = set()
+    for seed in range(12):
+        with defects.forget_orphans():
+            verdict = live(plan(seed, failover=True, kinds=("crash", "pause")))
+        broken |= {violation.rule for violation in verdict.violations}
+        if "orphans are rescued" in broken:
+            return
+    pytest.fail(f"in 12 seeds only {broken or 'nothing'} was noticed")
