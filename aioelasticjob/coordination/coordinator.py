@@ -147,7 +147,8 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
 def _is_torn(before: JobView, now: JobView) -> bool:
     """Whether something has gone that nobody but a hand removes."""
     layout = now.layout
-    parents = any(path in before.tree and path not in now.tree for path in (layout.config, *layout.mirrored_parents))
+    lasting = (layout.config, layout.epoch, *layout.mirrored_parents)
+    parents = any(path in before.tree and path not in now.tree for path in lasting)
     seat = before.leader in now.instances and now.leader is None
     same = before.sharding_version == now.sharding_version  # every assignment raises it, and nothing else takes items
     return parents or seat or (same and bool(before.assignment.keys() - now.assignment.keys()))

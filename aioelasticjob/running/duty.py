@@ -115,11 +115,11 @@ class Duty:
         else:
             self._floors.update(dict.fromkeys(items, self.timetable.newest))
 
-    def collapse(self) -> None:
+    def collapse(self, *, rerun: bool) -> None:
         """Let the moments that came during a flight become one: it is run once, or dropped."""
         if passed := self.timetable.advance(self.now()):
             self.report(self.held, passed, "the last run was still going on")
-            if self.config.misfire:
+            if rerun:
                 self._missed = self.timetable.newest
             else:
                 self.pass_over()

@@ -20,6 +20,7 @@ from anyio import (
 from anyio.abc import TaskGroup
 
 from aioelasticjob.clock import Clock
+from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.progress import Offsets, Tally
 from aioelasticjob.coordination.view import JobView
@@ -81,7 +82,12 @@ class Runner:
     @property
     def shutdown_timeout(self) -> float:
         """Seconds that running items may take to finish when the job leaves."""
-        return self._duty.config.shutdown_timeout
+        return self._config.shutdown_timeout
+
+    @property
+    def _config(self) -> JobConfig:
+        """The newest configuration, which may have changed during a flight."""
+        return self._views.value.config
 
     def leave(self) -> None:
         """Claim nothing any more; ``run`` returns once the flight is over."""
@@ -205,7 +211,7 @@ class Runner:
             return False
         if not await self._settle(flight):
             raise SessionEnded("the session was lost before its items were settled")
-        self._duty.collapse()
+        self._duty.collapse(rerun=self._config.misfire)
         return True
 
     async def _board(self, view: JobView, fire: Fire, items: frozenset[int]) -> Flight | None:
@@ -257,7 +263,7 @@ class Runner:
         claim, duty = flight.claim, self._duty
         if not claim.fences:
             return True
-        return await duty.ledger.settle(claim, flight.outcomes, duty.now(), hand_over=duty.config.failover)
+        return await duty.ledger.settle(claim, flight.outcomes, duty.now(), hand_over=self._config.failover)
 
     async def _wait_for_others(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Let another instance finish what it runs of our items; then run the newest moment, if misfire is wanted."""
@@ -298,7 +304,7 @@ class Runner:
 
     def _complain(self, context: Context, error: Exception) -> None:
         """Pass a failure on to the error handler now configured."""
-        fire_time, config = context.fire_time.isoformat(), self._duty.config
+        fire_time, config = context.fire_time.isoformat(), self._config
         failure = Failure(context.job_name, context.instance, context.claimed, context.task_id, fire_time, error)
         self._shared.complaints.put(config.error_handler, config.error_handler_options, failure)
 
