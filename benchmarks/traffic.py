@@ -15,6 +15,8 @@ MULTI, SYNC, PING = 14, 9, 11
 WRITES = frozenset({1, 2, 5, 7, 13, MULTI, 15, 19, 20, 21})
 """create, delete, setData, setACL, reconfig, multi, create2, createContainer, deleteContainer, createTTL."""
 HEARTBEATS = frozenset({SYNC, PING})
+LAST_FRAMES = 2.0
+"""Seconds that connections may take to end when their clients have left."""
 
 
 @dataclass(slots=True)
@@ -50,15 +52,23 @@ async def counted(host: str, port: int) -> AsyncIterator[Traffic]:
     """Pass everything on to a server, and count."""
     traffic = Traffic()
 
+    joined: set[asyncio.Task[None]] = set()
+
     async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection(host, port)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_pass(reader, server_writer, traffic, asked=True))
-            tasks.create_task(_pass(server_reader, writer, traffic, asked=False))
+            both = (
+                tasks.create_task(_pass(reader, server_writer, traffic, asked=True)),
+                tasks.create_task(_pass(server_reader, writer, traffic, asked=False)),
+            )
+            joined.update(both)
+        joined.difference_update(both)
 
     async with await asyncio.start_server(join, "127.0.0.1", 0) as listener:
         traffic.port = listener.sockets[0].getsockname()[1]
         yield traffic
+        if joined:  # the clients have left; cut off in the midst of it, asyncio's streams would complain
+            await asyncio.wait(joined, timeout=LAST_FRAMES)
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, traffic: Traffic, *, asked: bool) -> None:
