@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -187,7 +188,8 @@ class ElasticJob:
     def run(self) -> None:
         """Run all jobs as a whole process: uvloop where it is installed, graceful stop on SIGTERM and SIGINT.
 
-        A second signal stops at once.
+        A second signal stops at once.  What is in memory once all jobs have joined stays out of the garbage collector's
+        sight from then on (``gc.freeze``).
         """
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(self._main())
@@ -198,6 +200,7 @@ class ElasticJob:
                 asked, arrived = Event(), Event()
                 await tasks.start(_await_signals, arrived, asked, everything)
                 async with self.running():
+                    spare_the_collector()
                     arrived.set()
                     log.info("running", extra={"jobs": [job.job_name for job in self.jobs]})
                     await asked.wait()
@@ -227,6 +230,15 @@ class ElasticJob:
                     with move_on_after(LAST_COMPLAINTS):
                         await complaints.told()
                 tasks.cancel_scope.cancel()
+
+
+def spare_the_collector() -> None:
+    """Let the garbage collector pass over what is there now: a process of its own has it to its end.
+
+    With a thousand jobs each full collection would otherwise stop the loop for 150 ms, every few seconds.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 async def _await_signals(arrived: Event, asked: Event, everything: CancelScope, *, task_status: Any) -> None:

@@ -52,7 +52,7 @@ class Batcher:
         self._group: list[_Transaction] = []
         self._operations = self._bytes = 0
         self._waiting = False
-        self._held: dict[float, list[tuple[_Transaction, Hold]]] = {}
+        self._held: dict[float, dict[Hold, _Transaction]] = {}
         self._releasing = False
         self._due = 0  # groups of transactions that were kept until they were due, under way
         self._lull: asyncio.Event = asyncio.Event()
@@ -84,22 +84,28 @@ class Batcher:
 
     def _keep(self, transaction: _Transaction, hold: Hold) -> None:
         """Put a transaction with those that are due in the same millisecond: one timer serves them all."""
-        due = math.ceil(hold.until * 1000) / 1000
+        due = _due(hold)
         if due not in self._held:
-            self._held[due] = []
+            self._held[due] = {}
             self._loop.call_at(due, self._release, due)
-        self._held[due].append((transaction, hold))
+        self._held[due][hold] = transaction
+
+    def withdraw(self, hold: Hold) -> None:
+        """Drop a transaction that is still on hold; its caller is told so at once."""
+        transaction = self._held.get(_due(hold), {}).pop(hold, None)
+        if transaction is not None:
+            transaction.fail(_withdrawn(transaction))
 
     def _release(self, due: float) -> None:
         self._send_group()  # what is in no hurry shall not share a group with what is due
         self._releasing = True
-        for transaction, hold in self._held.pop(due):
+        for hold, transaction in self._held.pop(due).items():
             if transaction.answer.done():
                 continue
             if hold.stands():
                 self._gather(transaction)
             else:
-                transaction.fail(Conflict(-1, transaction.ops[0].path, "withdrawn"))
+                transaction.fail(_withdrawn(transaction))
         self._send_group()
         self._releasing = False
 
@@ -168,6 +174,14 @@ class Batcher:
             if whole.time:
                 self._told(whole.time, self._loop.time() - sent)
             _tell(group, whole)
+
+
+def _due(hold: Hold) -> float:
+    return math.ceil(hold.until * 1000) / 1000
+
+
+def _withdrawn(transaction: _Transaction) -> Conflict:
+    return Conflict(-1, transaction.ops[0].path, "withdrawn")
 
 
 def _tell(group: Sequence[_Transaction], whole: Committed) -> None:

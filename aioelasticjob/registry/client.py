@@ -65,6 +65,10 @@ class Client:
             raise _too_large(ops, len(body), self.settings.max_request)
         return await self._batcher.commit(ops, body, incarnation, hold)
 
+    def withdraw(self, hold: Hold) -> None:
+        """Drop a transaction that is still on hold."""
+        self._batcher.withdraw(hold)
+
     async def lull(self) -> None:
         """Wait until no transaction is under way that was on hold."""
         await self._batcher.lull()

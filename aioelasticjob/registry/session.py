@@ -181,6 +181,10 @@ class Session:
         """
         return await self._client.write(ops, incarnation, self._codec, hold)
 
+    def withdraw(self, hold: Hold) -> None:
+        """Drop what is on ``hold`` now, if it has not left yet."""
+        self._client.withdraw(hold)
+
     async def lull(self) -> None:
         """Wait for the answers to transactions that were on hold: whoever is in no hurry lets them come first."""
         await self._client.lull()

@@ -44,9 +44,12 @@ class Check:
 Op: TypeAlias = Create | Set | Delete | Check
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Hold:
-    """Keep a transaction, ready, until a moment of the loop's clock, and drop it if ``stands`` no longer says yes."""
+    """Keep a transaction, ready, until a moment of the loop's clock, and drop it if ``stands`` no longer says yes.
+
+    A hold is for one transaction at a time; ``Session.withdraw`` drops that before its moment.
+    """
 
     until: float
     stands: Callable[[], bool]

@@ -71,6 +71,7 @@ class Runner:
         self._lead = LEADS[crc32(job.config.job_name.encode()) % len(LEADS)]
         self._leaving = False
         self._nap = self._flight = CancelScope()
+        self._hold: Hold | None = None
         self._tasks: TaskGroup
         self._loop = get_running_loop()
 
@@ -93,6 +94,8 @@ class Runner:
         """Claim nothing any more; ``run`` returns once the flight is over."""
         self._leaving = True
         self._nap.cancel()
+        if self._hold is not None:
+            self._member.session.withdraw(self._hold)
 
     def cut(self) -> None:
         """Cancel the flight; its items are settled as cancelled."""
@@ -241,7 +244,7 @@ class Runner:
         now, following, hold = duty.now(), duty.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
             until = self._loop.time() + (fire.slot - now) / 1000
-            hold = Hold(until, lambda: self._views.value is view and not self._leaving)
+            hold = self._hold = Hold(until, lambda: self._views.value is view and not self._leaving)
             now, following = fire.slot, duty.timetable.following()
         taken = await duty.ledger.claim(view, fire, items, now, following, hold)
         if hold is not None and not taken.stale:

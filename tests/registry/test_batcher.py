@@ -152,6 +152,24 @@ def test_what_is_on_hold_leaves_when_it_is_due_as_one_request_unless_it_is_withd
     with_session(use)
 
 
+def test_what_is_on_hold_is_told_at_once_when_it_is_withdrawn() -> None:
+    async def use(session: Session, world: World) -> None:
+        loop, before = asyncio.get_running_loop(), requests(world)
+        hold = Hold(loop.time() + 0.25, lambda: True)
+        commit = asyncio.ensure_future(session.commit([Create("/a")], incarnation=session.incarnation, hold=hold))
+        await asyncio.sleep(0)
+        asked = loop.time()
+        session.withdraw(hold)
+        with pytest.raises(Conflict, match="withdrawn"):
+            await commit
+        session.withdraw(hold)  # there is nothing left to withdraw
+        assert loop.time() == asked
+        await asyncio.sleep(0.3)
+        assert requests(world) == before
+
+    with_session(use)
+
+
 def test_what_is_in_no_hurry_lets_the_answers_come_first_to_what_was_due() -> None:
     async def use(session: Session, world: World) -> None:
         loop, order = asyncio.get_running_loop(), list[str]()

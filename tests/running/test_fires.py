@@ -413,3 +413,12 @@ def test_a_record_written_by_hand_owes_nothing_and_is_mended_by_the_next_run() -
             assert (await here.record(0)).outcome == "completed"
 
     assert play(scene).starts() == [(10.0, "CRON", 10.0)]
+
+
+def test_an_idle_job_leaves_at_once_though_its_next_claim_is_ready() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/5 * * * * ?").running():
+            await here.until(9.95)  # claims are made ready 100 ms ahead at the latest
+        assert here.now() < 10.0
+
+    assert play(scene).starts() == [(5.0, "CRON", 5.0)]
