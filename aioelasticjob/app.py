@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 LAST_COMPLAINTS = 5.0
 """Seconds that error handlers have for what is left to tell when the application ends."""
+BY_FORCE_AFTER = 5.0
+"""Seconds after being told to stop at once until the process ends whatever a handler that cannot be cancelled does."""
 THREADS = 40
 """Plain handlers that may run at the same time, over all jobs."""
 _NOT_GIVEN = {"job_name": "give it as name", "job_type": "follows from how the job is declared"}
@@ -188,17 +191,18 @@ class ElasticJob:
     def run(self) -> None:
         """Run all jobs as a whole process: uvloop where it is installed, graceful stop on SIGTERM and SIGINT.
 
-        A second signal stops at once.  What is in memory once all jobs have joined stays out of the garbage collector's
-        sight from then on (``gc.freeze``).
+        A second signal stops at once; a handler that cannot be cancelled, such as a thread, delays that by 5 s at most.
+        What is in memory once all jobs have joined stays out of the garbage collector's sight from then on
+        (``gc.freeze``).
         """
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(self._main())
+        with _force() as force, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(self._main(force))
 
-    async def _main(self) -> None:
+    async def _main(self, force: threading.Timer) -> None:
         with unwrapped(), CancelScope() as everything:
             async with create_task_group() as tasks:
                 asked, arrived = Event(), Event()
-                await tasks.start(_await_signals, arrived, asked, everything)
+                await tasks.start(_await_signals, arrived, asked, everything, force)
                 async with self.running():
                     spare_the_collector()
                     arrived.set()
@@ -241,7 +245,9 @@ def spare_the_collector() -> None:
     gc.freeze()
 
 
-async def _await_signals(arrived: Event, asked: Event, everything: CancelScope, *, task_status: Any) -> None:
+async def _await_signals(
+    arrived: Event, asked: Event, everything: CancelScope, force: threading.Timer, *, task_status: Any
+) -> None:
     with open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
         async for number in signals:
@@ -251,7 +257,24 @@ async def _await_signals(arrived: Event, asked: Event, everything: CancelScope, 
                 asked.set()
                 continue
             everything.cancel()  # what has not begun has nothing to finish
+            force.start()
             return
+
+
+@contextmanager
+def _force() -> Iterator[threading.Timer]:
+    """Yield what ends the process from outside its loop; it need not be started, and does nothing after the block."""
+
+    def end() -> None:
+        log.error("ended by force: a handler cannot be cancelled")
+        os._exit(1)
+
+    timer = threading.Timer(BY_FORCE_AFTER, end)
+    timer.daemon = True
+    try:
+        yield timer
+    finally:
+        timer.cancel()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

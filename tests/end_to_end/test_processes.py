@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from aioelasticjob.app import BY_FORCE_AFTER
 from aioelasticjob.coordination.records import decode
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Outcome, Record
@@ -127,6 +128,21 @@ def test_a_plain_handler_in_a_thread_finishes_before_the_process_ends(staff: Sta
             assert await ended(child) == 0
             assert runs_of(staff)[-1].what == "end"
             assert (await record(registry)).completed
+
+    run_async("asyncio", main)
+
+
+def test_a_second_signal_waits_no_longer_than_a_moment_for_a_thread_that_never_ends(staff: Staff) -> None:
+    async def main() -> None:
+        staff.job = {"shutdown_timeout": 0.5}
+        child = staff.start(work=600, thread=True)
+        await begun(staff)
+        os.kill(child.pid, signal.SIGTERM)
+        with pytest.raises(TimeoutError):
+            await ended(child, 0.5)
+        os.kill(child.pid, signal.SIGTERM)
+        assert await ended(child, BY_FORCE_AFTER + 3) == 1
+        assert "ended by force" in child.output
 
     run_async("asyncio", main)
 
