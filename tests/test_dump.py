@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioelasticjob import ElasticJob, InvalidSetting
@@ -48,6 +48,7 @@ def test_items_come_by_number_and_what_is_below_a_node_right_after_it() -> None:
     ]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.text(st.characters(exclude_characters="/", codec="utf-8"), min_size=1), st.binary())))
 def test_whatever_a_node_holds_it_is_one_line_of_three_parts(nodes: list[tuple[str, bytes]]) -> None:
     made = tree({f"/job/{name}": data for name, data in nodes})
@@ -97,6 +98,7 @@ def test_addresses_are_masked_wherever_they_are_and_the_same_everywhere() -> Non
     assert "/job/offset/0 | ip4 ip1 [ip4]:80 ip5:1 12:30:45 1.2.3 ip3" in text
 
 
+@settings(deadline=None)
 @given(st.ip_addresses(), st.sampled_from(["{} ", '"{}"', "[{}]:80", "a={},b", "{}@-@4711-ab", "/x/{}/y"]))
 def test_no_address_gets_through(address: object, around: str) -> None:
     text = render(tree({"/job/offset/0": around.format(address)}), LAYOUT, masked=True)

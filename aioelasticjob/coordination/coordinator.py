@@ -83,6 +83,10 @@ class _Rest:
         self.unmonitored = unmonitored
         return due
 
+    def look_again(self) -> None:
+        """Forget what was looked up: the connection broke before anything came of it."""
+        self.mourned, self.unmonitored = None, False
+
     def pause(self, view: JobView, quiet: bool) -> float:
         """Return the seconds until something changes by time alone."""
         if self.hesitates:
@@ -99,39 +103,22 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
     rest, grumbler, kind = _Rest(), Grumbler(member.layout.job), views.value.config.job_type
     rest.tick_at = current_time() + views.value.config.reconcile_interval
     while member.session.incarnation == member.incarnation:
-        tree = trees.value
-        view = views.value
+        tree, view = trees.value, views.value
         if view.tree is not tree:
             before, view = view, read(tree, member.layout, view.config, kind)
             rest.see(before, view)
             views.set(view)
         if await _dismissed(member, view):
             return True
-        if rest.hesitates:
-            with move_on_after(rest.pause(view, False)):
-                await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
-            continue
-        grumbler.hear(faults(view))
-        quiet, tick = rest.look(view)
+        written, quiet = 0, False
         try:
-            time = clock.now() - (member.session.clock_skew or 0.0)
-            if tick:
-                await tally.publish(member, view, time)
-            records = await _unwanted_records(member) if rest.clears(member, view, tick) else {}
-            cut_off = await _cut_off(member, view) if rest.mourns(member, view, tick) else {}
-            if cut_off:  # look again until somebody has taken them
-                rest.mourned = None
-            written = await _commit(
-                member, view, decide(Situation(view, member.id, quiet, tick, time, records, cut_off))
-            )
+            if not rest.hesitates:
+                grumbler.hear(faults(view))
+                now = await _situation(member, view, rest, tally, clock)
+                written, quiet = await _commit(member, view, decide(now)), now.quiet
         except Suspended:
-            rest.mourned = None
-            await member.session.status.until(
-                lambda status: (
-                    status.state in (SessionState.CONNECTED, SessionState.CLOSED)
-                    or status.incarnation != member.incarnation
-                )
-            )
+            rest.look_again()
+            await _news_of_the_connection(member)
             continue
         except SessionEnded:
             return False
@@ -142,6 +129,25 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
         with move_on_after(rest.pause(view, quiet)):
             await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
     return False
+
+
+async def _situation(member: Member, view: JobView, rest: _Rest, tally: Tally, clock: Clock) -> Situation:
+    """Return all that the rules may look at, the busy nodes only when there is a reason to look them up."""
+    quiet, tick = rest.look(view)
+    time = clock.now() - (member.session.clock_skew or 0.0)
+    if tick:
+        await tally.publish(member, view, time)
+    records = await _unwanted_records(member) if rest.clears(member, view, tick) else {}
+    cut_off = await _cut_off(member, view) if rest.mourns(member, view, tick) else {}
+    if cut_off:  # look again until somebody has taken them
+        rest.mourned = None
+    return Situation(view, member.id, quiet, tick, time, records, cut_off)
+
+
+async def _news_of_the_connection(member: Member) -> None:
+    """Wait for a connection, or for the end of the session."""
+    over = (SessionState.CONNECTED, SessionState.CLOSED)
+    await member.session.status.until(lambda now: now.state in over or now.incarnation != member.incarnation)
 
 
 def _is_torn(before: JobView, now: JobView) -> bool:
