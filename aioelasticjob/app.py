@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 F = TypeVar("F", bound=Callable[..., object])
+YOUNG = 10_000
+"""Objects made between two looks at the young ones: more than a burst of a thousand fires makes."""
 LAST_COMPLAINTS = 5.0
 """Seconds that error handlers have for what is left to tell when the application ends."""
 BY_FORCE_AFTER = 5.0
@@ -243,6 +245,7 @@ def spare_the_collector() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
 
 
 async def _await_signals(

@@ -223,9 +223,14 @@ class Ledger:
 
     def _written_over(self, before: Mapping[int, Record], written: Mapping[int, Record]) -> dict[int, Record]:
         """Return the records of cut-off runs that a claim has replaced; what it lost to another one was read anew."""
-        seen = {item: self._seen[item].record for item in written}
-        last = {item: before[item] if _same(record, written[item]) else record for item, record in seen.items()}
-        return {item: record for item, record in last.items() if is_cut_off(record)}
+        found = {}
+        for item, record in written.items():
+            last = self._seen[item].record
+            if last is not before[item] and _same(last, record):
+                last = before[item]
+            if is_cut_off(last):
+                found[item] = last
+        return found
 
     def _as_written(self, fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, Seen]:
         """Return the records as a claim wrote them, at the versions it gave them."""
