@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +24,7 @@ from aioelasticjob.coordination.strategies import find
 from aioelasticjob.coordination.streams import Streams
 from aioelasticjob.error_handlers import Complaints
 from aioelasticjob.errors import InvalidSetting, unwrapped
-from aioelasticjob.events import Events
+from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import Listener as EventListener
 from aioelasticjob.jobs.base import InstanceHandler, ItemHandler, Job
 from aioelasticjob.jobs.listeners import Listener
@@ -145,6 +145,11 @@ class ElasticJob:
         """Listen to what the jobs of this process do, as an async iterator of events."""
         with self._events.listen() as listener:
             yield listener
+
+    @property
+    def counts(self) -> Mapping[str, Counts]:
+        """What has happened to each job in this process: fires, runs, misfires, catch-ups."""
+        return self._events.counts
 
     def streams(self, job: str) -> Streams:
         """Return the event streams of a job: servers, config, leader, execution.

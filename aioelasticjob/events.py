@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,7 +66,31 @@ class Refused:
     why: str
 
 
-JobEvent: TypeAlias = Began | Ended | Misfired | Refused
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """The newest moment that nobody was up for is being run after all."""
+
+    job: str
+    instance: str
+    slot: int
+    items: tuple[int, ...]
+
+
+JobEvent: TypeAlias = Began | Ended | Misfired | CaughtUp | Refused
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has happened to a job in this process since it started."""
+
+    fires: Counter[FireSource] = field(default_factory=Counter)
+    """Claims, by source: reruns are those of ``MISFIRE``, rescues those of ``FAILOVER``."""
+    runs: Counter[Outcome] = field(default_factory=Counter)
+    """Items' runs that ended, by outcome."""
+    misfired: int = 0
+    """Scheduled moments that passed without a run, added up over the items concerned."""
+    caught_up: int = 0
+    """Fires for a moment that nobody was up for."""
 
 
 @dataclass(eq=False, slots=True)
@@ -99,6 +123,8 @@ class Events:
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
+        self.counts: defaultdict[str, Counts] = defaultdict(Counts)
+        """By job; kept whether or not anybody listens."""
 
     @property
     def heard(self) -> bool:

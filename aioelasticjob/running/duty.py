@@ -105,8 +105,12 @@ class Duty:
     def source(self) -> FireSource:
         """Return why the newest moment would be run now: on time, or as the rerun for what was missed."""
         newest = self.timetable.newest
-        late = newest == self._missed or newest < min(self.view.up_since, self._up_since) * 1000
+        late = newest == self._missed or self.is_catch_up(newest)
         return FireSource.MISFIRE if late else FireSource.CRON
+
+    def is_catch_up(self, slot: int) -> bool:
+        """Whether nobody was up when the moment came."""
+        return slot < min(self.view.up_since, self._up_since) * 1000
 
     def pass_over(self, items: Iterable[int] | None = None) -> None:
         """Owe the newest moment no longer: to these items, or to any."""
@@ -138,7 +142,9 @@ class Duty:
         """Tell that moments have passed without a run."""
         job, slot = self._member.layout.job, slot or self.timetable.newest
         log.warning("misfire: %s", why, extra={"job": job, "slot": slot, "moments": moments})
-        self._events.put(Misfired(job, self._member.id, slot, tuple(sorted(items)), moments, why))
+        concerned = tuple(sorted(items))
+        self._events.counts[job].misfired += moments * len(concerned)
+        self._events.put(Misfired(job, self._member.id, slot, concerned, moments, why))
 
     def mourn(self, cut_off: Mapping[int, Record]) -> None:
         """Tell of runs that were cut off and are not rescued, each once: when an item is gained, or claimed anew.

@@ -26,7 +26,7 @@ from aioelasticjob.coordination.progress import Offsets, Tally
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints, Failure
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
-from aioelasticjob.events import Began, Ended, Events, Refused
+from aioelasticjob.events import Began, CaughtUp, Ended, Events, Refused
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.latest import Latest
@@ -64,6 +64,7 @@ class Runner:
     def __init__(self, job: Job, member: Member, views: Latest[JobView], shared: Surroundings, up_since: float) -> None:
         self._job, self._member, self._views, self._shared = job, member, views, shared
         self._duty = Duty(member, views.value, shared.clock, shared.events, up_since)
+        self._counts = shared.events.counts[member.layout.job]
         self.tally = Tally()
         """Runs that ended here; the coordinator publishes them."""
         self.done = Event()
@@ -291,10 +292,14 @@ class Runner:
         self._nap.cancel()
 
     def _begin(self, claim: Claim) -> float:
-        if self._shared.events.heard:
-            fire, late = claim.fire, self._shared.clock.now() - claim.fire.slot / 1000
-            job, me = self._member.layout.job, self._member.id
-            self._shared.events.put(Began(job, me, fire.slot, fire.source, tuple(claim.items), late))
+        fire, events, job, me = claim.fire, self._shared.events, self._member.layout.job, self._member.id
+        self._counts.fires[fire.source] += 1
+        if fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot):
+            self._counts.caught_up += 1
+            events.put(CaughtUp(job, me, fire.slot, tuple(claim.items)))
+        if events.heard:
+            late = self._shared.clock.now() - fire.slot / 1000
+            events.put(Began(job, me, fire.slot, fire.source, tuple(claim.items), late))
         return self._loop.time()
 
     def _end(self, flight: Flight, seconds: float) -> None:
@@ -302,6 +307,7 @@ class Runner:
         for item in flight.claim.items:
             outcome = flight.outcomes.get(item, Outcome.CANCELLED)
             self.tally.count(outcome)
+            self._counts.runs[outcome] += 1
             if events.heard:
                 events.put(Ended(job, me, fire.slot, fire.source, item, outcome, seconds))
 

@@ -36,6 +36,7 @@ class Office:
     faults: Faults
     runs: list[tuple[float, int, str, float]] = field(default_factory=list)
     """Seconds after the start, item, source, scheduled second after the start."""
+    apps: list[ElasticJob] = field(default_factory=list)
     told: list[JobEvent] = field(default_factory=list)
 
     def now(self) -> float:
@@ -51,6 +52,7 @@ class Office:
 
         app = ElasticJob(self.address, clock=VirtualClock(), session_timeout=10)
         app.add(handler or note, name="job", **settings)
+        self.apps.append(app)
         return app
 
     async def until(self, second: float) -> None:

@@ -9,9 +9,10 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.events import CaughtUp
 from aioelasticjob.registry.txn import Create, Delete, Set
 from aioelasticjob.testing import Faults, Process, VirtualClock
-from tests.running.office import LAYOUT, Office, play
+from tests.running.office import LAYOUT, Office, listening, play
 
 
 @dataclass
@@ -239,8 +240,11 @@ def test_the_newest_moment_that_nobody_was_up_for_is_caught_up_within_its_window
         async with here.app(cron="0/30 * * * * ?", catch_up=3600).running():
             await here.until(31)
         await here.until(125)
-        async with here.app(cron="0/30 * * * * ?", catch_up=3600).running():
+        back = here.app(cron="0/30 * * * * ?", catch_up=3600)
+        async with listening(here, back), back.running():
             await here.until(151)
+        assert [event.slot / 1000 - here.start for event in here.told if isinstance(event, CaughtUp)] == [120.0]
+        assert back.counts["job"].caught_up == 1
         await here.until(220)
         async with here.app(cron="0/30 * * * * ?", catch_up=0, overwrite=True).running():
             await here.until(241)

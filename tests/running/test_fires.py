@@ -67,6 +67,10 @@ def test_moments_that_come_during_a_run_collapse_into_one_rerun() -> None:
     ]
     first = next(event for event in here.told if isinstance(event, Misfired))
     assert (first.items, first.moments) == ((0,), 2)
+    counts = here.apps[0].counts["job"]
+    assert counts.fires == {"CRON": 1, "MISFIRE": 3}
+    assert counts.misfired == sum(event.moments for event in here.told if isinstance(event, Misfired))
+    assert counts.runs == {"completed": 4}
 
 
 def test_with_misfire_off_they_are_dropped_and_reported() -> None:
