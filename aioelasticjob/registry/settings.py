@@ -89,9 +89,17 @@ def _host(server: str, address: str) -> tuple[str, int]:
         name = name[1:-1]
     elif ":" in name:
         raise InvalidSetting("address", address, f"write an IPv6 address in brackets, [{server}]:{DEFAULT_PORT}")
-    if not name or name != name.strip() or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not _resolvable(name) or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InvalidSetting("address", address, f"{server!r} is not host:port with a port from 1 to 65535")
     return name, int(port)
+
+
+def _resolvable(name: str) -> bool:
+    """Whether a name can be asked for at all: the resolver itself raises what nobody expects of a connection."""
+    try:
+        return bool(name.encode("idna")) and name.isprintable() and " " not in name
+    except UnicodeError:
+        return False
 
 
 def _positive(name: str, value: object) -> None:

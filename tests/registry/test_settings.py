@@ -22,7 +22,10 @@ def test_a_namespace_may_be_left_out() -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["", "h:2181", "http://h:2181", "zk://", "zk://h:port", "zk://h:0", "zk://h:65536", "zk://h,,g", "zk://::1:2181/x"],
+    [
+        *("", "h:2181", "http://h:2181", "zk://", "zk://h:port", "zk://h:0", "zk://h:65536", "zk://h,,g"),
+        *("zk://::1:2181/x", "zk://a..b", "zk://h\0:1", f"zk://{'a' * 64}:1"),
+    ],
 )
 def test_a_wrong_address_is_refused_by_name(address: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
