@@ -178,10 +178,9 @@ class Ledger:
                 elsewhere |= await self._reconsider(fire, wanted, {})
                 continue
             except OutcomeUnknown:
-                await connected(self._member.session, self._member.incarnation)
                 mine: dict[int, Node] = {}
                 before = dict(wanted)
-                elsewhere |= await self._reconsider(fire, wanted, mine)
+                elsewhere |= await self._look_up(fire, wanted, mine)
                 if mine:  # all or nothing: the transaction did happen
                     wanted.clear()
                     wanted.update({item: before[item] for item in mine})
@@ -250,6 +249,18 @@ class Ledger:
         begin: Op = Create(paths.execution, data) if version is None else Set(paths.execution, data, version)
         return [begin, Create(paths.running, self._member.id.encode(), ephemeral=True)]
 
+    async def _look_up(self, fire: Fire, wanted: dict[int, Record], mine: dict[int, Node]) -> set[int]:
+        """Find out what came of a claim whose reply was lost, however often that fails: nobody else would settle it.
+
+        The server that is asked now may lag behind the one that was told.
+        """
+        session = self._member.session
+        while await connected(session, self._member.incarnation):
+            with suppress(Suspended):
+                await session.sync(self._member.layout.root)
+                return await self._reconsider(fire, wanted, mine)
+        raise SessionEnded("the session was lost while claiming, and what was claimed with it")
+
     async def _reconsider(self, fire: Fire, wanted: dict[int, Record], mine: dict[int, Node]) -> set[int]:
         """Read what refused the claim; drop what is running or done, renew the rest; return what runs elsewhere."""
         running = await self._read(list(wanted))
@@ -313,7 +324,9 @@ class Ledger:
             except (Suspended, OutcomeUnknown, Conflict):
                 if not await connected(member.session, member.incarnation):
                     return False
-                ended, hand_over = await self._still_mine(ended), False  # the leader will find what is cut off
+                hand_over = False  # the leader will find what is cut off
+                with suppress(Suspended, OutcomeUnknown):  # then the next attempt is refused, or does it
+                    ended = await self._still_mine(ended)
                 continue
             except SessionEnded:
                 return False

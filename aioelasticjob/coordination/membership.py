@@ -86,9 +86,8 @@ async def join(
         try:
             known = await member.session.get_many(skeleton)
             parents = [path for path, node in zip(skeleton, known, strict=True) if node is None]
-            committed = await member.session.commit(
-                _joining(member, tree, stored, holds, parents, up_since), incarnation=member.incarnation
-            )
+            operations = _joining(member, tree, stored, holds, parents, up_since)
+            joined = (await member.session.commit(operations, incarnation=member.incarnation)).zxid
         except Conflict as conflict:
             if (conflict.path, conflict.reason) == (member.layout.root, "missing"):
                 await member.session.furnish()  # even the namespace is gone: the registry has come back empty
@@ -97,11 +96,12 @@ async def join(
                 await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
             continue
         except OutcomeUnknown:
-            if await member.session.exists(member.layout.instance(member.id)) is None:
+            mine = await member.session.exists(member.layout.instance(member.id))
+            if mine is None:
                 continue
-            return holds
-        with move_on_after(5):
-            await trees.until(lambda newer, at=committed.zxid: newer.zxid >= at)  # type: ignore[misc]
+            joined = mine.czxid
+        with move_on_after(5):  # whoever does not see himself would take himself for removed
+            await trees.until(lambda newer, at=joined: newer.zxid >= at)  # type: ignore[misc]
         return holds
     raise ForeignData(member.layout.root, "", f"could not join within {ATTEMPTS} attempts: something keeps changing it")
 
