@@ -103,7 +103,7 @@ class Arranged:
 
     entries: tuple[Entry, ...]
     tails: tuple[float, ...]
-    """Seconds that handlers went on after a pause that had cut them off, those within ``WAKING``."""
+    """Seconds that handlers that were cut off went on after their process had woken up, those within ``WAKING``."""
 
 
 def arrange(journal: Sequence[Entry], deeds: Iterable[Entry]) -> Arranged:
@@ -122,7 +122,8 @@ def arrange(journal: Sequence[Entry], deeds: Iterable[Entry]) -> Arranged:
         if isinstance(entry, Finished):
             woken = _woken(begun[entry.run], entry.at, wakings)
             if woken is not None:
-                tails.append(entry.at - woken)
+                if entry.how == "cut off":
+                    tails.append(entry.at - woken)
                 entry = replace(entry, at=woken)
         entries.append(entry)
     for run, one in begun.items():
