@@ -1,0 +1,242 @@
+"""The promises on the bare tree, judged at every transaction and every handler's first step.
+
+The judge sees what no instance sees: the whole tree before and after, and who wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.rules import Situation, decide
+from aioelasticjob.coordination.rules.sharding import wanted
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.layout import ItemPaths, Layout
+from aioelasticjob.model import Claim, FireSource, Record
+from aioelasticjob.registry.tree import Node
+from aioelasticjob.testing.bare import BareRegistry, Before
+from aioelasticjob.testing.bare_process import Process
+
+ITEMS = 12
+"""Items there may ever be."""
+SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
+
+
+@dataclass(eq=False)
+class Judge:
+    """Collects what breaks a promise; ``views`` are all the job's views there were, with the transactions they show."""
+
+    registry: BareRegistry
+    layout: Layout
+    views: list[tuple[int, JobView]]
+    processes: dict[int, Process] = field(default_factory=dict)
+    """By session, all there ever were."""
+    names: dict[int, str] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    say: Callable[[str], None] = lambda _text: None
+    runs: int = 0
+    rescues: int = 0
+    _open: dict[int, dict[Process, Claim]] = field(default_factory=dict)
+    _fences: dict[int, int] = field(default_factory=dict)
+    _slots: set[tuple[int, int]] = field(default_factory=set)
+    _graceful: set[str] = field(default_factory=set)
+    _leader: int = 0
+    _meddled: int = 0
+    _answered: int = 0
+    _items: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        paths = {item: self.layout.item(item) for item in range(ITEMS)}
+        self._items = {
+            path: item
+            for item, one in paths.items()
+            for path in (one.running, one.execution, one.sharding, one.instance, one.orphan, one.failover)
+        }
+
+    def break_(self, promise: str, text: str) -> None:
+        """Note that a promise was broken."""
+        self.broken.append(f"{promise}: {text}")
+        self.say(f"!!! {promise}: {text}")
+
+    def observe(self, session: int, before: Before) -> None:
+        """Judge a transaction; session 0 is an operator, who may do as he likes."""
+        if not session:
+            if any(path in self._items or path == self.layout.necessary for path in before):
+                self._meddled = self.registry.zxid
+            return
+        elected, now = self.layout.epoch in before, self.registry.nodes
+        if elected:
+            self._leader = session
+        if (sharding := before.get(self.layout.sharding)) is not None:
+            self._answered = sharding.stat.mzxid
+        if self.layout.host in before and self.layout.host in now and not elected:
+            self.break_("election", f"session {session} took the seat without raising the epoch")
+        for item in {self._items[path] for path in before if path in self._items}:
+            for promise, text in self._judge_item(session, item, before):
+                self.break_(promise, f"item {item}, session {session}: {text}")
+        if session != self._leader and (wrongly := [path for path in before if self._is_leaders(path, before)]):
+            self.break_("a deposed leader writes nothing", f"session {session} wrote {wrongly}")
+        if before.get(self.layout.necessary) is not None and self.layout.necessary not in now:
+            self._judge_assignment(before[self.layout.necessary])
+
+    def _is_leaders(self, path: str, before: Before) -> bool:
+        """Whether only the leader writes this node, and somebody did."""
+        was, now = before[path], self.registry.nodes.get(path)
+        if path == self.layout.processing:
+            return now is not None
+        if path in self._items and path in (self.layout.item(self._items[path]).instance,):
+            return True
+        if path in self._items and path == self.layout.item(self._items[path]).sharding:
+            return was is None or now is None
+        return path == self.layout.necessary and now is None
+
+    def _judge_item(self, session: int, item: int, before: Before) -> Iterator[tuple[str, str]]:
+        paths, now = self.layout.item(item), self.registry.nodes
+        was = {path: before.get(path, now.get(path)) for path in (paths.running, paths.execution, paths.orphan)}
+        runner, ran = now.get(paths.running), was[paths.running]
+        if runner is not None and ran is None:
+            yield from self._judge_claim(session, paths, was)
+        if ran is not None and runner is not ran and ran.stat.ephemeral_owner != session:
+            yield "running is its owner's", f"{ran.data!r} lost it"
+        record = now.get(paths.execution)
+        owns = any(one is not None and one.stat.ephemeral_owner == session for one in (runner, ran))
+        changed = record is not None and (was[paths.execution] is None or was[paths.execution].data != record.data)  # type: ignore[union-attr]
+        if changed and not owns:
+            yield "records are their runner's", "it wrote the record without holding the item"
+        if was[paths.orphan] is None and paths.orphan in now:
+            yield from self._judge_mourning(session, paths, was)
+        if paths.orphan in now and paths.failover in now:
+            yield "a rescue takes the mark", "the item waits for a rescuer and has one"
+        if paths.sharding not in now and (runner is not None or ran is not None):
+            yield "nothing that runs is pruned", "the item is gone, and runs"
+
+    def _judge_claim(self, session: int, paths: ItemPaths, was: Mapping[str, Node | None]) -> Iterator[tuple[str, str]]:
+        now, me = self.registry.nodes, self.names[session]
+        runner = now[paths.running]
+        if runner.data.decode() != me or runner.stat.ephemeral_owner != session:
+            yield "claims are of their session", f"{runner.data!r} claimed in the session of {me}"
+        record, last = _record(now.get(paths.execution)), _record(was[paths.execution])
+        if record.source == FireSource.FAILOVER:
+            if was[paths.orphan] is None or _text(now.get(paths.failover)) != me:
+                yield "a rescue takes the mark", "it was rescued without a mark"
+            return
+        if _text(now.get(paths.instance)) != me:
+            yield "claims are assigned", f"it is assigned to {_text(now.get(paths.instance))!r}"
+        if record.source in SCHEDULED and record.slot <= last.slot:
+            yield "one run per slot", f"{record.slot} was claimed after {last.slot}"
+        life = self.processes[session].life
+        view = None if life is None else life.runner.flying
+        if view is not None and view.config.failover and last.begun and not last.completed:
+            yield "every orphan is rescued", f"its run of {last.slot} was cut off and forgotten"
+
+    def _judge_mourning(
+        self, session: int, paths: ItemPaths, was: Mapping[str, Node | None]
+    ) -> Iterator[tuple[str, str]]:
+        ran, record = was[paths.running], _record(self.registry.nodes.get(paths.execution))
+        if record.completed:
+            yield "only the dead are mourned", "its run is completed"
+        if ran is not None and ran.stat.ephemeral_owner == session:
+            return  # its own runner hands it over
+        if ran is not None:
+            yield "only the dead are mourned", "it runs"
+        if session != self._leader:
+            yield "a deposed leader writes nothing", "it was mourned"
+        if record.instance in self._graceful and not record.outcome:
+            yield "a graceful stop is no crash", f"{record.instance} left and was mourned"
+
+    def _judge_assignment(self, mark: Node | None) -> None:
+        """An assignment that removes the mark answers the job as it was at some time since the mark was last made."""
+        assert mark is not None
+        if self._meddled >= self._answered:  # a mark that was removed and made again looks like the first
+            return
+        now = {item: _text(self.registry.nodes.get(self.layout.item(item).instance)) for item in range(ITEMS)}
+        given = {item: holder for item, holder in now.items() if holder}
+        since = [n for n, (zxid, _) in enumerate(self.views) if zxid >= mark.stat.mzxid]
+        if not any(view.eligible and wanted(view) == given for _, view in self.views[since[0] if since else -1 :]):
+            self.break_("assignments answer the newest question", f"{given} was decided on before the mark was made")
+
+    def begin(self, process: Process, item: int, claim: Claim) -> None:
+        """Judge a handler's first step."""
+        self.runs += 1
+        source, slot, fence = claim.fire.source, claim.fire.slot, claim.fences[item]
+        self.rescues += source is FireSource.FAILOVER
+        others = self._open.setdefault(item, {})
+        if rivals := [one.id for one, run in others.items() if one is not process and _lives(one, run)]:
+            self.break_("one runner", f"item {item} begins at {process.id} and runs at {rivals}")
+        if fence <= self._fences.get(item, -1):
+            self.break_("fences grow", f"item {item}: {fence} after {self._fences[item]}")
+        if source in SCHEDULED and (item, slot) in self._slots:
+            self.break_("one run per slot", f"item {item} runs {slot} again")
+        if source in SCHEDULED:
+            self._slots.add((item, slot))
+        self._fences[item] = max(fence, self._fences.get(item, -1))
+        others[process] = claim
+
+    def end(self, process: Process, item: int) -> None:
+        """Note that a handler is over."""
+        self._open.get(item, {}).pop(process, None)
+
+    def killed(self, process: Process) -> None:
+        """Note that all of a process's handlers are over."""
+        for runs in self._open.values():
+            runs.pop(process, None)
+
+    def left(self, process: Process) -> None:
+        """Judge a graceful leaver at the end of its session."""
+        session = process.session.incarnation
+        self._graceful.add(process.id)
+        items = [item for path, item in self._items.items() if path == self.layout.item(item).running]
+        for item in items:
+            node = self.registry.nodes.get(self.layout.item(item).running)
+            if node is not None and node.stat.ephemeral_owner == session:
+                self.break_("a graceful stop is no crash", f"{process.id} left item {item} running")
+
+    def at_peace(self, view: JobView, moment: int, present: list[Process]) -> None:
+        """Judge what everything has come to, when nothing more happens."""
+        nodes, layout = self.registry.nodes, self.layout
+        if sorted(view.instances) != sorted(process.id for process in present):
+            self.break_("convergence", f"instances are {sorted(view.instances)}, {len(present)} processes are up")
+        if not view.eligible:
+            return
+        if view.leader not in view.eligible or view.assignment != wanted(view) or not view.settled:
+            self.break_("convergence", f"{view.leader} leads, {dict(view.assignment)} is assigned")
+        cut_off: dict[int, int] = {}
+        for item in range(ITEMS):
+            paths = layout.item(item)
+            record = _record(nodes.get(paths.execution))
+            if item >= view.config.sharding_total_count:
+                stale = [paths.sharding, paths.execution, paths.orphan]
+            else:
+                stale = [paths.running, paths.failover, paths.orphan, paths.misfire]
+                cut_off |= self._judge_record(view, item, record, moment)
+            if paths.disabled not in nodes and (left := [path for path in stale if path in nodes]):
+                self.break_("convergence", f"{left} are still there")
+        for process in present:
+            situation = Situation(view, process.id, tick=True, time=self.registry.now, cut_off=cut_off)
+            if effects := decide(situation):
+                self.break_("silence", f"{process.id} still wants {effects}")
+
+    def _judge_record(self, view: JobView, item: int, record: Record, moment: int) -> dict[int, int]:
+        if item in view.disabled_items:
+            return {}
+        cut_off = record.begun > 0 and not record.completed
+        if cut_off and view.config.failover:
+            self.break_("every orphan is rescued", f"item {item}: {record}")
+        if record.slot != moment:
+            self.break_("nothing is lost", f"item {item} has not run {moment}: {record}")
+        return {item: 0} if cut_off and view.config.failover else {}
+
+
+def _lives(process: Process, claim: Claim) -> bool:
+    """Whether a handler may still act: not if its session is over, which it knows before the registry does."""
+    session = process.session
+    return not process.gone and not session.over and session.incarnation == claim.incarnation
+
+
+def _record(node: Node | None) -> Record:
+    return (None if node is None else records.decode(node.data)) or Record()
+
+
+def _text(node: Node | None) -> str:
+    return "" if node is None else node.data.decode()

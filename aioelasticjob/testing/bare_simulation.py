@@ -1,0 +1,113 @@
+"""Rules, claims and effects under fire, without wire and loop: ``python -m aioelasticjob.testing.bare_simulation``.
+
+A seed decides which process takes the next step, what it sees, what is broken and what operators do.  So thousands of
+orders of the same few transactions are tried in a minute; what wires and clocks do is left to the simulation of whole
+clusters (``aioelasticjob.testing.simulation``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import secrets
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from unittest import mock
+
+from aioelasticjob.coordination import claims, effects
+from aioelasticjob.testing.bare_events import happen
+from aioelasticjob.testing.bare_world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a seed; ``cost`` in seconds of CPU."""
+
+    seed: int
+    broken: tuple[str, ...]
+    trace: tuple[str, ...]
+    steps: int
+    runs: int
+    rescues: int
+    cost: float
+
+    def report(self) -> str:
+        """Return what went wrong, and how to see it again."""
+        lines = [f"seed {self.seed} breaks {len(self.broken)} promises:", *(f"  {one}" for one in self.broken[:10])]
+        replay = f"replay: python -m aioelasticjob.testing.bare_simulation --seeds {self.seed} --trace"
+        return "\n".join([*lines, replay])
+
+
+def live(seed: int, *, traced: bool = False) -> Verdict:
+    """Play a seed and judge it."""
+
+    async def alone() -> Verdict:  # nobody awaits this loop: it is there because scopes and events ask for one
+        return _live(seed, traced=traced)
+
+    return asyncio.run(alone())
+
+
+def _live(seed: int, *, traced: bool) -> Verdict:
+    began = time.process_time()
+    world = World(seed, traced=traced)
+    small = world.dice.random() < 0.3
+    with (
+        mock.patch.object(effects, "PER_TRANSACTION", 6 if small else effects.PER_TRANSACTION),
+        mock.patch.object(claims, "AT_ONCE", 2 if small else claims.AT_ONCE),
+    ):
+        try:
+            world.storm(happen)
+            world.peace()
+        except Exception:
+            world.judge.break_("the world goes on", traceback.format_exc())
+    for task in world.tasks:
+        task.stop()
+    judge, cost = world.judge, time.process_time() - began
+    return Verdict(seed, tuple(judge.broken), tuple(world.trace or ()), world.steps, judge.runs, judge.rescues, cost)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play seeds as the command line asks and return the exit code."""
+    given = _parser().parse_args(arguments)
+    first, _, last = given.seeds.partition(":")
+    if given.seeds == "random":
+        start = secrets.randbelow(10**9)
+        print(f"seeds {start}:{start + given.count}")
+        seeds = range(start, start + given.count)
+    else:
+        seeds = range(int(first), int(last) if last else int(first) + 1)
+    logging.disable(logging.CRITICAL)  # instances under fire have much to say
+    began, failed, verdicts = time.perf_counter(), 0, []
+    with ProcessPoolExecutor(given.jobs) as pool:
+        play = partial(live, traced=given.trace)
+        for verdict in map(play, seeds) if given.jobs == 1 else pool.map(play, seeds, chunksize=20):
+            verdicts.append((verdict.cost, verdict.steps, verdict.runs, verdict.rescues))
+            sys.stdout.writelines(f"{line}\n" for line in verdict.trace)
+            if verdict.broken:
+                failed += 1
+                print(verdict.report(), flush=True)
+    costs, steps, runs, rescues = map(sum, zip(*verdicts, strict=True))
+    print(
+        f"{len(seeds)} seeds, {failed} failed; {steps} steps, {runs} runs, {rescues} rescues in"
+        f" {time.perf_counter() - began:.1f} s; {1000 * costs / len(seeds):.1f} ms of CPU per seed"
+    )
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m aioelasticjob.testing.bare_simulation", description=__doc__)
+    parser.add_argument("--seeds", default="0:1000", metavar="A[:B]", help="the seeds A to B-1, or 'random'")
+    parser.add_argument("--count", type=int, default=1000, help="how many random seeds")
+    parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
+    parser.add_argument("--trace", action="store_true", help="print every step")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
