@@ -6,6 +6,7 @@ Its handler writes down that it was called.  The item that the job's parameter n
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ class Order:
 def main() -> None:
     """Run until told to stop."""
     order = Order(**json.loads(sys.argv[1]))
-    pen = Pen(Path(order.journal), "", TrueTime(order.epoch))
+    pen = Pen(Path(order.journal), str(os.getpid()), TrueTime(order.epoch))
     app = ElasticJob(order.address, session_timeout=order.session_timeout)
 
     async def handler(context: ItemContext) -> None:

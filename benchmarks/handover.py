@@ -20,7 +20,7 @@ NAME: Final = "graceful hand-over: SIGTERM of an idle holder"
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    measured = asyncio.run(_rounds(1 if quick else 7))
+    measured = asyncio.run(_rounds(1 if quick else 5))
     quiet = JobConfig.build(job_name=JOB).sharding_quiet
     for leader, case in ((False, "a process that does not lead"), (True, "the leader's process")):
         assigned, ran = zip(*measured[leader], strict=True)
