@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from hypothesis import settings
 
 from tests.support import real_zookeeper as zookeeper
 from tests.support.loops import LOOP_KINDS, LoopKind
@@ -17,6 +18,9 @@ from tests.support.processes import Workers, workers
 
 if TYPE_CHECKING:
     from tests.support.embedded import EmbeddedServer
+
+settings.register_profile("house", deadline=None)  # time is judged in benchmarks only
+settings.load_profile("house")
 
 REQUIRE_ALL = os.environ.get("AIOELASTICJOB_REQUIRE_ALL") == "1"
 

@@ -167,7 +167,8 @@ class Batcher:
             if len(group) == 1:
                 group[0].fail(refusal)
             for transaction in group if len(group) > 1 else ():
-                self._send([transaction], due)
+                if not transaction.answer.done():  # its caller may have gone meanwhile
+                    self._send([transaction], due)
         except (Malformed, ValueError) as mistake:
             _fail(group, OutcomeUnknown, f"the reply made no sense ({mistake}): {LOOK}")
         else:

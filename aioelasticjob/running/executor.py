@@ -23,7 +23,7 @@ class Flight:
     claim: Claim
     checkpoints: Checkpoints
     threads: CapacityLimiter
-    complain: Callable[[Context, Exception], None]
+    complain: Callable[[Context, BaseException], None]
     """Told of every failure."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     """How each item ended; those cut off stay absent."""
@@ -62,7 +62,7 @@ async def _run(flight: Flight, context: Context) -> Outcome:
             raise
         flight.complain(context, RuntimeError("the handler was cancelled from within, not by us"))
         return Outcome.FAILED
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script's sys.exit() ends the script, not its scheduler
         flight.complain(context, error)
         return Outcome.FAILED
     if limit.cancel_called:  # also when a thread went on to its end

@@ -99,6 +99,18 @@ class _Life:
         return self.name
 
 
+class _Views(Latest[JobView]):
+    """The newest view; a newer one takes back what was about to be done on the last, rather than at its moment."""
+
+    runner: Runner | None = None
+
+    def set(self, value: JobView) -> None:
+        """Replace the view, wake every reader, and let the runner look again."""
+        super().set(value)
+        if self.runner is not None:
+            self.runner.reconsider()
+
+
 async def _live(
     job: Job, member: Member, shared: Surroundings, leaving: Event, life: _Life, task_status: TaskStatus[None]
 ) -> bool:
@@ -106,13 +118,13 @@ async def _live(
     async with mirror(member.session, member.layout.mirrored) as trees:
         config = await join(member, job.config, trees, life.config, inf if life.since is None else life.since)
         await _compare_clocks(member, shared)
-        views = Latest(read(trees.value, member.layout, config, config.job_type))
+        views = _Views(read(trees.value, member.layout, config, config.job_type))
         async with monitored(member.session, member.layout, views, strict=life.since is None):
             if life.since is None:
                 here = views.value.instances.get(member.id)
                 life.since = shared.clock.now() if here is None else here.started
                 task_status.started()
-            runner = Runner(job, member, views, shared, life.since)
+            runner = views.runner = Runner(job, member, views, shared, life.since)
             await _work(runner, member, trees, views, shared, leaving, life)
     return not runner.left
 

@@ -95,6 +95,10 @@ class Runner:
         """Claim nothing any more; ``run`` returns once the flight is over."""
         self._leaving = True
         self._nap.cancel()
+        self.reconsider()
+
+    def reconsider(self) -> None:
+        """Take back a claim that waits for its moment: what it was decided on has changed."""
         if self._hold is not None:
             self._member.session.withdraw(self._hold)
 
@@ -311,7 +315,7 @@ class Runner:
             if events.heard:
                 events.put(Ended(job, me, fire.slot, fire.source, item, outcome, seconds))
 
-    def _complain(self, context: Context, error: Exception) -> None:
+    def _complain(self, context: Context, error: BaseException) -> None:
         """Pass a failure on to the error handler now configured."""
         fire_time, config = context.fire_time.isoformat(), self._config
         failure = Failure(context.job_name, context.instance, context.claimed, context.task_id, fire_time, error)

@@ -58,7 +58,12 @@ class _Watch:
     def look(self) -> None:
         """Look for signs of life; runs in the thread."""
         told_at: float | None = None
+        looked = time.monotonic()
         while not self._stopped.wait(BEAT / 2):
+            before, looked = looked, time.monotonic()
+            if looked - before > BLOCKED:  # this thread stood still as well: nothing in the loop is to blame
+                log.warning("the whole process was held up", extra={"seconds": round(looked - before, 1)})
+                self._alive = looked
             alive = self._alive
             if told_at is not None and alive != told_at:
                 log.warning("the event loop goes on", extra={"seconds": round(alive - told_at, 1)})

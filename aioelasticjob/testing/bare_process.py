@@ -120,6 +120,8 @@ class Process:
             with suppress(RegistryError):
                 await self._join(member)
                 self.life = Life(self, member)
+                if self.leaving:
+                    self.life.runner.leave()
                 await self.life.live()
                 if self.life.dismissed:
                     break

@@ -34,7 +34,7 @@ def test_a_wrong_address_is_refused_by_name(address: str) -> None:
     assert caught.value.value == address
 
 
-@pytest.mark.parametrize("namespace", ["a//b", "a/./b", "..", "a/.."])
+@pytest.mark.parametrize("namespace", ["a//b", "a/./b", "..", "a/..", "zookeeper", "zookeeper/jobs"])
 def test_a_namespace_zookeeper_would_refuse_is_refused_first(namespace: str) -> None:
     with pytest.raises(InvalidSetting, match="namespace"):
         ConnectionSettings.parse(f"zk://h/{namespace}")

@@ -144,14 +144,17 @@ def test_it_does_not_matter_whether_the_leader_died(how: str) -> None:
     play(scene)
 
 
-def test_from_the_registrys_notice_of_the_death_to_the_rescue_takes_no_time_of_ours() -> None:
+@pytest.mark.parametrize(("cron", "work", "moment"), [("0/30 * * * * ?", 3, 30.5), ("* * * * * ?", 0.06, 31.03)])
+def test_from_the_registrys_notice_of_the_death_to_the_rescue_takes_no_time_of_ours(
+    cron: str, work: float, moment: float
+) -> None:
     async def scene(here: Office) -> None:
-        them = crew(here, work=3, sharding_total_count=1)
+        them = crew(here, work=work, sharding_total_count=2, cron=cron)
         people = {name: await them.hire(name) for name in "ab"}
-        await here.until(30.5)
-        (owner,) = {name for _, name, _, _ in them.runs}
-        them.faults.crash(people[owner])
-        await here.observer.wait_deleted(LAYOUT.item(0).running)
+        await here.until(moment)
+        lost = [item for _, name, item, _ in them.runs if name == "a"][-1]
+        them.faults.crash(people["a"])
+        await here.observer.wait_deleted(LAYOUT.item(lost).running)
         noticed = here.now()
         while not them.rescues():
             await anyio.sleep(0.001)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import anyio
 import pytest
 
@@ -116,6 +118,19 @@ def test_a_handler_that_cancels_itself_has_failed() -> None:
 
     here = play(scene)
     assert [event.outcome for event in here.told if isinstance(event, Ended)] == [Outcome.FAILED] * 3
+
+
+def test_a_handler_that_exits_has_failed_and_nothing_else_ends() -> None:
+    async def scene(here: Office) -> None:
+        async def handler(context: ItemContext) -> None:
+            here.runs.append((here.now(), context.item, context.source.value, 0))
+            sys.exit(3)
+
+        async with here.app(handler, cron="* * * * * ?", sharding_total_count=2).running():
+            await here.until(3.5)
+            assert (await here.record(0)).outcome == "failed"
+
+    assert len(play(scene).runs) == 6
 
 
 def test_a_run_is_cut_at_its_timeout() -> None:
@@ -240,6 +255,19 @@ def test_a_trigger_runs_now_once_and_takes_no_moment_away() -> None:
             assert await here.names(LAYOUT.triggers) == ()
 
     assert play(scene).starts() == [(3.0, "TRIGGER", 3.0), (10.0, "CRON", 10.0)]
+
+
+def test_a_trigger_just_before_a_moment_does_not_wait_for_it() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/10 * * * * ?").running():
+            await here.until(9.92)
+            (me,) = await here.names(LAYOUT.instances)
+            await here.flag(LAYOUT.trigger(me))
+            await here.until(12)
+
+    first, second = play(scene).runs
+    assert (first[2], second[2:]) == ("TRIGGER", ("CRON", 10.0))
+    assert first[3] < 10
 
 
 def test_a_trigger_during_a_run_waits_for_its_end() -> None:
