@@ -61,9 +61,7 @@ class ConnectionSettings:
         if not self.hosts:
             raise InvalidSetting("hosts", self.hosts, "name at least one server")
         if self.namespace.split("/")[0] == "zookeeper":
-            raise InvalidSetting(
-                "namespace", self.namespace, "not /zookeeper, which is the registry's own"
-            )
+            raise InvalidSetting("namespace", self.namespace, "not /zookeeper, which is the registry's own")
         if any(name in ("", ".", "..") for name in self.namespace.split("/")) and self.namespace:
             raise InvalidSetting("namespace", self.namespace, "names parted by single slashes, none of them . or ..")
         for name in ("session_timeout", "connection_timeout", "base_sleep_time", "max_sleep_time"):
