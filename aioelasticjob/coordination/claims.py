@@ -16,7 +16,6 @@ from aioelasticjob.coordination.effects import PER_TRANSACTION
 from aioelasticjob.coordination.membership import Member, connected, make
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
-from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, Op, Set
@@ -355,11 +354,7 @@ class Ledger:
         for item, seen in ended.items():
             runner = running.get(item)
             if runner is not None and runner.stat.ephemeral_owner == self._member.incarnation:
-                version = self._seen[item].version
-                if version is None:
-                    await self._restore(self._member.layout, item)
-                    version = 0
-                mine[item] = replace(seen, version=version)
+                mine[item] = replace(seen, version=self._seen[item].version)
         rescued = sorted(self._rescuing & mine.keys())
         marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
         ours = self._member.incarnation  # what is not ours was removed and made again by hand
@@ -367,11 +362,6 @@ class Ledger:
             item for item, mark in zip(rescued, marks, strict=True) if not mark or mark.stat.ephemeral_owner != ours
         }
         return mine
-
-    async def _restore(self, layout: Layout, item: int) -> None:
-        with suppress(Conflict):
-            create = Create(layout.item(item).execution)
-            await self._member.session.commit([create], incarnation=self._member.incarnation)
 
 
 def is_cut_off(record: Record) -> bool:

@@ -1,0 +1,470 @@
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from random import Random
+from typing import Any, TypeVar, cast
+
+import pytest
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.claims import AT_ONCE, TOLERATED, Ledger, Taken
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
+from aioelasticjob.registry.tree import Node
+from aioelasticjob.registry.txn import Committed, Create, Delete, Hold, Op, Set
+from aioelasticjob.testing.bare import BareRegistry
+from aioelasticjob.testing.bare_session import BareSession, Past, play
+
+T = TypeVar("T")
+LAYOUT = Layout("job")
+ME, MINE, THEIRS = "10.0.0.1@-@1", 1, 2
+SLOT, NOW, NEXT = 1_000_000, 1_000_500, 1_001_000
+CRON, RESCUE = Fire(SLOT, FireSource.CRON), Fire(SLOT, FireSource.FAILOVER)
+CONFIG = JobConfig.build(job_name="job", sharding_total_count=3)
+Word = str | Callable[[], object]
+
+
+class Calm(Random):
+    """Dice that never fall."""
+
+    def random(self) -> float:
+        return 0.5
+
+
+class Line(BareSession):
+    """A session that goes wrong as told: a word for each commit, and for each read, then all is well."""
+
+    def __init__(self, registry: BareRegistry) -> None:
+        super().__init__(registry, Past(registry), Calm(), MINE)
+        self.commits, self.reads = deque[Word](), deque[Word]()
+
+    async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
+        word = self.commits.popleft() if self.commits else "well"
+        if word == "reply lost":
+            self._registry.commit(ops, incarnation)
+        if word in ("reply lost", "never arrived"):
+            raise OutcomeUnknown("the connection broke")
+        if isinstance(word, str) and word != "well":
+            raise {"suspended": Suspended, "over": SessionEnded}[word](word)
+        if not isinstance(word, str):
+            word()
+        return await super().commit(ops, incarnation=incarnation, hold=hold)
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        if self.reads:
+            word = self.reads.popleft()
+            if word == "suspended":
+                raise Suspended(word)
+        return await super().get_many(paths)
+
+
+class Desk:
+    """A job whose items are mine, and the ledger that claims them."""
+
+    def __init__(self, items: int = 3) -> None:
+        self.registry = BareRegistry(SLOT / 1000)
+        self.line, self.items = Line(self.registry), range(items)
+        self.config = CONFIG if items == 3 else CONFIG.changed(sharding_total_count=items)
+        self.write(*(Create(path) for path in LAYOUT.skeleton), Create(LAYOUT.config, self.config.to_json()))
+        self.registry.commit([Create(LAYOUT.instance(ME), b"", ephemeral=True)], MINE)
+        for item in self.items:
+            paths = LAYOUT.item(item)
+            self.write(Create(paths.sharding), Create(paths.instance, ME.encode()))
+        member = Member(self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE)
+        self.ledger = Ledger(member)
+        self.learn()
+
+    def write(self, *operations: Op) -> None:
+        self.registry.commit(operations)
+
+    def view(self) -> JobView:
+        return read(self.registry.tree(), LAYOUT, self.config)
+
+    def learn(self) -> frozenset[int]:
+        return done(self.ledger.learn(self.items))
+
+    def claim(self, fire: Fire = CRON, items: Collection[int] | None = None, **options: Any) -> Taken:
+        return done(self.ledger.claim(self.view(), fire, self.items if items is None else items, NOW, NEXT, **options))
+
+    def taken(self, fire: Fire = CRON, items: Collection[int] | None = None) -> Claim:
+        claim = self.claim(fire, items).claim
+        assert claim is not None
+        return claim
+
+    def settle(self, claim: Claim, *outcomes: Outcome, hand_over: bool = False) -> bool:
+        ended = dict(zip(claim.items, outcomes, strict=False))
+        return done(self.ledger.settle(claim, ended, NOW + 100, hand_over=hand_over))
+
+    def record(self, item: int = 0) -> Record:
+        record = records.decode(self.registry.nodes[LAYOUT.item(item).execution].data)
+        assert record is not None
+        return record
+
+    def running(self) -> list[int]:
+        return [item for item in self.items if LAYOUT.item(item).running in self.registry.nodes]
+
+    def elsewhere(self, item: int, record: Record | None = None, *, running: bool = True) -> None:
+        """Let another instance claim an item."""
+        paths, data = LAYOUT.item(item), records.encode(record or Record(SLOT - 1000, "CRON", "other", 1, 0, 0, False))
+        there = paths.execution in self.registry.nodes
+        begin: list[Op] = [Set(paths.execution, data, -1) if there else Create(paths.execution, data)]
+        lock: list[Op] = [Create(paths.running, b"other", ephemeral=True)] if running else []
+        self.registry.commit([*begin, *lock], THEIRS)
+
+    def orphaned(self, item: int) -> None:
+        """Let another instance die in the midst of an item, and the leader mourn it."""
+        self.elsewhere(item, Record(SLOT, "CRON", "other", 1, 0, 0, completed=False), running=False)
+        self.write(Create(LAYOUT.item(item).orphan))
+        self.learn()
+
+
+def done(work: Coroutine[Any, Any, T]) -> T:
+    return cast(T, play(work))
+
+
+def test_what_is_claimed_runs_until_it_is_settled() -> None:
+    desk = Desk()
+    taken = desk.claim()
+    assert taken.claim is not None
+    assert (taken.elsewhere, taken.stale, taken.refused, taken.cut_off) == (frozenset(), False, frozenset(), {})
+    assert desk.running() == [0, 1, 2]
+    assert set(taken.claim.fences.values()) == {desk.registry.zxid}
+    assert desk.record() == Record(SLOT, "CRON", ME, NOW, 0, NEXT, completed=False)
+    assert desk.settle(taken.claim, Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT)
+    assert desk.running() == []
+    assert [desk.record(item).outcome for item in desk.items] == ["completed", "failed", "timed out"]
+    assert all(desk.record(item).completed for item in desk.items)
+    assert desk.ledger.slot(0) == SLOT
+    assert desk.taken(Fire(NEXT, FireSource.CRON)).items[0].version == 2
+
+
+def test_an_item_that_runs_elsewhere_is_left_out_and_the_rest_is_taken() -> None:
+    desk = Desk()
+    desk.elsewhere(1)
+    taken = desk.claim()
+    assert taken.claim is not None
+    assert set(taken.claim.items) == {0, 2}
+    assert taken.elsewhere == {1}
+
+
+def test_a_moment_that_somebody_has_claimed_is_nobody_elses() -> None:
+    desk = Desk()
+    for item in desk.items:
+        desk.elsewhere(item, Record(SLOT, "CRON", "other", 1, 1, 0, completed=True), running=False)
+    assert desk.claim() == Taken(None)
+    assert desk.running() == []
+
+
+def test_a_record_that_has_moved_is_read_and_claimed_all_the_same() -> None:
+    desk, cut_off = Desk(), Record(SLOT - 1000, "CRON", "other", 7, 0, 0, completed=False)
+    desk.elsewhere(0, Record(SLOT - 1000, "CRON", "other", 1, 1, 0, completed=True), running=False)
+    desk.elsewhere(1, cut_off, running=False)
+    taken = desk.claim()
+    assert taken.claim is not None
+    assert set(taken.claim.items) == {0, 1, 2}
+    assert taken.cut_off == {1: cut_off}
+
+
+def test_an_assignment_that_has_changed_makes_a_claim_stale() -> None:
+    desk, view = Desk(), None
+    view = desk.view()
+    desk.write(Set(LAYOUT.sharding, b"", -1))
+    taken = done(desk.ledger.claim(view, CRON, desk.items, NOW, NEXT))
+    assert (taken.claim, taken.stale) == (None, True)
+    assert desk.running() == []
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_claim_on_hold_leaves_when_it_is_due_unless_it_is_withdrawn(stands: bool) -> None:
+    desk = Desk()
+    taken = desk.claim(hold=Hold(SLOT / 1000, lambda: stands))
+    assert taken.stale is not stands
+    assert desk.running() == ([0, 1, 2] if stands else [])
+
+
+@pytest.mark.parametrize("fire", [CRON, RESCUE], ids=["cron", "rescue"])
+@pytest.mark.parametrize("word", ["reply lost", "never arrived"])
+@pytest.mark.parametrize("reads", [[], ["suspended", "suspended"]], ids=["found out", "found out later"])
+def test_a_claim_whose_reply_is_lost_is_found_out_about(fire: Fire, word: str, reads: list[Word]) -> None:
+    desk = Desk()
+    if fire is RESCUE:
+        for item in desk.items:
+            desk.orphaned(item)
+    desk.line.commits.append(word)
+    desk.line.reads.extend(reads)
+    claim = desk.taken(fire)
+    assert set(claim.items) == set(desk.items)
+    nodes = desk.registry.nodes
+    assert claim.fences[0] == nodes[LAYOUT.item(0).running].stat.czxid
+    assert claim.items[0].version == nodes[LAYOUT.item(0).execution].stat.version
+    assert desk.settle(claim, *[Outcome.COMPLETED] * 3)
+    assert desk.running() == []
+    assert not [path for path in nodes if path.endswith("/failover") and "sharding" in path.removeprefix("/job/leader")]
+
+
+def test_of_a_claim_that_never_arrived_others_may_have_taken_a_part() -> None:
+    desk = Desk()
+    desk.line.commits.append("never arrived")
+    view = desk.view()
+    desk.elsewhere(2)
+    taken = done(desk.ledger.claim(view, CRON, desk.items, NOW, NEXT))
+    assert taken.claim is not None
+    assert set(taken.claim.items) == {0, 1}
+    assert taken.elsewhere == {2}
+
+
+def test_a_claim_that_goes_down_with_its_session_is_no_claim() -> None:
+    desk = Desk()
+    desk.line.commits.append("never arrived")
+    desk.line.incarnation = MINE + 5
+    with pytest.raises(SessionEnded):
+        desk.claim()
+
+
+def test_without_a_connection_nothing_is_claimed() -> None:
+    desk = Desk()
+    desk.line.commits.append("suspended")
+    with pytest.raises(Suspended):
+        desk.claim()
+
+
+def test_many_items_are_claimed_and_settled_in_parts() -> None:
+    desk = Desk(2 * AT_ONCE + 10)
+    claim = desk.taken()
+    assert len(claim.items) == len(desk.items)
+    assert len(set(claim.fences.values())) == 3
+    assert desk.settle(claim, *[Outcome.COMPLETED] * len(desk.items))
+    assert desk.running() == []
+
+
+def test_what_was_taken_before_the_connection_was_lost_is_run() -> None:
+    desk = Desk(AT_ONCE + 10)
+    desk.line.commits.extend(["well", "suspended"])
+    assert set(desk.taken().items) == set(range(AT_ONCE))
+
+
+def test_what_was_taken_before_the_assignment_changed_is_run() -> None:
+    desk = Desk(AT_ONCE + 10)
+    desk.line.commits.extend(["well", lambda: desk.write(Set(LAYOUT.sharding, b"", -1))])
+    taken = desk.claim()
+    assert taken.claim is not None
+    assert (len(taken.claim.items), taken.stale) == (AT_ONCE, True)
+
+
+def test_a_rescue_takes_the_mark_and_gives_it_back_to_nobody() -> None:
+    desk = Desk()
+    desk.orphaned(1)
+    claim = desk.taken(RESCUE, {1})
+    paths, nodes = LAYOUT.item(1), desk.registry.nodes
+    assert paths.orphan not in nodes
+    assert (nodes[paths.failover].data, nodes[paths.failover].stat.ephemeral_owner) == (ME.encode(), MINE)
+    assert desk.record(1).slot == SLOT
+    assert desk.settle(claim, Outcome.COMPLETED)
+    assert not {paths.orphan, paths.failover, paths.running} & desk.registry.nodes.keys()
+
+
+def test_a_rescue_that_another_has_taken_is_stale() -> None:
+    desk = Desk()
+    desk.orphaned(1)
+    desk.write(Delete(LAYOUT.item(1).orphan))
+    assert desk.claim(RESCUE, {1}) == Taken(None, stale=True)
+
+
+def test_an_orphan_whose_run_is_completed_after_all_is_not_rescued() -> None:
+    desk = Desk()
+    desk.orphaned(1)
+    desk.elsewhere(1, Record(SLOT, "CRON", "other", 1, 2, 0, completed=True), running=False)
+    assert desk.claim(RESCUE, {1}) == Taken(None)
+
+
+def test_an_orphan_that_needs_no_rescue_is_dismissed_once() -> None:
+    desk = Desk()
+    desk.orphaned(1)
+    done(desk.ledger.dismiss(1))
+    assert LAYOUT.item(1).orphan not in desk.registry.nodes
+    done(desk.ledger.dismiss(1))  # somebody else has seen to it
+    desk.write(Create(LAYOUT.item(0).orphan))
+    done(desk.ledger.dismiss(0))  # it has no record at all
+    assert LAYOUT.item(0).orphan not in desk.registry.nodes
+
+
+@pytest.mark.parametrize("hand_over", [True, False])
+def test_items_cut_off_are_handed_over_and_finished_ones_are_not(hand_over: bool) -> None:
+    desk = Desk()
+    claim = desk.taken()
+    assert desk.settle(claim, Outcome.COMPLETED, Outcome.FAILED, hand_over=hand_over)
+    waiting = [item for item in desk.items if LAYOUT.item(item).orphan in desk.registry.nodes]
+    assert waiting == ([2] if hand_over else [])
+    assert (desk.record(2).completed, desk.record(2).outcome) == (False, "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("commits", "reads"),
+    [
+        (["reply lost"], []),
+        (["never arrived"], []),
+        (["suspended"], []),
+        (["reply lost"], ["suspended"]),
+        (["never arrived"], ["suspended"]),
+        (["suspended", "never arrived", "reply lost"], []),
+    ],
+)
+def test_settling_goes_on_until_it_is_done(commits: list[Word], reads: list[Word]) -> None:
+    desk = Desk()
+    desk.orphaned(1)
+    claim = desk.taken(RESCUE, {1})
+    desk.line.commits.extend(commits)
+    desk.line.reads.extend(reads)
+    assert desk.settle(claim, Outcome.COMPLETED)
+    assert desk.running() == []
+    assert desk.record(1).outcome == "completed"
+    assert LAYOUT.item(1).failover not in desk.registry.nodes
+
+
+@pytest.mark.parametrize("word", ["over", "never arrived"])
+def test_a_run_whose_session_is_over_cannot_be_settled(word: str) -> None:
+    desk = Desk()
+    claim = desk.taken()
+    desk.line.commits.append(word)
+    desk.line.incarnation = MINE + 5
+    assert not desk.settle(claim, Outcome.COMPLETED)
+    assert not desk.record().completed
+
+
+def test_a_record_touched_by_hand_during_the_run_is_settled_all_the_same() -> None:
+    desk = Desk()
+    claim = desk.taken()
+    desk.write(Set(LAYOUT.item(0).execution, b"nonsense", -1))
+    assert desk.settle(claim, *[Outcome.COMPLETED] * 3)
+    assert (desk.record().slot, desk.running()) == (SLOT, [])
+
+
+def test_a_lock_removed_by_hand_ends_what_can_be_settled() -> None:
+    desk = Desk()
+    claim = desk.taken()
+    desk.write(Delete(LAYOUT.item(0).running))
+    desk.write(Delete(LAYOUT.item(1).running), Create(LAYOUT.item(1).running, b"by hand"))
+    assert desk.settle(claim, *[Outcome.COMPLETED] * 3)
+    assert [desk.record(item).completed for item in desk.items] == [False, False, True]
+    assert desk.running() == [1]
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_rescue_mark_removed_by_hand_keeps_nobody_from_settling(again: bool) -> None:
+    desk, paths = Desk(), LAYOUT.item(1)
+    desk.orphaned(1)
+    claim = desk.taken(RESCUE, {1})
+    desk.write(Delete(paths.failover), *([Create(paths.failover, b"by hand")] if again else []))
+    desk.line.commits.append("never arrived")
+    assert desk.settle(claim, Outcome.COMPLETED)
+    assert (paths.failover in desk.registry.nodes) is again
+    assert desk.running() == []
+
+
+def test_a_mark_of_a_misfire_stands_until_the_next_claim() -> None:
+    desk = Desk()
+    desk.elsewhere(0)
+    desk.elsewhere(1)
+    done(desk.ledger.mark_misfired(desk.view(), [0, 1, 2], SLOT))  # an item without a record has no place for one
+    done(desk.ledger.mark_misfired(desk.view(), [1], SLOT + 1))  # it is there already
+    marks = [desk.registry.nodes[LAYOUT.item(item).misfire].data for item in (0, 1)]
+    assert marks == [str(SLOT).encode()] * 2
+    desk.registry.expire(THEIRS)
+    assert set(desk.taken().items) == {0, 1, 2}
+    assert not [item for item in desk.items if LAYOUT.item(item).misfire in desk.registry.nodes]
+
+
+def test_a_misfire_is_not_marked_under_an_assignment_that_is_over() -> None:
+    desk = Desk()
+    desk.elsewhere(0)
+    view = desk.view()
+    desk.write(Set(LAYOUT.sharding, b"", -1))
+    done(desk.ledger.mark_misfired(view, [0], SLOT))
+    assert LAYOUT.item(0).misfire not in desk.registry.nodes
+
+
+def test_a_mark_that_cannot_go_keeps_nobody_from_claiming() -> None:
+    desk = Desk()
+    desk.write(Create(LAYOUT.item(0).execution))
+    desk.write(Create(LAYOUT.item(0).misfire))
+    desk.learn()
+    desk.write(Create(LAYOUT.item(0).misfire + "/by-hand"))
+    assert set(desk.taken().items) == {0, 1, 2}
+    assert LAYOUT.item(0).misfire in desk.registry.nodes
+
+
+@pytest.mark.parametrize("data", [b"nonsense", records.encode(Record(SLOT + TOLERATED + 1))])
+def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_told_once(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk()
+    desk.write(Create(LAYOUT.item(0).execution, data))
+    desk.learn()
+    desk.learn()
+    assert desk.ledger.record(0) == Record(slot=SLOT)
+    assert [entry.getMessage() for entry in caplog.records] == [
+        "/job/execution/0: is no record of a run; the next one replaces it"
+    ]
+    assert desk.taken(Fire(NEXT, FireSource.CRON), {0}).items[0].record.slot == NEXT
+
+
+def test_a_lock_that_no_session_holds_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+    desk.registry.make(LAYOUT.item(0).running, b"by hand")
+    assert desk.learn() == {0}
+    assert desk.claim().elsewhere == {0}
+    assert [entry.getMessage() for entry in caplog.records] == [
+        "/job/execution/0/running: is not ephemeral: the item waits until it is removed"
+    ]
+
+
+def test_an_item_that_can_have_no_lock_is_refused_and_the_rest_taken() -> None:
+    desk = Desk()
+    desk.registry.commit([Create(LAYOUT.item(1).execution, b"", ephemeral=True)], THEIRS)
+    desk.learn()
+    taken = desk.claim()
+    assert taken.claim is not None
+    assert set(taken.claim.items) == {0, 2}
+    assert taken.refused == {1}
+
+
+def test_records_whose_parent_was_removed_are_made_again() -> None:
+    desk = Desk()
+    desk.write(Delete(LAYOUT.execution))
+    assert set(desk.taken().items) == {0, 1, 2}
+
+
+def test_a_job_that_was_removed_is_not_made_again() -> None:
+    desk = Desk()
+    desk.write(Delete(LAYOUT.execution), Delete(LAYOUT.instance(ME)))
+    assert desk.claim() == Taken(None, stale=True)
+    assert LAYOUT.execution not in desk.registry.nodes
+
+
+def test_a_trigger_leaves_the_schedule_as_it_was() -> None:
+    desk = Desk()
+    assert desk.settle(desk.taken(), *[Outcome.COMPLETED] * 3)
+    claim = desk.taken(Fire(NOW, FireSource.TRIGGER))
+    assert {seen.record.slot for seen in claim.items.values()} == {SLOT}
+    assert {seen.record.source for seen in claim.items.values()} == {"TRIGGER"}
+
+
+def test_without_monitoring_moments_are_remembered_and_nothing_is_written() -> None:
+    desk = Desk()
+    before = dict(desk.registry.nodes)
+    assert desk.ledger.assume([0, 1], SLOT) is None
+    claim = desk.ledger.assume([2], SLOT, CRON)
+    assert claim is not None
+    assert (claim.fences, set(claim.items), desk.ledger.slot(0)) == ({}, {2}, SLOT)
+    assert desk.registry.nodes == before
+
+
+def test_items_that_went_to_others_are_forgotten() -> None:
+    desk = Desk()
+    desk.ledger.forget([0, 7])
+    assert desk.ledger.known() == {1, 2}
