@@ -44,6 +44,7 @@ class Judge:
     _leader: int = 0
     _meddled: int = 0
     _answered: int = 0
+    """When the assignment before the newest one was written."""
     _items: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -68,7 +69,8 @@ class Judge:
         elected, now = self.layout.epoch in before, self.registry.nodes
         if elected:
             self._leader = session
-        if (sharding := before.get(self.layout.sharding)) is not None:
+        sharding = before.get(self.layout.sharding)
+        if sharding is not None and now[self.layout.sharding].stat.version > sharding.stat.version:
             self._answered = sharding.stat.mzxid
         if self.layout.host in before and self.layout.host in now and not elected:
             self.break_("election", f"session {session} took the seat without raising the epoch")

@@ -120,8 +120,6 @@ class Process:
             with suppress(RegistryError):
                 await self._join(member)
                 self.life = Life(self, member)
-                if self.leaving:
-                    self.life.runner.leave()
                 await self.life.live()
                 if self.life.dismissed:
                     break
@@ -182,6 +180,8 @@ class Life:
             process.since = process.world.now() if mine is None else mine.started
         self.views = Latest(view)
         self.runner = StepRunner(self, process.since)
+        if process.leaving:
+            self.runner.leave()
 
     @property
     def lost(self) -> bool:

@@ -240,7 +240,7 @@ class BareSession:
             with suppress(Suspended):
                 if await self.exists(path) is None:
                     return
-            seen = self._registry.zxid
+            seen = self.zxid  # what was read may have been old: then there is news already
             await until(lambda seen=seen: self._registry.zxid > seen)  # type: ignore[misc]
 
     async def _read(self) -> dict[str, Node]:

@@ -30,11 +30,6 @@ pytestmark = [pytest.mark.simulation, pytest.mark.timeout(240)]
 
 FIXED, BATCH = 1200, 100
 
-OLD_BUGS = {
-    659: "A claim whose reply was lost was looked up on a server that lagged behind: the item ran on for nobody.",
-    1295: "As 659, with the item out of the count meanwhile: it could never be pruned.",
-}
-
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
@@ -226,7 +221,10 @@ def prune_blindly() -> AbstractContextManager[object]:
 
 
 def trust_a_lagging_server() -> AbstractContextManager[object]:
-    """Look up a claim whose reply was lost on whatever server is at hand."""
+    """Look up a claim whose reply was lost on whatever server is at hand.
+
+    This was ours: the simulation found an item that ran on for nobody until its session ended.
+    """
 
     async def look_up(self: Ledger, fire: Any, wanted: Any, mine: Any) -> set[int]:
         return await self._reconsider(fire, wanted, mine)
