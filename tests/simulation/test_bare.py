@@ -51,6 +51,10 @@ def test_rules_and_claims_keep_their_promises(first: int) -> None:
         survives(seed)
 
 
+def test_an_orphan_beyond_the_count_is_not_mourned_and_forgotten_for_ever() -> None:
+    survives(15278)  # all servers were closed, so the item stayed assigned and could not be pruned
+
+
 def test_they_keep_them_whatever_happens() -> None:
     first = SystemRandom().randrange(10**6, 10**9)
     print(f"seeds {first} to {first + 199}")

@@ -15,7 +15,8 @@ def mourn(now: Situation) -> Iterator[Mourn]:
         return
     for item, version in sorted(now.cut_off.items()):
         marks = (view.layout.item(item).orphan, view.layout.item(item).failover)
-        if item in view.items and not any(mark in view.tree for mark in marks):
+        wanted = item in view.items and item < view.config.sharding_total_count  # or ``forget`` would undo it for ever
+        if wanted and not any(mark in view.tree for mark in marks):
             yield Mourn(item, version)
 
 
