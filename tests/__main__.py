@@ -26,7 +26,7 @@ CHECKS: dict[str, Sequence[str]] = {
     "format": ("ruff", "format", "--check", "."),
     "mypy": ("mypy",),
     "layers": ("lint-imports",),
-    "pytest": ("pytest", "-n", "2", "--dist", "worksteal", "-q"),
+    "pytest": ("pytest", "-n", "2", "--dist", "worksteal", "-q", "--durations=10"),
     "docs": ("mkdocs", "build", "--quiet", "--strict"),
 }
 

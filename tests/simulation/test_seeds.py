@@ -10,7 +10,7 @@ from aioelasticjob.testing.simulation import live, plan
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
-FIXED, BATCH = 300, 10
+FIXED, BATCH = 240, 10
 """So many seeds take 2 cores some three minutes; batches let them be shared out."""
 
 OLD_BUGS = {
