@@ -33,7 +33,8 @@ def measure(*, quick: bool) -> Iterator[Figure]:
     seconds, starts = 2 if quick else 20, list[Figure]()
     for jobs in (10, 50) if quick else (10, 100, 400, 1000):
         with real_server() as server:
-            found = run_worker(Load(jobs, seconds, f"zk://{server.address}/load", server_pid=server.pid))
+            address = f"zk://{server.address}/load"
+            found = run_worker(Load(jobs, seconds, address, warm_up=2 if quick else 15, server_pid=server.pid))
         bare = run_worker(Load(jobs, seconds))
         yield from _lateness(jobs, seconds, found, bare)
         starts += _start(jobs, found)

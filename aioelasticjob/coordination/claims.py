@@ -29,7 +29,7 @@ SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # one for every fire: a frozen one costs three times as much to make
 class Taken:
     """What a claim came to."""
 

@@ -23,6 +23,7 @@ class Lease:
     def __init__(self) -> None:
         self.incarnation = 0
         self.timeout = 0.0
+        self._good_for = 0.0
         self.proven = -inf  # when the newest request was sent that was answered through the leader
         self.zxid = 0  # the newest one seen in a reply
         self._scopes: dict[CancelScope, None] = {}  # a set that keeps its order, so simulations repeat
@@ -30,26 +31,16 @@ class Lease:
         self._loop = asyncio.get_running_loop()
 
     @property
-    def margin(self) -> float:
-        """How long before the proven end work is cancelled.
-
-        A follower tells the leader every half tick which sessions it heard of, so what the leader knows is older than
-        what we have proven by half a tick, or by one heartbeat if those come less often (measured: 0.87 s at a tick of
-        2 s).  Half a tick is 1 s by default, and a quarter of the timeout at most, as servers grant no less than two
-        ticks.  On top comes slack for a loop that is late.  That is 1.2 of 4 s, 2.2 of 10 s, 5.5 of 30 s.
-        """
-        return max(min(1.0, self.timeout / 4), self.timeout / BEATS) + min(0.5, self.timeout / 20)
-
-    @property
     def limit(self) -> float:
         """When work under this session has to have been cancelled."""
-        return self.proven + self.timeout - self.margin
+        return self.proven + self._good_for
 
     def begin(self, incarnation: int, timeout: float, sent: float) -> None:
         """A server has confirmed the session, asked at ``sent``."""
         if incarnation != self.incarnation:
             self.end()
         self.incarnation, self.timeout = incarnation, timeout
+        self._good_for = timeout - margin(timeout)  # asked for by every flight
         self.proven = max(self.proven, sent)
         self._arm()  # the timeout may have become a shorter one
 
@@ -104,3 +95,14 @@ class Lease:
         scopes, self._scopes = self._scopes, {}
         for scope in scopes:
             scope.cancel("the session may end soon, or has ended")
+
+
+def margin(timeout: float) -> float:
+    """How long before the proven end of a session of ``timeout`` seconds work is cancelled.
+
+    A follower tells the leader every half tick which sessions it heard of, so what the leader knows is older than what
+    we have proven by half a tick, or by one heartbeat if those come less often (measured: 0.87 s at a tick of 2 s).
+    Half a tick is 1 s by default, and a quarter of the timeout at most, as servers grant no less than two ticks.  On
+    top comes slack for a loop that is late.  That is 1.2 of 4 s, 2.2 of 10 s, 5.5 of 30 s.
+    """
+    return max(min(1.0, timeout / 4), timeout / BEATS) + min(0.5, timeout / 20)

@@ -14,7 +14,7 @@ from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.model import Claim, Outcome
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # one for every fire: a frozen one costs three times as much to make
 class Flight:
     """All that one flight needs."""
 

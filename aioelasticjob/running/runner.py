@@ -337,7 +337,7 @@ def _parameter(data: bytes) -> str | None:
     return data.decode("utf-8", "replace") or None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Checkpoints:
     """The offsets of one run, and the fence they are saved under."""
 
