@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    JsonValue,
     ValidationError,
     field_validator,
     model_validator,
@@ -26,6 +27,7 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
 
 MAX_ITEMS = 100_000
 _NAME = re.compile(r"[\w.-]{1,200}")
+_KIND = re.compile(r"[A-Z][A-Z0-9_-]{0,99}")
 
 
 def _item_parameters(given: object) -> object:
@@ -55,7 +57,10 @@ class JobConfig(BaseModel):
     )
 
     job_name: str
-    job_type: Literal["SIMPLE", "DATAFLOW", "SCRIPT", "HTTP"] = "SIMPLE"
+    job_type: str = "SIMPLE"
+    """The kind of job: SIMPLE, DATAFLOW, SCRIPT, HTTP, or one of those that packages add."""
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Settings that only this kind of job has, such as a script's command."""
     cron: str | None = None
     """Quartz (6 or 7 fields) or Unix (5 fields, @daily); None for a job that only runs when it is triggered."""
     time_zone: str = "UTC"
@@ -100,6 +105,13 @@ class JobConfig(BaseModel):
         if not _NAME.fullmatch(name) or set(name) <= {"."} or name == "zookeeper":
             raise ValueError("must be 1 to 200 letters, digits, '_', '-' or '.', and not 'zookeeper'")
         return name
+
+    @field_validator("job_type")
+    @classmethod
+    def _is_the_name_of_a_kind(cls, kind: str) -> str:
+        if not _KIND.fullmatch(kind):  # whether it is known is asked where it runs: whoever only looks need not know it
+            raise ValueError("must be a kind of job in capitals, such as SIMPLE, DATAFLOW, SCRIPT or HTTP")
+        return kind
 
     @model_validator(mode="after")
     def _settings_agree(self) -> JobConfig:
