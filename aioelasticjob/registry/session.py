@@ -98,6 +98,14 @@ class Session:
         """
         return tuple(sorted(wire.names(await self._one(wire.CHILDREN, path))[0]))
 
+    async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+        """Read the names below many nodes in few requests, in the order asked for; None where there is no node.
+
+        Raises: NotPermitted, Suspended.
+        """
+        answers = await self._many((wire.CHILDREN,), paths)
+        return [tuple(sorted(names)) if isinstance(names, list) else None for names in answers]
+
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """Read many nodes in few requests, in the order asked for; None where there is none.
 
@@ -113,17 +121,25 @@ class Session:
         zxid, found = self.zxid, dict[str, Node]()
         level = list(dict.fromkeys(roots))
         while level:
-            # The names come in the same breath as the data, so a level costs one round trip.
-            answers = await self._many((wire.GET, wire.CHILDREN), level)
             below: list[str] = []
-            for path, node, names in zip(level, answers[::2], answers[1::2], strict=True):
-                if isinstance(node, Node):
+            for path, (node, names) in (await self.list_many(level)).items():
+                if node is not None:
                     found[path] = node
-                if isinstance(names, list):
-                    prefix = path if path.endswith("/") else path + "/"
-                    below += (prefix + name for name in names)
+                prefix = path if path.endswith("/") else path + "/"
+                below += (prefix + name for name in names)
             level = [path for path in below if path not in found]
         return Tree(found, zxid)
+
+    async def list_many(self, paths: Sequence[str]) -> dict[str, tuple[Node | None, Sequence[str]]]:
+        """Read many nodes, each in one breath with the names below it.
+
+        Raises: NotPermitted, Suspended.
+        """
+        answers = await self._many((wire.GET, wire.CHILDREN), paths)
+        return {
+            path: (node if isinstance(node, Node) else None, names if isinstance(names, list) else ())
+            for path, node, names in zip(paths, answers[::2], answers[1::2], strict=True)
+        }
 
     async def sync(self, path: str = "/") -> None:
         """Wait until our server has caught up with everything committed before.
@@ -150,10 +166,13 @@ class Session:
                 await gone.news.wait()
 
     @contextmanager
-    def watching(self, roots: Sequence[str], watcher: Watcher) -> Iterator[None]:
-        """Tell ``watcher`` of all changes at and below ``roots``, which need not exist, from before any read inside."""
+    def watching(self, roots: Sequence[str], watcher: Watcher, *, shallow: bool = False) -> Iterator[None]:
+        """Tell ``watcher`` of all changes at and below ``roots``, which need not exist, from before any read inside.
+
+        ``shallow``: of what happens below them no more need be told than that children have come or gone.
+        """
         for root in roots:
-            self._keeper.watch(root, watcher)
+            self._keeper.watch(root, watcher, shallow=shallow)
         try:
             yield
         finally:
