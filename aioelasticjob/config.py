@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -138,13 +138,11 @@ class JobConfig(BaseModel):
         """
         for name in settings:
             if name not in cls.model_fields:
-                near = get_close_matches(name, cls.model_fields, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(cls.model_fields))}"
-                raise InvalidSetting(name, settings[name], f"there is no such setting; {hint}")
+                raise unknown_setting(name, settings[name], cls.model_fields)
         try:
             return cls.model_validate(settings)
         except ValidationError as error:
-            raise _first_mistake(error) from None
+            raise next(mistakes(error)) from None
 
     @classmethod
     def from_json(cls, text: bytes, path: str) -> JobConfig:
@@ -159,7 +157,7 @@ class JobConfig(BaseModel):
                 raise TypeError(f"{type(found).__name__} in place of an object")
             return cls.model_validate(found)
         except ValidationError as error:
-            mistake = _first_mistake(error)
+            mistake = next(mistakes(error))
             raise ForeignData(
                 path, mistake.value, f"no job configuration: {mistake.setting}: {mistake.expected}"
             ) from None
@@ -183,11 +181,20 @@ class JobConfig(BaseModel):
         return {name: getattr(self, name) for name in type(self).model_fields}
 
 
-def _first_mistake(error: ValidationError) -> InvalidSetting:
-    first = error.errors(include_url=False)[0]
-    cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, InvalidSetting):
-        return cause
-    location = ".".join(str(part) for part in first["loc"]) or "settings"
-    message = first["msg"].removeprefix("Value error, ")
-    return InvalidSetting(location, first.get("input"), message[:1].lower() + message[1:])
+def unknown_setting(name: str, value: object, known: Iterable[str]) -> InvalidSetting:
+    """Return the error for a setting that does not exist, which names the nearest that does."""
+    near = get_close_matches(name, known := sorted(known), n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    return InvalidSetting(name, value, f"there is no such setting; {hint}")
+
+
+def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:
+    """Return what pydantic found, each as an error of ours."""
+    for one in error.errors(include_url=False):
+        cause = one.get("ctx", {}).get("error")
+        if isinstance(cause, InvalidSetting):
+            yield cause
+        else:
+            location = ".".join(str(part) for part in one["loc"]) or "settings"
+            message = one["msg"].removeprefix("Value error, ")
+            yield InvalidSetting(location, one.get("input"), message[:1].lower() + message[1:])

@@ -50,7 +50,7 @@ class Job:
             raise InvalidSetting(
                 "handler", _name(handler), "is a generator: a job's handler returns; dataflow jobs yield"
             )
-        return cls(config, handler, not _is_async(handler), tuple(listeners))
+        return cls(config, handler, not is_async(handler), tuple(listeners))
 
 
 def item_context(config: JobConfig, claim: Claim, item: int, checkpoints: Checkpoints) -> ItemContext:
@@ -62,6 +62,7 @@ def item_context(config: JobConfig, claim: Claim, item: int, checkpoints: Checkp
         claim.instance,
         claim.fire,
         checkpoints,
+        config.options,
         item,
         config.sharding_item_parameters.get(item),
         claim.fences.get(item, 0),
@@ -78,13 +79,15 @@ def instance_context(config: JobConfig, claim: Claim, checkpoints: Checkpoints) 
         claim.instance,
         claim.fire,
         checkpoints,
+        config.options,
         tuple(sorted(claim.items)),
         {item: given[item] for item in claim.items if item in given},
         claim.fences,
     )
 
 
-def _is_async(handler: Handler) -> bool:
+def is_async(handler: Handler) -> bool:
+    """Whether calling it gives something to await."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
 
 

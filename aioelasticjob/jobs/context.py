@@ -38,6 +38,8 @@ class Context(ABC):
     instance: str
     fire: Fire = field(repr=False)
     checkpoints: Checkpoints = field(repr=False)
+    options: Mapping[str, Any] = field(repr=False)
+    """What only this kind of job has, as the configuration holds it: JSON values."""
 
     @property
     @abstractmethod
