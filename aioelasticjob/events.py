@@ -6,7 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from anyio import Event
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BACKLOG = 10_000
-"""Events a listener may lag behind before the oldest are dropped for it."""
+"""Events a listener may lag behind before the oldest are dropped for it, unless it asks for more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """Items were claimed and their handlers start."""
+    """Items were claimed and their moment has come: listeners and handlers are about to begin."""
 
     job: str
     instance: str
@@ -30,6 +30,26 @@ class Began:
     items: tuple[int, ...]
     late: float
     """Seconds between the scheduled moment and now."""
+    task_ids: tuple[str, ...] = field(default=(), repr=False)
+    """The names of the runs, in the order of the items; those of one handler's items are the same."""
+
+    @property
+    def at(self) -> float:
+        """When that was, in seconds since the epoch."""
+        return self.slot / 1000 + self.late
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A handler was called."""
+
+    job: str
+    instance: str
+    slot: int
+    source: FireSource
+    items: tuple[int, ...]
+    task_id: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +63,38 @@ class Ended:
     item: int
     outcome: Outcome
     seconds: float
+    """Since its handler was called; where none was, since the items were to begin."""
+    task_id: str = ""
+    at: float = 0.0
+    failure: BaseException | None = field(default=None, compare=False)
+    """What the handler raised, with its stack; let go of it soon, for it keeps alive what the handler held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """An item whose run was cut off elsewhere has been taken to be run again here; follows its ``Began``."""
+
+    job: str
+    instance: str
+    slot: int
+    item: int
+    cut_off: str
+    """The instance whose run it was."""
+    task_id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """A run that was cancelled has been put up for others to run again; follows its ``Ended``."""
+
+    job: str
+    instance: str
+    slot: int
+    source: FireSource
+    item: int
+    task_id: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +107,9 @@ class Misfired:
     items: tuple[int, ...]
     moments: int
     why: str
+    cut_off: str = ""
+    """The instance that died while it ran the item, if that is why."""
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +131,15 @@ class CaughtUp:
     items: tuple[int, ...]
 
 
-JobEvent: TypeAlias = Began | Ended | Misfired | CaughtUp | Refused
+JobEvent: TypeAlias = Began | Started | Ended | Rescued | HandedOver | Misfired | CaughtUp | Refused
+
+
+class Sink(Protocol):
+    """Whatever takes events: at once, without waiting and without raising."""
+
+    def put(self, event: JobEvent) -> None:
+        """Take an event."""
+        ...
 
 
 @dataclass(slots=True)
@@ -97,51 +160,77 @@ class Counts:
 class Listener:
     """One reader's share of the events, as an async iterator."""
 
+    backlog: int = BACKLOG
+    """Events that may wait; beyond that the oldest are dropped."""
     dropped: int = 0
     """Events lost because this reader lagged too far behind."""
     _waiting: deque[JobEvent] = field(default_factory=deque)
     _news: Event = field(default_factory=Event)
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def put(self, event: JobEvent) -> None:
         """Take an event, dropping the oldest one when the backlog is full."""
-        if len(self._waiting) >= BACKLOG:
-            self._waiting.popleft()
-            self.dropped += 1
-        self._waiting.append(event)
-        self._news.set()
+        waiting = self._waiting
+        if waiting:
+            if len(waiting) >= self.backlog:
+                waiting.popleft()
+                self.dropped += 1
+        else:
+            self._news.set()
+        waiting.append(event)
+
+    def take(self, most: int) -> list[JobEvent]:
+        """Return what waits, the oldest first."""
+        waiting = self._waiting
+        return [waiting.popleft() for _ in range(min(most, len(waiting)))]
+
+    async def news(self) -> None:
+        """Wait until there is something to take."""
+        while not self._waiting:
+            self._news = Event()
+            await self._news.wait()
 
     async def __aiter__(self) -> AsyncIterator[JobEvent]:
         while True:
+            await self.news()
             while self._waiting:
                 yield self._waiting.popleft()
-            self._news = Event()
-            await self._news.wait()
 
 
 class Events:
     """Hands every event to every listener; without listeners it costs next to nothing."""
 
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
+        self._sinks: list[Sink] = []
         self.counts: defaultdict[str, Counts] = defaultdict(Counts)
         """By job; kept whether or not anybody listens."""
 
     @property
     def heard(self) -> bool:
         """Whether anybody listens: if not, an event need not be made."""
-        return bool(self._listeners)
+        return bool(self._sinks)
 
     def put(self, event: JobEvent) -> None:
         """Tell every listener."""
-        for listener in self._listeners:
-            listener.put(event)
+        for sink in self._sinks:
+            sink.put(event)
+
+    def attach(self, sink: Sink) -> None:
+        """Tell this one too, from now on."""
+        self._sinks.append(sink)
+
+    def detach(self, sink: Sink) -> None:
+        """Tell this one no more."""
+        self._sinks.remove(sink)
 
     @contextmanager
-    def listen(self) -> Iterator[Listener]:
+    def listen(self, backlog: int = BACKLOG) -> Iterator[Listener]:
         """Listen until the block is left."""
-        listener = Listener()
-        self._listeners.append(listener)
+        listener = Listener(backlog)
+        self.attach(listener)
         try:
             yield listener
         finally:
-            self._listeners.remove(listener)
+            self.detach(listener)

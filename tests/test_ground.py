@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import anyio
-import pytest
 
-from aioelasticjob import events as told
 from aioelasticjob.events import Events, Refused
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -47,13 +45,11 @@ def test_changed_and_until_see_what_is_set_while_nobody_waits() -> None:
     run(main)
 
 
-def test_events_reach_every_listener_and_a_lagging_one_loses_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told, "BACKLOG", 3)
-
+def test_events_reach_every_listener_and_a_lagging_one_loses_the_oldest() -> None:
     async def main() -> None:
         events = Events()
         events.put(Refused("job", "me", "unheard"))
-        with events.listen() as one, events.listen() as other:
+        with events.listen(backlog=3) as one, events.listen(backlog=3) as other:
             for n in range(5):
                 events.put(Refused("job", "me", str(n)))
             stream = aiter(one)
