@@ -197,6 +197,11 @@ class Layout:
         return (self.config, self.servers, self.instances, self.shutdowns, self.triggers, self.leader, self.sharding)
 
     @cached_property
+    def shallow(self) -> tuple[str, ...]:
+        """The mirrored roots of which only names are followed below their children: servers publish counts there."""
+        return (self.servers,)
+
+    @cached_property
     def skeleton(self) -> tuple[str, ...]:
         """Persistent parents that must exist before anything else, outermost first."""
         return (

@@ -112,22 +112,26 @@ class Tally:
         """Write the counts to the server's node and begin anew; instances of one server and interval add up."""
         if not (self.succeeded or self.failed or self._published):
             return
-        counts = (
-            (member.layout.success_count(member.ip), self.succeeded),
-            (member.layout.failure_count(member.ip), self.failed),
-        )
+        counts = self.succeeded, self.failed
+        paths = member.layout.success_count(member.ip), member.layout.failure_count(member.ip)
+        nodes = await member.session.get_many(paths)  # nobody mirrors them: all would hear of everybody's counts
+        interval = view.config.reconcile_interval
         try:
-            operations = [self._written(view, path, count, now) for path, count in counts]
+            operations = [
+                _written(node, path, count, fresh=node is not None and node.stat.mtime // interval == now // interval)
+                for node, path, count in zip(nodes, paths, counts, strict=True)
+            ]
             await member.session.commit(operations, incarnation=member.incarnation)
         except (Conflict, OutcomeUnknown):  # another instance of this server was faster: with the next interval's
             return
-        self._published = bool(self.succeeded or self.failed)
-        self.succeeded = self.failed = 0
+        self._published = any(counts)
+        self.succeeded -= counts[0]  # runs may have ended meanwhile
+        self.failed -= counts[1]
 
-    def _written(self, view: JobView, path: str, count: int, now: float) -> Op:
-        node, interval = view.tree.get(path), view.config.reconcile_interval
-        if node is None:
-            return Create(path, str(count).encode())
-        fresh = node.stat.mtime // interval == now // interval
-        present = int(node.data) if fresh and node.data.isdigit() and len(node.data) < 20 else 0
-        return Set(path, str(present + count).encode(), node.stat.version)
+
+def _written(node: Node | None, path: str, count: int, *, fresh: bool) -> Op:
+    """Return the write of a count: what another instance of the server wrote in the same interval is added to."""
+    if node is None:
+        return Create(path, str(count).encode())
+    present = int(node.data) if fresh and node.data.isdigit() and len(node.data) < 20 else 0
+    return Set(path, str(present + count).encode(), node.stat.version)

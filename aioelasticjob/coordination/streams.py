@@ -148,7 +148,7 @@ class Streams:
 
     @asynccontextmanager
     async def _trees(self, roots: Sequence[str]) -> AsyncIterator[Latest[Tree]]:
-        async with mirror(self._session, roots) as trees:
+        async with mirror(self._session, roots, shallow=set(roots).intersection(self._layout.shallow)) as trees:
             yield trees
 
     def _view(self, tree: Tree) -> JobView:

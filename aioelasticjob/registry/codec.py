@@ -53,7 +53,7 @@ BYSTANDERS: Final = (
     exc.RuntimeInconsistency.error_code,
 )  # before and after the operation that failed
 
-RECURSIVE: Final = 1  # the mode of a persistent watch
+SHALLOW, RECURSIVE = 0, 1  # the modes of a persistent watch: of a node and its children's names, of all below it
 ANY_WATCH: Final = 3  # removeWatches: whatever we hold at that path
 CHUNK: Final = 100_000  # bytes per frame where we can choose: Java's client does the same when it sets watches again
 HEADER: Final = Struct("!iqi")  # of a reply: xid, zxid, error
@@ -155,19 +155,21 @@ class Codec:
         parts = [part for kind, path in reads for part in (_READS[kind], self.path(path), b"\0")]
         return b"".join([*parts, _end])
 
-    def add_watch(self, path: str) -> bytes:
-        """Render a persistent recursive watch."""
-        return render(AddWatch(path=self.absolute(path), mode=RECURSIVE))
+    def add_watch(self, path: str, *, shallow: bool = False) -> bytes:
+        """Render a persistent watch."""
+        return render(AddWatch(path=self.absolute(path), mode=SHALLOW if shallow else RECURSIVE))
 
     def remove_watch(self, path: str) -> bytes:
-        """Render the end of a persistent recursive watch."""
+        """Render the end of a persistent watch."""
         return render(protocol.RemoveWatchesRequest(path=self.absolute(path), type=ANY_WATCH))
 
-    def rewatch(self, paths: Sequence[str], zxid: int) -> list[bytes]:
-        """Render persistent recursive watches again, in chunks no server refuses."""
-        empty: dict[str, list[str]] = {"data": [], "exist": [], "child": [], "persistent": []}
+    def rewatch(self, paths: Sequence[str], zxid: int, *, shallow: bool = False) -> list[bytes]:
+        """Render persistent watches again, in chunks no server refuses."""
+        kinds = ("data", "exist", "child", "persistent", "persistent_recursive")
+        empty: dict[str, list[str]] = {kind: [] for kind in kinds}
+        kind = "persistent" if shallow else "persistent_recursive"
         return [
-            render(SetWatches2(zxid=zxid, persistent_recursive=chunk, **empty))
+            render(SetWatches2(zxid=zxid, **{**empty, kind: chunk}))
             for chunk in chunked([self.absolute(path) for path in paths])
         ]
 

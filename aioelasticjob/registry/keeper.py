@@ -104,18 +104,28 @@ class Keeper:
         with anyio.move_on_after(CLOSING, shield=True):
             await connection.gone.wait()
 
-    def watch(self, root: str, watcher: Watcher) -> None:
-        """Tell ``watcher`` of everything that happens at ``root`` and below.
+    def watch(self, root: str, watcher: Watcher, *, shallow: bool = False) -> None:
+        """Tell ``watcher`` of everything that happens at ``root`` and below, or at least of what it is to hear of.
 
         Nothing is awaited: the registry answers in order, so what is read from now on is read after the watch was set.
         """
-        if self.watches.add(root, watcher) and self.connection is not None:
-            self.connection.call(WATCH, self.codec.add_watch(root)).add_done_callback(_report)
+        if self.watches.add(root, watcher, shallow=shallow):
+            self._ask(root)
 
     def unwatch(self, root: str, watcher: Watcher) -> None:
         """Tell ``watcher`` no more."""
-        if self.watches.remove(root, watcher) and self.connection is not None:
+        if self.watches.remove(root, watcher):
+            self._ask(root)
+
+    def _ask(self, root: str) -> None:
+        """Ask the registry for the watch that is now wanted; the new one takes the old one's place."""
+        if self.connection is None:
+            return
+        shallow = self.watches.shallow(root)
+        if shallow is None:
             self.connection.call(UNWATCH, self.codec.remove_watch(root))
+        else:
+            self.connection.call(WATCH, self.codec.add_watch(root, shallow=shallow)).add_done_callback(_report)
 
     async def _anywhere(self) -> Connection | None:
         for host in tuple(self._hosts):
@@ -163,8 +173,9 @@ class Keeper:
         self.connection, self.host = connection, connection.host
         if self.settings.digest is not None:
             connection.call(AUTH, credentials(self.settings.digest)).add_done_callback(self._authenticated)
-        for body in self.codec.rewatch(self.watches.roots, self.lease.zxid):
-            connection.call(REWATCH, body).add_done_callback(_report)
+        for shallow in (False, True):
+            for body in self.codec.rewatch(self.watches.those(shallow=shallow), self.lease.zxid, shallow=shallow):
+                connection.call(REWATCH, body).add_done_callback(_report)
         log.info("connected", extra={"server": connection.peer, "session": f"{self.lease.incarnation:#x}"})
         self.status.set(SessionStatus(SessionState.CONNECTED, self.lease.incarnation))
         self.watches.reset()

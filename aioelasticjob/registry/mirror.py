@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Sequence, Set
+from contextlib import ExitStack, asynccontextmanager, closing
 from typing import Final
 
 from aioelasticjob.errors import Suspended
 from aioelasticjob.latest import Latest
-from aioelasticjob.registry.codec import CHANGED
+from aioelasticjob.registry.codec import CREATED, DELETED, chunked
 from aioelasticjob.registry.session import Session, beside
-from aioelasticjob.registry.tree import Tree, parent
+from aioelasticjob.registry.tree import NAMED, Node, Tree, parent
 
 MOST_ROUNDS: Final = 50  # of reading without showing anything, when ever more nodes change
 
 
 @asynccontextmanager
-async def mirror(session: Session, roots: Sequence[str]) -> AsyncIterator[Latest[Tree]]:
+async def mirror(
+    session: Session, roots: Collection[str], *, shallow: Collection[str] = ()
+) -> AsyncIterator[Latest[Tree]]:
     """Follow everything at and below ``roots``, which need not exist; the first tree is whole.
+
+    Of a ``shallow`` root the tree holds children, and of what is below these no more than that it is there (NAMED): no
+    data that changes down there costs anything.
 
     A tree shows a transaction entirely or not at all, and ``zxid`` says up to where it shows all of them.
 
     Raises: NotPermitted, SessionEnded when the session is closed first.
     """
-    follower = _Follower(session, roots)
-    with session.watching(follower.roots, follower):  # before the first read, or changes between the two would be lost
+    with closing(_Follower(session, roots, shallow)) as follower:
         await follower.catch_up()
         async with beside(follower.follow):
             yield follower.trees
@@ -37,20 +41,30 @@ class _Follower:
     Events are hints: they say where to look, never what is there.  All that came in one breath are read in one request.
     """
 
-    def __init__(self, session: Session, roots: Sequence[str]) -> None:
-        self.roots = tuple(root for root in dict.fromkeys(roots) if not any(_below(root, other) for other in roots))
+    def __init__(self, session: Session, roots: Collection[str], shallow: Collection[str]) -> None:
+        deep = [root for root in dict.fromkeys(roots) if root not in shallow]
+        self._roots = tuple(root for root in deep if not any(_below(root, other) for other in deep))
+        self._shallow = tuple(root for root in dict.fromkeys(shallow) if not self._is_below(root))
         self.trees = Latest(Tree())
         self._session = session
+        self._watched: dict[str, ExitStack] = {}
         self._dirty: dict[str, None] = {}
         self._stale = True  # all of it
         self._news = asyncio.Event()
+        for root in (*self._roots, *self._shallow):  # before the first read, or changes between the two would be lost
+            self._watch(root)
+
+    def close(self) -> None:
+        """Watch no more."""
+        for path in tuple(self._watched):
+            self._watched.pop(path).close()
 
     def changed(self, kind: int, path: str) -> None:
         """Note that ``path`` has to be read again, and its parent when that has gained or lost a child."""
-        self._dirty[path] = None
-        if kind != CHANGED and path not in self.roots:
-            self._dirty[parent(path)] = None
-        self._news.set()
+        touched = (path, parent(path)) if kind in (CREATED, DELETED) else (path,)
+        if noted := [one for one in touched if self._is_read(one)]:
+            self._dirty |= dict.fromkeys(noted)
+            self._news.set()
 
     def reset(self) -> None:
         """Note that everything has to be read again: a new connection does not replay what was missed."""
@@ -69,20 +83,21 @@ class _Follower:
         An event comes before any reply that is newer.  So a reply tells everything up to its own zxid about the nodes
         it is about, and all others are as they were unless noted since.  What has been noted is therefore read
         together with all that was read before, until the notes that came meanwhile are about these nodes alone: they
-        are newer than the tree, and wait for the next one.
+        are newer than the tree, and wait for the next one.  (Several replies are of several moments: then until there
+        are no notes.)
         """
         self._news.clear()
         tree, complete, rounds, read = self.trees.value, 0, 0, dict[str, None]()
-        while (self._stale or not self._dirty.keys() <= read.keys()) and rounds < MOST_ROUNDS:
+        while (self._stale or not self._dirty.keys() <= _at_once(read)) and rounds < MOST_ROUNDS:
             complete = self._session.zxid
             try:
                 if self._stale:
-                    self._stale, self._dirty, read = False, {}, {}
-                    tree = await self._session.subtree(self.roots)
+                    self._stale, self._dirty, read = False, dict.fromkeys(self._shallow), {}
+                    tree = await self._session.subtree(self._roots)
                 else:
                     read |= self._dirty
                     self._dirty = {}
-                    tree = tree.replace(dict(zip(read, await self._session.get_many(tuple(read)), strict=True)), 0)
+                    tree = tree.replace(await self._read(tree, [path for path in read if self._is_read(path)]), 0)
             except Suspended:
                 self._stale = True
                 await self._session.connected()
@@ -91,6 +106,51 @@ class _Follower:
         if not self._stale and not self._dirty:  # everything seen so far is in the tree
             complete = self._session.zxid
         self.trees.set(tree.replace({}, complete))
+
+    async def _read(self, tree: Tree, paths: Sequence[str]) -> dict[str, Node | None]:
+        """Read nodes, and return what that changes in a tree; children that shallow roots have gained are noted."""
+        if not any(map(self._is_shallow, paths)):
+            return dict(zip(paths, await self._session.get_many(paths), strict=True))
+        changes: dict[str, Node | None] = {}
+        for path, (node, names) in (await self._session.list_many(sorted(paths))).items():
+            if path in changes:  # its parent, which comes before it, says that it has gone
+                continue
+            changes[path] = node
+            if self._is_shallow(path):
+                children = {f"{path}/{name}" for name in names}
+                gone = {f"{path}/{name}" for name in tree.children(path)} - children
+                changes |= dict.fromkeys((below for child in gone for below in tree.below(child)), None)
+                if path in self._shallow:
+                    self._watch_children(path, children, tree)
+                else:
+                    changes |= dict.fromkeys(children, NAMED)
+        return changes
+
+    def _watch_children(self, root: str, children: set[str], tree: Tree) -> None:
+        """Watch the present children of a shallow root and no others; what is new has to be read under its watch."""
+        for path in [path for path in self._watched if parent(path) == root and path not in children]:
+            self._watched.pop(path).close()
+        for path in sorted(children - self._watched.keys()):
+            self._watch(path)
+        self._dirty |= dict.fromkeys(path for path in sorted(children) if path not in tree)
+
+    def _watch(self, path: str) -> None:
+        self._watched[path] = watched = ExitStack()
+        watched.enter_context(self._session.watching((path,), self, shallow=self._is_shallow(path)))
+
+    def _is_read(self, path: str) -> bool:
+        return path in self._watched or self._is_below(path)
+
+    def _is_below(self, path: str) -> bool:
+        return any(path == root or _below(path, root) for root in self._roots)
+
+    def _is_shallow(self, path: str) -> bool:
+        return path in self._shallow or parent(path) in self._shallow
+
+
+def _at_once(read: dict[str, None]) -> Set[str]:
+    """Return the paths if they are read in one request."""
+    return read.keys() if len(chunked(tuple(read))) < 2 else set()
 
 
 def _below(path: str, root: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,10 @@ class Node:
 
     data: bytes
     stat: Stat
+
+
+NAMED: Final = Node(b"", Stat(0, 0, 0.0, 0.0, -1, 0, 0, 0, 0, 0, 0))
+"""A node of which no more is known than that it is there; as a condition, its version is any."""
 
 
 class Tree:

@@ -115,7 +115,7 @@ async def _live(
     job: Job, member: Member, shared: Surroundings, leaving: Event, life: _Life, task_status: TaskStatus[None]
 ) -> bool:
     """Live one session's life; return whether there is to be another."""
-    async with mirror(member.session, member.layout.mirrored) as trees:
+    async with mirror(member.session, member.layout.mirrored, shallow=member.layout.shallow) as trees:
         config = await join(member, job.config, trees, life.config, inf if life.since is None else life.since)
         await _compare_clocks(member, shared)
         views = _Views(read(trees.value, member.layout, config, config.job_type))

@@ -155,7 +155,7 @@ def test_a_refused_watch_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pyte
 
     async def use(world: World, session: Session) -> None:
         monkeypatch.setattr(keeper, "WATCH", CHILDREN)  # answered with an error, as there is no such node
-        monkeypatch.setattr(Codec, "add_watch", Codec.watching)
+        monkeypatch.setattr(Codec, "add_watch", lambda codec, path, shallow: codec.watching(path))
         with session.watching(["/nowhere"], Ear()):
             await session.sync()
 
