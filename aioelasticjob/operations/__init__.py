@@ -1,15 +1,52 @@
 """What an operator may ask and do, with a session and nothing else."""
 
-from aioelasticjob.operations.reading import (
+from aioelasticjob.operations.acting import (
+    disable,
+    disable_server,
+    enable,
+    enable_server,
+    pause,
+    pause_server,
+    resume,
+    resume_server,
+    shut_down,
+    trigger,
+)
+from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal
+from aioelasticjob.operations.reading import dump, job, jobs, names
+from aioelasticjob.operations.status import (
+    HostStatus,
     InstanceStatus,
     ItemStatus,
     JobStatus,
     Run,
     ServerStatus,
-    dump,
-    job,
-    jobs,
-    names,
+    by_server,
 )
 
-__all__ = ["InstanceStatus", "ItemStatus", "JobStatus", "Run", "ServerStatus", "dump", "job", "jobs", "names"]
+__all__ = [
+    "ChangedMeanwhile",
+    "Done",
+    "HostStatus",
+    "InstanceStatus",
+    "ItemStatus",
+    "JobStatus",
+    "Refusal",
+    "Run",
+    "ServerStatus",
+    "by_server",
+    "disable",
+    "disable_server",
+    "dump",
+    "enable",
+    "enable_server",
+    "job",
+    "jobs",
+    "names",
+    "pause",
+    "pause_server",
+    "resume",
+    "resume_server",
+    "shut_down",
+    "trigger",
+]

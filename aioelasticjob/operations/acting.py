@@ -1,0 +1,269 @@
+"""What an operator may do to jobs, servers, instances and items.
+
+Each action is one conditional transaction.  Asked for what is so already, it writes nothing and says that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.layout import Layout
+from aioelasticjob.operations.outcome import Done, Refusal, carry_out
+from aioelasticjob.operations.reading import listed, names, view_of
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.tree import Node
+from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
+
+Flag: TypeAlias = Literal["paused", "disabled"]
+_UNDONE: Mapping[Flag, str] = {"paused": "resumed", "disabled": "enabled"}
+_PATH: Mapping[Flag, Callable[[Layout, str], str]] = {
+    "paused": Layout.server_paused,
+    "disabled": Layout.server_disabled,
+}
+
+
+async def trigger(session: Session, job: str, *, instance: str | None = None, parameter: str | None = None) -> Done:
+    """Ask one instance, or all that may, to run the items they hold now, once; ``parameter`` is for that run alone.
+
+    Raises:
+        InvalidSetting: no such job or instance, or the parameter is no text.
+        Refusal: nobody is there to run it, or all who are have been switched off.
+        ChangedMeanwhile: an instance has gone.
+        RegistryError: the registry could not be read or written.
+    """
+    data = _data(parameter)
+    view = await view_of(session, job)
+    asked = _asked(view, instance)
+    layout, requests = view.layout, list[Op]()
+    for one in asked:
+        waiting = view.tree.get(layout.trigger(one))
+        if waiting is None:
+            requests += [Check(layout.instance(one)), Create(layout.trigger(one), data)]
+        elif waiting.data != data:
+            requests.append(Set(layout.trigger(one), data, waiting.stat.version))
+    with_it = f" with the parameter {parameter!r}" if parameter else ""
+    if not requests:
+        return await carry_out(session, (), f"{job}: a trigger{with_it} waits already for {_named(asked)}")
+    requests = [*_stands(view), *requests]
+    return await carry_out(session, requests, f"{job}: asked {_named(asked)} to run its items now{with_it}")
+
+
+async def pause(session: Session, job: str, *, server: str | None = None) -> Done:
+    """Let a job claim nothing for the time being, on one server or on all that it knows.
+
+    Raises:
+        InvalidSetting: no such job or server.
+        Refusal: no server of the job is known yet.
+        ChangedMeanwhile: somebody else was faster.
+        RegistryError: the registry could not be read or written.
+    """
+    return await _mark(session, job, "paused", server)
+
+
+async def resume(session: Session, job: str, *, server: str | None = None) -> Done:
+    """Take ``pause`` back; raises the same."""
+    return await _unmark(session, job, "paused", server)
+
+
+async def disable(session: Session, job: str, *, server: str | None = None, item: int | None = None) -> Done:
+    """Switch a job off for good on one server or on all that it knows, or switch off one item.
+
+    Raises: as ``pause`` does, and InvalidSetting where there is no such item.
+    """
+    if item is None:
+        return await _mark(session, job, "disabled", server)
+    _either(server, item)
+    view = await view_of(session, job)
+    flag, already = _item_flag(view, item)
+    if already:
+        return await carry_out(session, (), f"{job}: item {item} is disabled already")
+    item_node = view.layout.item(item).sharding
+    parents = [path for path in (view.layout.sharding, item_node) if path not in view.tree]
+    operations = [*_stands(view), *map(Create, parents), Create(flag)]
+    return await carry_out(session, operations, f"{job}: item {item} is disabled")
+
+
+async def enable(session: Session, job: str, *, server: str | None = None, item: int | None = None) -> Done:
+    """Take ``disable`` back; raises the same."""
+    if item is None:
+        return await _unmark(session, job, "disabled", server)
+    _either(server, item)
+    view = await view_of(session, job)
+    flag, there = _item_flag(view, item)
+    if not there:
+        return await carry_out(session, (), f"{job}: item {item} is not disabled")
+    return await carry_out(session, [*_stands(view), Delete(flag)], f"{job}: item {item} is enabled")
+
+
+async def pause_server(session: Session, ip: str) -> Done:
+    """Pause a server in all jobs that know it, at once.
+
+    Raises:
+        InvalidSetting: no job knows such a server.
+        ChangedMeanwhile: somebody else was faster.
+        RegistryError: the registry could not be read or written.
+    """
+    return await _mark_everywhere(session, ip, "paused")
+
+
+async def resume_server(session: Session, ip: str) -> Done:
+    """Take ``pause_server`` back; raises the same."""
+    return await _unmark_everywhere(session, ip, "paused")
+
+
+async def disable_server(session: Session, ip: str) -> Done:
+    """Disable a server in all jobs that know it, at once; raises as ``pause_server`` does."""
+    return await _mark_everywhere(session, ip, "disabled")
+
+
+async def enable_server(session: Session, ip: str) -> Done:
+    """Take ``disable_server`` back; raises the same."""
+    return await _unmark_everywhere(session, ip, "disabled")
+
+
+async def shut_down(session: Session, job: str, *, instance: str | None = None) -> Done:
+    """Ask one instance of a job, or all, to finish what they run and leave it; their processes and other jobs go on.
+
+    Raises:
+        InvalidSetting: no such job or instance.
+        Refusal: nobody is there.
+        ChangedMeanwhile: an instance has gone.
+        RegistryError: the registry could not be read or written.
+    """
+    view = await view_of(session, job)
+    layout, leaving = view.layout, _there(view, instance)
+    new = [one for one in leaving if layout.shutdown(one) not in view.tree]
+    if not new:
+        return await carry_out(session, (), f"{job}: {_named(leaving)} was asked to leave already")
+    requests = [op for one in new for op in (Check(layout.instance(one)), Create(layout.shutdown(one)))]
+    return await carry_out(session, [*_stands(view), *requests], f"{job}: asked {_named(new)} to leave")
+
+
+def _data(parameter: str | None) -> bytes:
+    if parameter is not None and not isinstance(parameter, str):
+        raise InvalidSetting("parameter", parameter, "must be text")
+    try:
+        return (parameter or "").encode()
+    except UnicodeEncodeError:
+        raise InvalidSetting("parameter", parameter, "must be text that UTF-8 can spell") from None
+
+
+def _there(view: JobView, instance: str | None) -> Sequence[str]:
+    """Return the instances meant: those that are there."""
+    present = sorted(view.instances)
+    if instance is not None and instance not in present:
+        raise InvalidSetting(
+            "instance", instance, f"{view.layout.job} has no such instance; there are: {listed(present)}"
+        )
+    if not present:
+        raise Refusal(f"{view.layout.job}: no instance is there: start a process that runs it first")
+    return present if instance is None else [instance]
+
+
+def _asked(view: JobView, instance: str | None) -> Sequence[str]:
+    """Return the instances meant that would do something if they were asked to run."""
+    able = [one for one in _there(view, instance) if one in view.eligible]
+    if not able:
+        who = "its servers are" if instance is None else f"the server of {instance} is"
+        raise Refusal(f"{view.layout.job}: {who} switched off: resume or enable first")
+    return able
+
+
+def _stands(view: JobView) -> list[Op]:
+    """Return the condition of every action on a job: nobody has removed it meanwhile."""
+    return [Check(view.layout.config)]
+
+
+def _servers(view: JobView, server: str | None) -> Sequence[str]:
+    known = view.tree.children(view.layout.servers)
+    if server is not None and server not in known:
+        raise InvalidSetting("server", server, f"{view.layout.job} knows no such server; there are: {listed(known)}")
+    if not known:
+        raise Refusal(f"{view.layout.job}: knows no server yet: start a process that runs it first")
+    return known if server is None else [server]
+
+
+async def _mark(session: Session, job: str, flag: Flag, server: str | None) -> Done:
+    view = await view_of(session, job)
+    servers = _servers(view, server)
+    new = [ip for ip in servers if _PATH[flag](view.layout, ip) not in view.tree]
+    if not new:
+        return await carry_out(session, (), f"{job}: is {flag} on {listed(servers)} already")
+    flags: list[Op] = [Create(_PATH[flag](view.layout, ip)) for ip in new]
+    return await carry_out(session, [*_stands(view), *flags], f"{job}: {flag} on {listed(new)}")
+
+
+async def _unmark(session: Session, job: str, flag: Flag, server: str | None) -> Done:
+    view = await view_of(session, job)
+    servers = _servers(view, server)
+    marked = [ip for ip in servers if _PATH[flag](view.layout, ip) in view.tree]
+    if not marked:
+        return await carry_out(session, (), f"{job}: is not {flag} on {listed(servers)}")
+    flags: list[Op] = [Delete(_PATH[flag](view.layout, ip)) for ip in marked]
+    return await carry_out(session, [*_stands(view), *flags], f"{job}: {_UNDONE[flag]} on {listed(marked)}")
+
+
+def _either(server: str | None, item: int) -> None:
+    if server is not None:
+        raise InvalidSetting("item", item, f"give either an item or a server ({server!r}): an item is off everywhere")
+
+
+def _item_flag(view: JobView, item: int) -> tuple[str, bool]:
+    """Return the path of an item's flag, and whether it is there."""
+    count = view.config.sharding_total_count
+    wanted = isinstance(item, int) and not isinstance(item, bool) and (0 <= item < count or item in view.items)
+    if not wanted:
+        raise InvalidSetting("item", item, f"{view.layout.job} has the items 0 to {count - 1}")
+    flag = view.layout.item(item).disabled
+    return flag, flag in view.tree
+
+
+async def _mark_everywhere(session: Session, ip: str, flag: Flag) -> Done:
+    marks = await _marks(session, ip, flag)
+    new = [path for path, node in marks.items() if node is None]
+    if not new:
+        return await carry_out(session, (), f"server {ip}: is {flag} in {_counted(marks)} already")
+    return await carry_out(session, [Create(path) for path in new], f"server {ip}: {flag} in {_counted(new)}")
+
+
+async def _unmark_everywhere(session: Session, ip: str, flag: Flag) -> Done:
+    marks = await _marks(session, ip, flag)
+    marked = [path for path, node in marks.items() if node is not None]
+    if not marked:
+        return await carry_out(session, (), f"server {ip}: is not {flag} in any of {_counted(marks)}")
+    removal = [Delete(path) for path in marked]
+    return await carry_out(session, removal, f"server {ip}: {_UNDONE[flag]} in {_counted(marked)}")
+
+
+async def _marks(session: Session, ip: str, flag: Flag) -> Mapping[str, Node | None]:
+    """Return a server's flags by path, in the jobs that know it: a mark goes below its node, so both stand together."""
+    paths = [_PATH[flag](layout, ip) for layout in await knowing(session, ip)]
+    return dict(zip(paths, await session.get_many(paths), strict=True))
+
+
+async def knowing(session: Session, ip: str) -> list[Layout]:
+    """Return the jobs that know a server.
+
+    Raises:
+        InvalidSetting: none does.
+    """
+    await session.sync()
+    layouts = [Layout(name) for name in await names(session)]
+    servers = [found or () for found in await session.children_many([layout.servers for layout in layouts])]
+    found = [layout for layout, known in zip(layouts, servers, strict=True) if ip in known]
+    if not found:
+        there = sorted({server for known in servers for server in known})
+        raise InvalidSetting("server", ip, f"no job knows such a server; there are: {listed(there)}")
+    return found
+
+
+def _counted(paths: Sequence[str] | Mapping[str, object]) -> str:
+    """Return the jobs that paths are about, as one line."""
+    return f"{len(paths):,} job{'s' if len(paths) != 1 else ''} ({listed(path.split('/', 2)[1] for path in paths)})"
+
+
+def _named(instances: Sequence[str]) -> str:
+    return instances[0] if len(instances) == 1 else f"{len(instances):,} instances"

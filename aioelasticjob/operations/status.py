@@ -1,0 +1,295 @@
+"""A job as operators see it: values, and how a tree is read as one.  Nothing here waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from aioelasticjob.clock import moment
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import Instance, Record
+from aioelasticjob.registry.tree import Node, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One item being run, this moment."""
+
+    instance: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ItemStatus:
+    """One sharding item."""
+
+    item: int
+    parameter: str | None
+    holder: str | None
+    """The instance it is assigned to; None while it waits for one."""
+    run: Run | None
+    """Who runs it; None while nobody does.  Always None for a job whose execution is not monitored."""
+    rescuer: str | None
+    orphaned: bool
+    """Whether its run was cut off and it waits for a rescuer."""
+    disabled: bool
+    misfired: bool
+    record: Record | None
+    """Its newest run; None before the first, and where the record is unreadable."""
+    offset: str | None = None
+    """The handler's checkpoint; None without one, and in lists of jobs, which leave offsets out."""
+
+    @property
+    def begun(self) -> datetime | None:
+        """When its newest run began."""
+        return None if self.record is None else _at(self.record.begun)
+
+    @property
+    def ended(self) -> datetime | None:
+        """When the newest run that has ended did so."""
+        return None if self.record is None else _at(self.record.completed_at)
+
+    @property
+    def next_fire(self) -> datetime | None:
+        """When it fires next, as its newest run saw it."""
+        return None if self.record is None else _at(self.record.next_fire)
+
+    @property
+    def outcome(self) -> str | None:
+        """How the newest run that has ended did so."""
+        return None if self.record is None else self.record.outcome or None
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceStatus:
+    """One running copy of the job."""
+
+    id: str
+    ip: str
+    host: str
+    pid: int
+    joined: datetime
+    leads: bool
+    holds: tuple[int, ...]
+    runs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """One host and what operators have said about it."""
+
+    ip: str
+    host: str
+    disabled: bool
+    paused: bool
+    instances: int
+    succeeded: int | None = None
+    """Runs that succeeded there in the last interval; None where none was ever counted."""
+    failed: int | None = None
+    """Runs that failed there in the last interval; None where none was ever counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """One job, whole."""
+
+    config: JobConfig
+    fault: str | None
+    """What is wrong with the configuration in the registry, if anything; ``config`` is then a bare default."""
+    leader: str | None
+    settled: bool
+    """Whether the assignment stands, so that items may be claimed."""
+    next_fire: datetime | None
+    """The next scheduled moment, in the job's time zone; None without a schedule, or when it has ended."""
+    instances: tuple[InstanceStatus, ...]
+    servers: tuple[ServerStatus, ...]
+    items: tuple[ItemStatus, ...]
+    config_version: int = -1
+    """Rises with every change of the configuration."""
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.config.job_name
+
+    @property
+    def running(self) -> tuple[ItemStatus, ...]:
+        """The items being run."""
+        return tuple(item for item in self.items if item.run is not None)
+
+    @property
+    def orphans(self) -> tuple[ItemStatus, ...]:
+        """The items whose run was cut off and that wait for a rescuer."""
+        return tuple(item for item in self.items if item.orphaned)
+
+    @property
+    def misfired(self) -> tuple[ItemStatus, ...]:
+        """The items that were refused a moment because they still ran elsewhere."""
+        return tuple(item for item in self.items if item.misfired)
+
+    @property
+    def last(self) -> Record | None:
+        """The newest run of any item; None before the first."""
+        found = [item.record for item in self.items if item.record is not None and item.record.begun]
+        return max(found, key=lambda record: record.begun, default=None)
+
+    @property
+    def succeeded(self) -> int:
+        """Runs that succeeded in the last interval, on all servers."""
+        return sum(server.succeeded or 0 for server in self.servers)
+
+    @property
+    def failed(self) -> int:
+        """Runs that failed in the last interval, on all servers."""
+        return sum(server.failed or 0 for server in self.servers)
+
+    @property
+    def state(self) -> str:
+        """The job in one word or two, for lists."""
+        if self.fault is not None:
+            return "faulty"
+        if not self.instances:
+            return "nobody there"
+        if all(server.disabled or server.paused for server in self.servers if server.instances):
+            return "switched off"
+        if not self.settled:
+            return "assigning"
+        return "running" if self.running else "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class HostStatus:
+    """One server over all jobs."""
+
+    ip: str
+    host: str
+    jobs: tuple[str, ...]
+    """The jobs that know it."""
+    instances: int
+    holds: int
+    """Items held there, over all jobs."""
+    disabled_in: tuple[str, ...]
+    paused_in: tuple[str, ...]
+
+
+def status_of(tree: Tree, layout: Layout, now: float) -> JobStatus | None:
+    """Read a job's tree; ``now`` is seconds since the epoch.  None where there is no job."""
+    node = tree.get(layout.config)
+    if node is None:
+        return None
+    view = read(tree, layout, JobConfig(job_name=layout.job))
+    items = tuple(_item(view, tree, item) for item in sorted(view.items))
+    return JobStatus(
+        config=view.config,
+        fault=view.fault,
+        leader=view.leader,
+        settled=view.settled,
+        next_fire=next_fire(view.config, now),
+        instances=_instances(view, items),
+        servers=tuple(_server(view, tree, ip) for ip in tree.children(layout.servers)),
+        items=items,
+        config_version=node.stat.version,
+    )
+
+
+def next_fire(config: JobConfig, now: float) -> datetime | None:
+    """Return the first scheduled moment after ``now``, seconds since the epoch."""
+    return None if config.schedule is None else config.schedule.next_after(moment(now))
+
+
+def by_server(statuses: Iterable[JobStatus]) -> tuple[HostStatus, ...]:
+    """Return the same jobs from the other side: what each server has to do with them."""
+    found: dict[str, list[tuple[JobStatus, ServerStatus]]] = {}
+    for status in statuses:
+        for server in status.servers:
+            found.setdefault(server.ip, []).append((status, server))
+    return tuple(_host(ip, found[ip]) for ip in sorted(found))
+
+
+def _host(ip: str, known: list[tuple[JobStatus, ServerStatus]]) -> HostStatus:
+    return HostStatus(
+        ip=ip,
+        host=next((server.host for _, server in known if server.host), ""),
+        jobs=tuple(job.name for job, _ in known),
+        instances=sum(server.instances for _, server in known),
+        holds=sum(len(one.holds) for job, _ in known for one in job.instances if one.ip == ip),
+        disabled_in=tuple(job.name for job, server in known if server.disabled),
+        paused_in=tuple(job.name for job, server in known if server.paused),
+    )
+
+
+def _item(view: JobView, tree: Tree, item: int) -> ItemStatus:
+    paths = view.layout.item(item)
+    executed, running, offset = tree.get(paths.execution), tree.get(paths.running), tree.get(paths.offset)
+    return ItemStatus(
+        item=item,
+        parameter=view.config.sharding_item_parameters.get(item),
+        holder=view.assignment.get(item),
+        run=None if running is None else Run(_text(running), moment(running.stat.ctime)),
+        rescuer=view.rescues.get(item),
+        orphaned=item in view.orphans,
+        disabled=item in view.disabled_items,
+        misfired=paths.misfire in tree,
+        record=None if executed is None or not executed.data else records.decode(executed.data),
+        offset=None if offset is None else _text(offset),
+    )
+
+
+def _instances(view: JobView, items: tuple[ItemStatus, ...]) -> tuple[InstanceStatus, ...]:
+    holds, runs = dict[str, list[int]](), dict[str, list[int]]()
+    for item in items:
+        if item.holder is not None:
+            holds.setdefault(item.holder, []).append(item.item)
+        if item.run is not None:
+            runs.setdefault(item.run.instance, []).append(item.item)
+    return tuple(
+        InstanceStatus(
+            id=one.id,
+            ip=one.ip,
+            host=one.host,
+            pid=one.pid,
+            joined=moment(one.started),
+            leads=view.leader == one.id,
+            holds=tuple(holds.get(one.id, ())),
+            runs=tuple(runs.get(one.id, ())),
+        )
+        for one in sorted(view.instances.values(), key=_by_age)
+    )
+
+
+def _server(view: JobView, tree: Tree, ip: str) -> ServerStatus:
+    layout, node = view.layout, tree.get(view.layout.server(ip))
+    return ServerStatus(
+        ip=ip,
+        host="" if node is None else _text(node),
+        disabled=layout.server_disabled(ip) in tree,
+        paused=layout.server_paused(ip) in tree,
+        instances=_count(view.instances, ip),
+        succeeded=_number(tree.get(layout.success_count(ip))),
+        failed=_number(tree.get(layout.failure_count(ip))),
+    )
+
+
+def _count(instances: Mapping[str, Instance], ip: str) -> int:
+    return sum(one.ip == ip for one in instances.values())
+
+
+def _by_age(instance: Instance) -> tuple[float, str]:
+    return instance.started, instance.id
+
+
+def _number(node: Node | None) -> int | None:
+    """Return a count; what is none, or longer than any, was written by somebody else."""
+    return int(node.data) if node is not None and node.data.isdigit() and len(node.data) < 20 else None
+
+
+def _at(milliseconds: int) -> datetime | None:
+    return moment(milliseconds / 1000) if milliseconds else None
+
+
+def _text(node: Node) -> str:
+    return node.data.decode("utf-8", "replace")
