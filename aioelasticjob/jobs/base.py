@@ -86,7 +86,7 @@ def instance_context(config: JobConfig, claim: Claim, checkpoints: Checkpoints) 
     )
 
 
-def is_async(handler: Handler) -> bool:
+def is_async(handler: Callable[..., object]) -> bool:
     """Whether calling it gives something to await."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Fire, FireSource
@@ -144,6 +145,30 @@ class InstanceContext(Context):
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger bound to this run."""
         return _RunLog(log, {"job": self.job_name, "items": self.items, "task_id": self.task_id})
+
+
+AnyContext: TypeAlias = ItemContext | InstanceContext
+
+
+def described(context: AnyContext) -> str:
+    """Return a context as JSON in ASCII, for programs outside; Elastic-Job's names where it has one."""
+    told: dict[str, object] = {
+        "jobName": context.job_name,
+        "taskId": context.task_id,
+        "instance": context.instance,
+        "shardingTotalCount": context.sharding_total_count,
+        "jobParameter": context.job_parameter,
+        "fireTime": context.fire_time.isoformat(),
+        "source": context.source.value,
+    }
+    match context:
+        case ItemContext():
+            told |= {"shardingItem": context.item, "shardingParameter": context.parameter}
+            told |= {"fence": context.fence, "offset": context.offset}
+        case InstanceContext():
+            told |= {"shardingItems": context.items, "shardingItemParameters": dict(context.parameters)}
+            told |= {"fence": context.fence, "fences": dict(context.fences), "offsets": dict(context.offsets)}
+    return json.dumps(told)
 
 
 class _RunLog(logging.LoggerAdapter[logging.Logger]):

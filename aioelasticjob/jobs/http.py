@@ -1,0 +1,204 @@
+"""HTTP jobs: one request for each run, whose answer is the outcome."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import ssl
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, JsonValue, field_validator, model_validator
+
+from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.jobs.context import AnyContext, described
+from aioelasticjob.jobs.kinds import Kind, Options
+
+if TYPE_CHECKING:
+    import aiohttp
+
+CONNECT_TIMEOUT = 30.0
+"""Seconds that a connection may take, also when a run may take as long as it likes."""
+TIMEOUT = 60.0
+"""Seconds a run may take unless the job's ``timeout`` says otherwise: a server that hangs must not hold its item."""
+LARGEST_HEADER = 8_000
+"""Characters: servers commonly refuse more than 8 KiB."""
+EXCERPT = 500
+"""Characters of an unwelcome answer that the failure quotes."""
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_STATUS = re.compile(r"[1-5](\d\d|xx)")
+_BODILESS = ("GET", "HEAD", "OPTIONS", "TRACE")
+
+
+class RequestFailed(ElasticJobError):
+    """A request could not be made, or its answer was not the expected one."""
+
+    def __init__(self, reason: str, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        """The status that was answered, None if there was no answer."""
+
+
+def _statuses(given: object) -> object:
+    """Take one status as well as several, and numbers as well as classes like ``2xx``."""
+    several = given if isinstance(given, list | tuple) else [given]
+    statuses = [str(one).lower() for one in several]
+    for status in statuses:
+        if not _STATUS.fullmatch(status):
+            raise ValueError(f"{status!r} is no status such as 204, nor a class of them such as '2xx'")
+    return statuses
+
+
+class Request(Options):
+    """What an HTTP job is told besides what every job is."""
+
+    url: str
+    method: str = "GET"
+    headers: dict[str, str] = Field(default_factory=dict)
+    environment_headers: dict[str, str] = Field(default_factory=dict)
+    """Header to environment variable, read where the job runs: a secret stays out of the registry."""
+    body: JsonValue = None
+    """A string is sent as it is, anything else as JSON."""
+    pass_context: Literal["header", "body", "none"] = "header"
+    """Where the context goes as JSON."""
+    context_header: str = "shardingContext"
+    """Its header: the name is that of Elastic-Job 3."""
+    expected_status: Annotated[list[str], BeforeValidator(_statuses), Field(min_length=1)] = Field(default=["2xx"])
+    """Those that mean success: ``204``, ``"2xx"``, or a list of such."""
+    follow_redirects: bool = True
+    verify_tls: bool = True
+
+    @field_validator("url")
+    @classmethod
+    def _leads_somewhere(cls, url: str) -> str:
+        try:
+            parts = urlsplit(url)
+            leads = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # a port that is none, brackets that do not match
+            leads = False
+        if not leads or any(mark.isspace() or not mark.isprintable() for mark in url):
+            raise ValueError("must be an address like https://host:port/path")
+        return url
+
+    @field_validator("method")
+    @classmethod
+    def _is_a_method(cls, method: str) -> str:
+        if not _TOKEN.fullmatch(method):
+            raise ValueError("must be a method such as GET or POST")
+        return method.upper()
+
+    @model_validator(mode="after")
+    def _can_be_sent(self) -> Request:
+        for setting, named in (("headers", self.headers), ("environment_headers", self.environment_headers)):
+            for name, value in named.items():
+                if not _TOKEN.fullmatch(name):
+                    raise InvalidSetting(setting, name, "is no name of a header")
+                if any(mark in value for mark in "\r\n\0"):
+                    raise InvalidSetting(setting, name, "a value must be one line")
+        if not _TOKEN.fullmatch(self.context_header):
+            raise InvalidSetting("context_header", self.context_header, "is no name of a header")
+        if self.pass_context == "body":
+            if self.body is not None:
+                raise InvalidSetting("pass_context", "body", "the body is given already: pass it as 'header'")
+            if self.method in _BODILESS:
+                raise InvalidSetting("pass_context", "body", f"a {self.method} has none: use method = 'POST'")
+        return self
+
+    def expects(self, status: int) -> bool:
+        """Whether an answer's status means success."""
+        return any(one in (str(status), f"{status // 100}xx") for one in self.expected_status)
+
+    @property
+    def shown(self) -> str:
+        """The request for people, without what may be secret: user, password and query."""
+        parts = urlsplit(self.url)
+        return f"{self.method} {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def check(options: Request) -> None:
+    """See to it that requests can be made from here.
+
+    Raises:
+        InvalidSetting: aiohttp is not installed, or a variable that a header comes from is not set.
+    """
+    try:
+        import aiohttp  # noqa: F401  # whether it is there
+    except ImportError:
+        raise InvalidSetting("kind", "http", "needs: pip install 'aioelasticjob[http]'") from None
+    _secrets(options)
+
+
+async def run(context: AnyContext, options: Request) -> None:
+    """Make the request once and wait for the whole answer.
+
+    Raises:
+        RequestFailed: it could not be made, or its status is not an expected one.
+    """
+    check(options)
+    import aiohttp
+
+    headers, body = _message(context, options)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)  # the run's timeout holds for the whole
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as client,
+            client.request(
+                options.method,
+                options.url,
+                headers=headers,
+                data=body,
+                allow_redirects=options.follow_redirects,
+                ssl=True if options.verify_tls else _anybody(),
+            ) as answer,
+        ):
+            said = await _read(answer)
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise RequestFailed(f"{options.shown}: {type(error).__name__}: {error}") from error
+    if not options.expects(answer.status):
+        expected = ", ".join(options.expected_status)
+        raise RequestFailed(f"{options.shown} answered {answer.status}, expected {expected}: {said}", answer.status)
+    context.log.info("%s answered %d", options.shown, answer.status, extra={"status": answer.status})
+
+
+def _message(context: AnyContext, options: Request) -> tuple[dict[str, str], bytes | None]:
+    """Return the headers and the body of a request; what is configured goes before what we would write."""
+    headers = {**options.headers, **_secrets(options)}
+    named = {name.lower() for name in headers}
+    body, told = options.body, described(context)
+    if options.pass_context == "header" and options.context_header.lower() not in named:
+        if len(told) > LARGEST_HEADER:
+            raise RequestFailed(f"the context is too large for a header ({len(told)} characters): pass it as 'body'")
+        headers[options.context_header] = told
+    if options.pass_context == "body":
+        text: str | None = told
+    else:
+        text = body if isinstance(body, str) or body is None else json.dumps(body)
+    if "content-type" not in named and text is not None:
+        headers["Content-Type"] = "text/plain; charset=utf-8" if isinstance(body, str) else "application/json"
+    return headers, None if text is None else text.encode()
+
+
+def _secrets(options: Request) -> dict[str, str]:
+    for variable in options.environment_headers.values():
+        if variable not in os.environ:
+            raise InvalidSetting("environment_headers", variable, "this environment variable is not set on this host")
+    return {header: os.environ[variable] for header, variable in options.environment_headers.items()}
+
+
+def _anybody() -> ssl.SSLContext:
+    """Return a TLS context that takes whoever answers."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def _read(answer: aiohttp.ClientResponse) -> str:
+    """Wait for the end of the answer, which may be a large one, and return how it begins."""
+    beginning = b""
+    async for chunk in answer.content.iter_chunked(65_536):
+        beginning += chunk[: max(0, 4 * EXCERPT - len(beginning))]
+    return " ".join(beginning.decode("utf-8", "replace").split())[:EXCERPT]
+
+
+KIND = Kind(Request, run, check, {"timeout": TIMEOUT})

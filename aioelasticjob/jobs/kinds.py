@@ -1,0 +1,184 @@
+"""Kinds of jobs that are declared rather than coded: what settings each has of its own, and how one run goes.
+
+Kinds are found by name (entry points ``aioelasticjob.kinds`` add more), so that a package brings one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from aioelasticjob.config import JobConfig, mistakes, unknown_setting
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.jobs.base import Handler, is_async
+
+CODED = ("SIMPLE", "DATAFLOW")
+"""The kinds whose handler is given with the declaration."""
+_BUILT_IN = {"http": "aioelasticjob.jobs.http", "script": "aioelasticjob.jobs.script"}
+
+
+class Options(BaseModel):
+    """A kind's own settings, spelt in snake case by people and in camel case in the registry."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+
+OptionsT = TypeVar("OptionsT", bound=BaseModel)
+
+
+def _anything(options: BaseModel) -> None:
+    """Find nothing wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[OptionsT]):
+    """A kind of job.
+
+    Raises:
+        InvalidSetting: ``options`` has a setting that every job has.
+    """
+
+    options: type[OptionsT]
+    """The kind's own settings: a pydantic model."""
+    run: Callable[[Any, OptionsT], object]
+    """One run, given a context and the options of now: an async function, or a plain one, which runs in a thread."""
+    check: Callable[[OptionsT], None] = _anything
+    """Looks at the host that declares a job: a script has to exist.  Raises InvalidSetting."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """What a job of this kind has unless told otherwise, such as a timeout."""
+
+    def __post_init__(self) -> None:
+        for name in self.options.model_fields:
+            if name in JobConfig.model_fields:
+                raise InvalidSetting(name, self.options.__name__, "every job has a setting of this name: take another")
+
+    def parse(self, options: Mapping[str, object]) -> OptionsT:
+        """Return the options as a value.
+
+        Raises:
+            InvalidSetting: names the option, its value and what would be right.
+        """
+        try:
+            return self.options.model_validate(dict(options))
+        except ValidationError as error:
+            raise next(mistakes(error)) from None
+
+    def split(self, given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+        """Return the settings that every job has, and those of this kind.
+
+        Raises:
+            InvalidSetting: there is no such setting; names the nearest.
+        """
+        keys = {key: name for name, one in self.options.model_fields.items() for key in (name, one.alias or name)}
+        known = (*JobConfig.model_fields, *self.options.model_fields)
+        common: dict[str, object] = {}
+        own: dict[str, object] = {}
+        for name, value in given.items():
+            if name in keys:
+                own[keys[name]] = value
+            elif name in JobConfig.model_fields:
+                common[name] = value
+            else:
+                raise unknown_setting(name, value, known)
+        return common, own
+
+
+@cache
+def find(name: str) -> Kind[Any]:
+    """Return the kind of this name, in whatever case.
+
+    Raises:
+        InvalidSetting: there is none, or its package cannot be used.
+    """
+    wanted = name.lower()
+    if wanted in _BUILT_IN:
+        found: object = import_module(_BUILT_IN[wanted]).KIND
+    else:
+        points = {point.name.lower(): point for point in entry_points(group="aioelasticjob.kinds")}
+        if wanted not in points:
+            near = get_close_matches(wanted, known := sorted({*_BUILT_IN, *points}), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise InvalidSetting("kind", name, f"must be one of {', '.join(known)}{hint}")
+        try:
+            found = points[wanted].load()
+        except Exception as error:  # somebody else's code: whatever it does becomes one clear line
+            raise InvalidSetting("kind", name, f"cannot be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(found, Kind):
+        raise InvalidSetting("kind", name, f"its entry point leads to a {type(found).__name__}, not to a Kind")
+    return found
+
+
+def declared(kind: str, name: str, given: Mapping[str, object]) -> JobConfig:
+    """Return the configuration of a job of a kind, from keywords for both the job and its kind.
+
+    Raises:
+        InvalidSetting: names the setting, its value and what would be right.
+    """
+    found = find(kind)
+    bare = JobConfig.build(job_name=name, job_type=kind.upper())
+    config = configured(bare, {**found.settings, **given})
+    found.check(found.parse(config.options))
+    return config
+
+
+def configured(config: JobConfig, given: Mapping[str, object]) -> JobConfig:
+    """Return a configuration with settings replaced, those of its kind among them.
+
+    Raises:
+        InvalidSetting: names the setting, its value and what would be right.
+    """
+    if config.job_type in CODED:
+        return config.changed(**given)
+    kind = find(config.job_type)
+    common, own = kind.split(given)
+    options = kind.parse({**_named(kind, config.options), **own})
+    return config.changed(**common, options=options.model_dump(mode="json", by_alias=True, exclude_unset=True))
+
+
+def fits(config: JobConfig) -> None:
+    """See to it that the options are the kind's, as far as the kind is known here.
+
+    Raises:
+        InvalidSetting: names the option, its value and what would be right.
+    """
+    if config.job_type in CODED:
+        if config.options:
+            raise InvalidSetting("options", config.options, f"a {config.job_type} job has none")
+        return
+    try:
+        kind = find(config.job_type)
+    except InvalidSetting:
+        return  # who only looks, at a console, need not have what the job runs with
+    try:
+        kind.parse(config.options)
+    except InvalidSetting as mistake:
+        raise InvalidSetting(f"options.{mistake.setting}", mistake.value, mistake.expected) from None
+
+
+def handler(kind: Kind[Any]) -> Handler:
+    """Return what runs a job of this kind, with the options as they are when each run begins."""
+    if is_async(kind.run):
+
+        async def run(context: Any) -> None:
+            await kind.run(context, kind.parse(context.options))  # type: ignore[misc]  # it is async
+
+        return run
+
+    def run_in_thread(context: Any) -> None:
+        kind.run(context, kind.parse(context.options))
+
+    return run_in_thread
+
+
+def _named(kind: Kind[Any], options: Mapping[str, object]) -> dict[str, object]:
+    """Return stored options under the names that people use, so that a replaced one is not there twice."""
+    names = {one.alias or name: name for name, one in kind.options.model_fields.items()}
+    return {names.get(key, key): value for key, value in options.items()}

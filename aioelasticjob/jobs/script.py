@@ -1,0 +1,352 @@
+"""Script jobs: any command line, its output in the log, its exit code the outcome, and nothing of it left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import logging
+import os
+import shlex
+import shutil
+import signal
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import cached_property
+from math import ceil
+from pathlib import Path
+from typing import IO, Annotated
+
+from anyio import CancelScope, create_task_group, current_time, lowlevel, move_on_after, sleep
+from pydantic import Field, field_validator, model_validator
+
+from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.jobs.context import AnyContext, ItemContext, described
+from aioelasticjob.jobs.kinds import Kind, Options
+
+CONTEXT = "AIOELASTICJOB_CONTEXT"
+"""The variable that holds the whole context as JSON."""
+LONGEST_LINE = 8_192
+"""Characters of output that make one line of the log; a longer line is logged in pieces."""
+LAST_LINES = 5
+"""Lines of stderr that a failure quotes."""
+CHUNK = 16_384
+"""Bytes read before other tasks have their turn: a script that writes without end stops nobody."""
+DRAIN = 1.0
+"""Seconds that the output may stay open after its script is gone: whoever still holds it has left the group."""
+FADING = 0.1
+"""Seconds in which what an ended script started may end by itself."""
+AFTER_KILL = 5.0
+"""Seconds that a process may take to die of SIGKILL."""
+GUARD = 'read _ || { kill -TERM -- "-$1"; sleep "$2"; kill -KILL -- "-$1"; }'
+"""Ends a group when the pipe on its standard input breaks, which is when our process is gone, even by ``kill -9``."""
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "python", "perl", "ruby")
+"""Programs whose first argument is a file to run, unless it is an option."""
+
+log = logging.getLogger(__name__)
+
+
+class ScriptFailed(ElasticJobError):
+    """A script could not be started, or ended with an exit code that means failure."""
+
+    def __init__(self, reason: str, exit_code: int | None = None) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code
+        """As a shell has it, but negative for the signal that ended it; None if it never ran."""
+
+
+class Script(Options):
+    """What a script job is told besides what every job is."""
+
+    command: str | list[str]
+    """The program and its arguments; a string is split as a shell would, without anything else that a shell does."""
+    shell: bool = False
+    """Give the string to ``/bin/sh`` as it is."""
+    pass_context: bool = True
+    """Append the context as JSON, as the last argument (``$1`` with a shell); the environment has it in any case."""
+    directory: str | None = None
+    """Where it runs; by default where this process does."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Variables besides those of this process."""
+    exit_codes: list[Annotated[int, Field(ge=0, le=255)]] = Field(default=[0], min_length=1)
+    """Those that mean success."""
+    encoding: str = "utf-8"
+    """Of its output; what does not fit becomes U+FFFD."""
+    grace: float = Field(default=2, ge=0, le=60)
+    """Seconds between SIGTERM and SIGKILL when the run is cut off.  The session's margin is no longer than that."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_known(cls, encoding: str) -> str:
+        try:
+            b"".decode(encoding)  # base64 and its like decode, but not to text
+            codecs.getincrementaldecoder(encoding)
+        except LookupError:
+            raise ValueError("must be an encoding such as utf-8, latin-1 or gb18030") from None
+        return encoding
+
+    @model_validator(mode="after")
+    def _can_be_a_command(self) -> Script:
+        if self.shell and not isinstance(self.command, str):
+            raise InvalidSetting("command", self.command, "must be one string when shell = True")
+        try:
+            words = self.words
+        except ValueError as error:  # of shlex
+            raise InvalidSetting("command", self.command, f"cannot be split: {error}; or write a list") from None
+        if not words or not words[0].strip():
+            raise InvalidSetting("command", self.command, "must name a program")
+        for text in (*words, *self.environment, *self.environment.values(), self.directory or ""):
+            if "\0" in text:
+                raise InvalidSetting("command", self.command, "neither command nor environment may have a NUL in it")
+        for name in self.environment:
+            if not name or "=" in name:
+                raise InvalidSetting("environment", name, "is no name of a variable")
+        return self
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The command as the operating system takes it, without the context."""
+        if isinstance(self.command, list):
+            return tuple(self.command)
+        if self.shell:
+            return ("/bin/sh", "-c", self.command, "script") if self.command.strip() else ()
+        return tuple(shlex.split(self.command))
+
+
+def check(options: Script) -> None:
+    """See to it that the script is there.
+
+    Raises:
+        InvalidSetting: it is not, or cannot be executed.
+    """
+    if os.name != "posix":
+        raise InvalidSetting("kind", "script", "needs a system with process groups, such as Linux or macOS")
+    place = Path(options.directory or ".")
+    if not place.is_dir():
+        raise InvalidSetting("directory", options.directory, "is no directory on this host")
+    program, *arguments = options.words
+    path = place / program if "/" in program else _on_the_path(program, options)
+    if path is None or not path.exists():
+        where = "" if "/" in program else " on the PATH; a file beside you is written ./" + program
+        raise InvalidSetting("command", options.command, f"there is no program {program!r}{where}")
+    if not path.is_file() or not os.access(path, os.X_OK):
+        raise InvalidSetting("command", options.command, f"{str(path)!r} cannot be executed: chmod +x it")
+    if not options.shell and arguments and path.name.rstrip("0123456789.") in _SHELLS:
+        script = arguments[0]
+        if not script.startswith("-") and not (place / script).exists():
+            raise InvalidSetting("command", options.command, f"there is no file {script!r} for {program} to run")
+
+
+async def run(context: AnyContext, options: Script) -> None:
+    """Run the script once.
+
+    Raises:
+        ScriptFailed: it could not be started, or its exit code means failure.
+    """
+    told, last_words = described(context), deque[str](maxlen=LAST_LINES)
+    words = (*options.words, told) if options.pass_context else options.words
+    with _pipe() as (out, out_end), _pipe() as (err, err_end):
+        process = await _start(words, options, {**_variables(context), CONTEXT: told}, out_end, err_end)
+        out_end.close()
+        err_end.close()
+        logged = CancelScope(shield=True)  # what it says while it is being ended is worth a line, too
+        async with create_task_group() as tasks:
+            tasks.start_soon(_log_both, context, options.encoding, out, err, last_words, logged)
+            async with _guarded(process.pid, options.grace):
+                try:
+                    await process.wait()
+                finally:
+                    with CancelScope(shield=True):
+                        await _end(process, options.grace)
+                    logged.deadline = current_time() + DRAIN
+    _judge(process.returncode, options, last_words)
+
+
+def _variables(context: AnyContext) -> Mapping[str, str]:
+    """Return what shell scripts want to have without parsing JSON."""
+    told = {
+        "JOB_NAME": context.job_name,
+        "TASK_ID": context.task_id,
+        "JOB_PARAMETER": context.job_parameter,
+        "FIRE_TIME": context.fire_time.isoformat(),
+        "SOURCE": context.source.value,
+        "ITEMS": ",".join(map(str, context.claimed)),
+    }
+    if isinstance(context, ItemContext):
+        told |= {"ITEM": str(context.item), "PARAMETER": context.parameter or "", "FENCE": str(context.fence)}
+    return {f"AIOELASTICJOB_{name}": value.replace("\0", "") for name, value in told.items()}
+
+
+async def _start(
+    words: tuple[str, ...], options: Script, told: Mapping[str, str], out: IO[bytes], err: IO[bytes]
+) -> asyncio.subprocess.Process:
+    """Start the program as the leader of a group of its own.
+
+    The pipes are ours, not asyncio's, whose ``wait`` would also wait for everybody who holds their other end.
+    """
+    environment = {**os.environ, **options.environment, **told}
+    try:
+        with CancelScope(shield=True):  # a program that has started must be known, to be ended
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=options.directory,
+                env=environment,
+                start_new_session=True,
+            )
+    except OSError as error:
+        hint = "" if error.errno is None else f" ({_hints.get(type(error), 'see execve(2)')})"
+        raise ScriptFailed(f"cannot start {words[0]!r}: {os.strerror(error.errno or 0)}{hint}") from error
+    return process
+
+
+_hints: Mapping[type[OSError], str] = {
+    FileNotFoundError: "the program, the directory, or the interpreter in the script's first line does not exist",
+    PermissionError: "chmod +x it",
+    OSError: 'a script begins with a line like #!/bin/sh; a context too long for an argument needs per="item"',
+}
+
+
+async def _log_both(
+    context: AnyContext, encoding: str, out: IO[bytes], err: IO[bytes], last_words: deque[str], scope: CancelScope
+) -> None:
+    with scope:
+        async with create_task_group() as tasks:
+            tasks.start_soon(_log_lines, context, logging.INFO, "stdout", _lines(out, encoding), deque[str](maxlen=0))
+            tasks.start_soon(_log_lines, context, logging.WARNING, "stderr", _lines(err, encoding), last_words)
+
+
+async def _log_lines(
+    context: AnyContext, level: int, stream: str, lines: AsyncIterator[str], last_words: deque[str]
+) -> None:
+    async for line in lines:
+        last_words.append(line)
+        context.log.log(level, "%s", line, extra={"stream": stream})
+
+
+async def _lines(source: IO[bytes], encoding: str) -> AsyncIterator[str]:
+    """Yield a stream's lines, the longest in pieces; a last one without its end too."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    reader, rest = asyncio.StreamReader(CHUNK), ""
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+    try:
+        while data := await reader.read(CHUNK):
+            *whole, rest = (rest + decoder.decode(data)).split("\n")
+            for line in whole:
+                for piece in _pieces(line.removesuffix("\r")):
+                    yield piece
+            while len(rest) > LONGEST_LINE:
+                yield rest[:LONGEST_LINE]
+                rest = rest[LONGEST_LINE:]
+            await lowlevel.checkpoint()  # reading what is there already does not give way
+        if rest := rest + decoder.decode(b"", final=True):
+            yield rest
+    finally:
+        transport.close()
+
+
+def _pieces(line: str) -> Iterator[str]:
+    for start in range(0, max(1, len(line)), LONGEST_LINE):
+        yield line[start : start + LONGEST_LINE]
+
+
+@asynccontextmanager
+async def _guarded(group: int, grace: float) -> AsyncIterator[None]:
+    """Have the group ended by another process should ours be killed: its item is run elsewhere then."""
+    guard = None
+    with suppress(OSError), CancelScope(shield=True):  # without a shell the script runs unguarded
+        guard = await asyncio.create_subprocess_exec(
+            "/bin/sh", "-c", GUARD, "guard", str(group), str(ceil(grace)),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield
+    finally:
+        if guard is not None:
+            with CancelScope(shield=True), suppress(OSError):
+                await guard.communicate(b"\n")
+
+
+async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
+    """End the whole group: an item that is given back must not go on behind its back."""
+    group = process.pid
+    if process.returncode is not None:
+        if await _gone(group, FADING):
+            return
+        log.warning("the script has ended, what it left running is ended too", extra={"group": group})
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, AFTER_KILL)):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+        if await _gone(group, patience):
+            break
+    else:
+        log.error("a script cannot be killed", extra={"group": group})
+        return
+    await process.wait()
+
+
+async def _gone(group: int, patience: float) -> bool:
+    """Wait until no process of a group is left; False when that takes too long."""
+    pause = 0.005
+    with move_on_after(patience):
+        while _lives(group):
+            await sleep(pause)
+            pause = min(2 * pause, 0.1)
+        return True
+    return False
+
+
+def _lives(group: int) -> bool:
+    """Whether a process of the group is more than a zombie: containers often have nobody who buries orphans."""
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):  # the latter: only zombies, on macOS
+        return False
+    processes = [path.name for path in Path("/proc").glob("[0-9]*")]
+    return not processes or any(_is_alive_in(group, process) for process in processes)
+
+
+def _is_alive_in(group: int, process: str) -> bool:
+    try:
+        state, _, its_group, *_ = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+    except (OSError, ValueError):  # it has gone meanwhile
+        return False
+    return int(its_group) == group and state not in b"ZX"
+
+
+def _judge(code: int | None, options: Script, last_words: deque[str]) -> None:
+    if code in options.exit_codes:
+        return
+    if code is None:
+        reason = "the script could not be killed"
+    elif code < 0:
+        reason = f"the script was ended by {_signal_name(-code)}"
+    else:
+        reason = f"the script ended with exit code {code}"
+    raise ScriptFailed("\n".join([reason, *last_words]), code)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _on_the_path(program: str, options: Script) -> Path | None:
+    found = shutil.which(program, path=options.environment.get("PATH"))
+    return None if found is None else Path(found)
+
+
+@contextmanager
+def _pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    reading, writing = os.pipe()
+    with open(reading, "rb", buffering=0) as source, open(writing, "wb", buffering=0) as end:
+        yield source, end
+
+
+KIND = Kind(Script, run, check)
