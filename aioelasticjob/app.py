@@ -12,12 +12,12 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group, move_on_after, open_signal_receiver
 
 from aioelasticjob import error_handlers
+from aioelasticjob.addresses import Address, open_registry
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.strategies import find
@@ -28,11 +28,10 @@ from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import Listener as EventListener
 from aioelasticjob.jobs.base import InstanceHandler, ItemHandler, Job
 from aioelasticjob.jobs.listeners import Listener
-from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.registry.session import ConnectionSettings, Session
 from aioelasticjob.running.job import Host, retire, run_job
 from aioelasticjob.running.runner import Surroundings
 from aioelasticjob.running.watchdog import watchdog
-from aioelasticjob.zookeeper.server import serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,14 +81,22 @@ class ElasticJob:
             "max_retries": max_retries,
             "digest": digest,
         }
-        self.address = _text(address)
-        self._private = _is_private(address)
-        self.settings = ConnectionSettings.parse(_namespace(address) if self._private else address, **options)
+        self._registry = Address.parse(address, **options)
         self._jobs: dict[str, Job] = {}
         self._clock = clock or SystemClock()
         self._events = Events()
         self._running = False
         self._session: Session | None = None
+
+    @property
+    def address(self) -> str:
+        """Where the registry is, as it was given."""
+        return self._registry.text
+
+    @property
+    def settings(self) -> ConnectionSettings:
+        """How to reach the registry, and how patient to be with it."""
+        return self._registry.settings
 
     @property
     def jobs(self) -> tuple[JobConfig, ...]:
@@ -177,12 +184,8 @@ class ElasticJob:
         try:
             async with AsyncExitStack() as stack:
                 stack.enter_context(unwrapped())
-                settings = self.settings
-                if self._private:
-                    server = await stack.enter_async_context(serve("127.0.0.1", 0, clock=self._clock.now))
-                    settings = replace(settings, hosts=((server.host, server.port),))
                 stack.enter_context(watchdog())
-                session = await stack.enter_async_context(open_session(settings, clock=self._clock))
+                session = await stack.enter_async_context(open_registry(self._registry, clock=self._clock))
                 self._session = session
                 stack.callback(self._forget_session)
                 await stack.enter_async_context(self._crew(session))
@@ -293,18 +296,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def _text(address: object) -> str:
-    if not isinstance(address, str):
-        raise InvalidSetting("address", address, "write zk://host:port,host:port/namespace, or embedded://")
-    return address
-
-
-def _is_private(address: str) -> bool:
-    return address.startswith("embedded://") and address.removeprefix("embedded://")[:1] in ("", "/")
-
-
-def _namespace(address: str) -> str:
-    """Return a private server's address as it will be, but for the port, which it picks itself."""
-    return "zk://127.0.0.1/" + address.removeprefix("embedded://").strip("/")

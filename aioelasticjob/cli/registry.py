@@ -8,14 +8,19 @@ from typing import Annotated, TypeAlias, TypeVar
 
 import typer
 
-from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.addresses import Address, open_registry
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.registry.session import Session
 
 T = TypeVar("T")
 
 Registry: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--registry", "-r", envvar="AIOELASTICJOB_REGISTRY", help="Where it is: zk://host:port,host:port/namespace."
+        "--registry",
+        "-r",
+        envvar="AIOELASTICJOB_REGISTRY",
+        help="zk://host:port,host:port/namespace or embedded://host:port/…",
     ),
 ]
 Digest: TypeAlias = Annotated[
@@ -33,10 +38,12 @@ def look(address: str, digest: str | None, timeout: float, read: Callable[[Sessi
         InvalidSetting: the address makes no sense.
         RegistryError: the registry did not answer, or did not let us in.
     """
-    settings = ConnectionSettings.parse(address, connection_timeout=timeout, digest=digest)
+    registry = Address.parse(address, connection_timeout=timeout, digest=digest)
+    if registry.private:
+        raise InvalidSetting("address", address, "a private registry lives and dies with its process: nothing to see")
 
     async def main() -> T:
-        async with open_session(settings) as session:
+        async with open_registry(registry) as session:
             return await read(session)
 
     return asyncio.run(main())

@@ -17,6 +17,10 @@ def zookeeper(
     container_check: Annotated[
         int, typer.Option(min=1, max=86_400_000, help="Every so many ms, emptied containers are removed.")
     ] = 60_000,
+    linger: Annotated[
+        float | None, typer.Option(min=0.001, help="End so many seconds after the last client; without it, never.")
+    ] = None,
+    detach: Annotated[bool, typer.Option(help="Return when it listens, and leave it in the background.")] = False,
 ) -> None:
     """Run an embedded ZooKeeper server until SIGTERM or Ctrl-C."""
     from aioelasticjob.zookeeper.__main__ import main
@@ -24,4 +28,6 @@ def zookeeper(
     sys.argv = ["aioelasticjob zookeeper", f"--host={host}", f"--port={port}", f"--tick-time={tick_time}"]
     sys.argv += [f"--container-check={container_check}"]
     sys.argv += [] if data_dir is None else [f"--data-dir={data_dir}"]
+    sys.argv += [] if linger is None else [f"--linger={linger:g}"]
+    sys.argv += ["--detach"] if detach else []
     raise typer.Exit(main())

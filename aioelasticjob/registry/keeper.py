@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -74,6 +75,7 @@ class Keeper:
         self.host = ""  # our own address
         self.refused: AuthenticationFailed | None = None
         self.reason = "no answer yet"  # why there is no connection
+        self.summon: Callable[[], Awaitable[None]] | None = None  # called when no server could be reached
         self._hosts = random.sample(settings.hosts, len(settings.hosts))
         self._password = NOBODY
         self._loop = asyncio.get_running_loop()
@@ -86,6 +88,8 @@ class Keeper:
                 begun = self._loop.time()
                 await self._attend(connection)
                 lived = self._loop.time() - begun
+            elif self.summon is not None:
+                await self.summon()
             self.backoff.ended(lived)
             urgent = self._loop.time() < self.lease.proven + self.lease.timeout
             await anyio.sleep(self.backoff.before_connecting(urgent=urgent))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from random import Random
 
@@ -269,14 +269,21 @@ class _Gone:
 
 @asynccontextmanager
 async def open_session(
-    settings: ConnectionSettings, *, clock: Clock | None = None, seed: int | None = None
+    settings: ConnectionSettings,
+    *,
+    clock: Clock | None = None,
+    seed: int | None = None,
+    summon: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Session]:
     """Connect, make sure that the namespace is there, and stay connected; ``seed`` fixes what is else left to chance.
+
+    ``summon`` is called whenever no server could be reached: it may start one.
 
     Raises: RegistryUnreachable, AuthenticationFailed, NotPermitted.
     """
     codec = Codec(settings.namespace, private=settings.digest is not None)
     keeper = Keeper(settings, codec, Random(seed))
+    keeper.summon = summon
     session = Session(Client(settings, keeper, clock or SystemClock()), codec)
     try:
         async with beside(keeper.keep):

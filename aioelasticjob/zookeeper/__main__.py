@@ -3,15 +3,21 @@
 import argparse
 import asyncio
 import errno
+import os
 import signal
 import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
-from aioelasticjob.zookeeper.server import serve
+from aioelasticjob.zookeeper.lock import LockHeld, announce, locked
+from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.settings import Settings
-from aioelasticjob.zookeeper.store import StoreError
+from aioelasticjob.zookeeper.store import StoreError, prepare
+
+LOOKS = 4
+"""How often per time to linger, and at least every second, the server looks whether anybody is there."""
 
 
 def _arguments() -> argparse.Namespace:
@@ -19,7 +25,7 @@ def _arguments() -> argparse.Namespace:
     option = parser.add_argument
     option("--host", default="127.0.0.1", help="the address to listen at (default: %(default)s)")
     option("--port", type=_number(0, 65535), default=2181, metavar="PORT", help="0: a free one (default: %(default)s)")
-    option("--data-dir", type=Path, metavar="DIR", help="where to keep everything; without it, in memory only")
+    option("--data-dir", type=_path, metavar="DIR", help="where to keep everything; without it, in memory only")
     option("--tick-time", type=_number(1, 3_600_000), default=2000, metavar="MS", help="sessions last 2 to 20 ticks")
     option(
         "--container-check",
@@ -28,6 +34,9 @@ def _arguments() -> argparse.Namespace:
         metavar="MS",
         help="time between looks for empty containers and outlived nodes",
     )
+    option("--linger", type=_seconds, metavar="SECONDS", help="end so long after the last client; without it, never")
+    option("--detach", action="store_true", help="return when the server listens, and leave it in the background")
+    option("--lock", type=int, help=argparse.SUPPRESS)  # inherited: the descriptor of the data directory's lock
     return parser.parse_args()
 
 
@@ -41,27 +50,94 @@ def _number(least: int, most: int) -> Callable[[str], int]:
     return read
 
 
-async def _run(arguments: argparse.Namespace) -> None:
+def _path(text: str) -> Path:
+    return Path(text).resolve()
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= 31_536_000:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most a year")
+    return seconds
+
+
+async def _run(arguments: argparse.Namespace, listening: Callable[[Server], None]) -> None:
     settings = Settings(tick_time=arguments.tick_time, container_check_interval=arguments.container_check)
     async with serve(arguments.host, arguments.port, data_dir=arguments.data_dir, settings=settings) as server:
         for number in (signal.SIGTERM, signal.SIGINT):
             server.loop.add_signal_handler(number, server.request_stop)
+        if arguments.linger is not None:
+            linger(server, arguments.linger)
         print(f"zookeeper listening on {server.address}", flush=True)
+        listening(server)
         await server.ended
 
 
+def linger(server: Server, seconds: float) -> None:
+    """Have the server stop once nobody has been there for so many seconds.
+
+    A session that may still come back counts as somebody, and so does whoever came and went between two looks.
+    """
+    every = min(1.0, seconds / LOOKS)
+
+    def look(heard: int, lonely: float) -> None:
+        now, received = server.loop.time(), server.statistics.received
+        if server.clients or server.processor.sessions.timeouts or received != heard:
+            lonely = now
+        if now - lonely < seconds:
+            server.loop.call_later(every, look, received, lonely)
+        else:
+            print(f"nobody has been here for {seconds:g} s", flush=True)
+            server.request_stop()
+
+    look(-1, server.loop.time())
+
+
 def main() -> int:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT, or until nobody is left."""
     arguments = _arguments()
-    try:
-        asyncio.run(_run(arguments))
-    except OSError as error:
-        print(f"cannot listen on {arguments.host}:{arguments.port}: {_reason(error)}", file=sys.stderr)
-    except (StoreError, sqlite3.Error) as error:
-        print(error, file=sys.stderr)
-    else:
-        return 0
+    with ExitStack() as stack:
+        try:
+            lock = _lock(arguments, stack)
+            served = _detach() if arguments.detach else None
+
+            def listening(server: Server) -> None:
+                if lock is not None:
+                    announce(lock, server.address)
+                if served is not None:
+                    os.write(served, b".")
+                    os.close(served)
+
+            asyncio.run(_run(arguments, listening))
+        except OSError as error:
+            print(f"cannot listen on {arguments.host}:{arguments.port}: {_reason(error)}", file=sys.stderr)
+        except (LockHeld, StoreError, sqlite3.Error) as error:
+            print(error, file=sys.stderr)
+        else:
+            return 0
     return 1
+
+
+def _lock(arguments: argparse.Namespace, stack: ExitStack) -> int | None:
+    """Return the descriptor of the data directory's lock: the one inherited, or one of our own."""
+    if arguments.lock is not None or arguments.data_dir is None or sys.platform == "win32":
+        return arguments.lock  # type: ignore[no-any-return]
+    prepare(arguments.data_dir)
+    return stack.enter_context(locked(arguments.data_dir))
+
+
+def _detach() -> int:
+    """Go on in a child, and return the pipe on which it says that it listens; this process ends when it does.
+
+    So whoever started us has nobody to wait for, and learns by our exit code how the start went.
+    """
+    ready, served = os.pipe()
+    if os.fork():
+        os.close(served)
+        os._exit(0 if os.read(ready, 1) else 1)
+    os.close(ready)
+    os.setsid()
+    return served
 
 
 def _reason(error: OSError) -> str:

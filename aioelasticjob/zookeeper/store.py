@@ -13,12 +13,13 @@ from pathlib import Path
 from aioelasticjob.zookeeper.acl import Acl, AclList, intern
 from aioelasticjob.zookeeper.datatree import DataTree
 from aioelasticjob.zookeeper.jute import Reader
+from aioelasticjob.zookeeper.lock import LOCK, LOG
 from aioelasticjob.zookeeper.messages import read_acl
 from aioelasticjob.zookeeper.replies import acls
 from aioelasticjob.zookeeper.znode import Znode
 
 FILE = "zookeeper.sqlite3"
-_OURS = {FILE, f"{FILE}-wal", f"{FILE}-shm", f"{FILE}-journal"}
+_OURS = {FILE, f"{FILE}-wal", f"{FILE}-shm", f"{FILE}-journal", LOCK, LOG}
 _APPLICATION = 0x5A4B6169  # "ZKai"
 _SCHEMA_VERSION = 1
 _SCHEMA = """
@@ -106,10 +107,10 @@ class Store:
         self._connection.close()
 
 
-def open_store(directory: Path) -> Store:
-    """Open a data directory for this process alone; one that is absent or empty is prepared.
+def prepare(directory: Path) -> None:
+    """Make the directory if it is absent.
 
-    Raises: StoreError if it belongs to another program or is in use.
+    Raises: StoreError if it belongs to another program or cannot be used.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -120,6 +121,14 @@ def open_store(directory: Path) -> Store:
         raise StoreError(
             f"{directory} holds files of another program ({foreign[0]}): choose an empty directory for --data-dir"
         )
+
+
+def open_store(directory: Path) -> Store:
+    """Open a data directory for this process alone; one that is absent or empty is prepared.
+
+    Raises: StoreError if it belongs to another program or is in use.
+    """
+    prepare(directory)
     try:
         # Whichever thread uses it, only one does so at a time.
         connection = sqlite3.connect(directory / FILE, isolation_level=None, check_same_thread=False, timeout=0)

@@ -1,0 +1,102 @@
+"""What a registry's address means, and the one way in for whoever has one: applications, commands, the console.
+
+zk://host:port,host:port/namespace                     a ZooKeeper ensemble
+embedded:// or embedded:///namespace                   a private server in memory, inside this process
+embedded://127.0.0.1:2181/namespace?data_dir=DIR       one durable server for all processes of this machine
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Unpack
+
+from aioelasticjob.clock import Clock, SystemClock
+from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.registry.settings import ConnectionOptions
+from aioelasticjob.shared_registry import EXAMPLE, SharedServer, summon
+
+EMBEDDED = "embedded://"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One registry: how to reach it, and who starts it."""
+
+    text: str
+    settings: ConnectionSettings
+    private: bool = False
+    """Whether it is a server within this process, on a port that it picks itself."""
+    shared: SharedServer | None = None
+    """The server of this machine that its clients start, if it is that."""
+
+    @classmethod
+    def parse(cls, text: str, **options: Unpack[ConnectionOptions]) -> Address:
+        """Read an address as a person writes it.
+
+        Raises: InvalidSetting, which names the setting, its value and what would be right.
+        """
+        if not isinstance(text, str):
+            raise InvalidSetting("address", text, "write zk://host:port,host:port/namespace, or embedded://")
+        if not text.startswith(EMBEDDED):
+            return cls(text, ConnectionSettings.parse(text, **options))
+        place, question, query = text.removeprefix(EMBEDDED).partition("?")
+        if place[:1] in ("", "/"):
+            if question:
+                raise InvalidSetting("address", text, f"a registry to share names its host and port: {EXAMPLE}")
+            return cls(text, ConnectionSettings.parse(f"zk://127.0.0.1/{place.strip('/')}", **options), private=True)
+        try:
+            settings = ConnectionSettings.parse(f"zk://{place}", **options)
+        except InvalidSetting as error:
+            raise InvalidSetting("address", text, error.expected) if error.setting == "address" else error from None
+        if len(settings.hosts) > 1:
+            raise InvalidSetting("address", text, f"a shared registry is one server: {EXAMPLE}")
+        server = SharedServer.parse(*settings.hosts[0], query)
+        return cls(text, replace(settings, hosts=((server.host, server.port),)), shared=server)
+
+
+@asynccontextmanager
+async def open_registry(
+    address: str | Address, *, clock: Clock | None = None, **options: Unpack[ConnectionOptions]
+) -> AsyncIterator[Session]:
+    """Open a session of the registry at ``address``, which is started first if it is ours to start.
+
+    ``options`` go with an address that is text.
+
+    Raises: InvalidSetting, RegistryUnreachable, AuthenticationFailed, NotPermitted.
+    """
+    where = Address.parse(address, **options) if isinstance(address, str) else address
+    clock, settings = clock or SystemClock(), where.settings
+    async with AsyncExitStack() as stack:
+        start_again = None
+        if where.private:
+            from aioelasticjob.zookeeper.server import serve
+
+            server = await stack.enter_async_context(serve("127.0.0.1", 0, clock=clock.now))
+            settings = replace(settings, hosts=((server.host, server.port),))
+        elif where.shared is not None:
+            await summon(where.shared)
+            start_again = _again(where.shared)
+        yield await stack.enter_async_context(open_session(settings, clock=clock, summon=start_again))
+
+
+def _again(server: SharedServer) -> Callable[[], Awaitable[None]]:
+    """Return what has a server started that was there before: whatever stands in the way is no end of the session."""
+    told = ""
+
+    async def start() -> None:
+        nonlocal told
+        try:
+            await summon(server)
+            told = ""
+        except ElasticJobError as error:
+            if str(error) != told:  # once, however often it is tried
+                told = str(error)
+                log.warning("cannot start the registry again", extra={"reason": told})
+
+    return start

@@ -1,0 +1,228 @@
+"""One durable registry for all processes of this machine, which nobody has to start.
+
+Whoever comes first starts it, as a process of its own; whoever finds it gone starts it again.  There are never two: its
+starter takes a lock in the data directory and hands it on to the server, and the kernel drops it with its last holder.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+
+from aioelasticjob.errors import InvalidSetting, RegistryUnreachable
+
+LINGER: Final = 30.0
+"""Seconds that the server stays after its last client left, unless the address says otherwise."""
+START: Final = 20.0
+"""Seconds for a server that is being started, or is ending, to make up its mind."""
+ANSWER: Final = 2.0
+"""Seconds for a server to say who it is."""
+LOOK_EVERY: Final = 0.05
+"""Seconds between two looks at a server that somebody else is starting."""
+LONGEST_LOG: Final = 1 << 20
+"""Bytes of log beyond which a start begins a new one."""
+EXAMPLE: Final = "embedded://127.0.0.1:2181/namespace?data_dir=DIR&linger=30"
+
+_PACKAGE_ROOT = str(Path(__file__).parents[1])
+
+
+@dataclass(frozen=True, slots=True)
+class SharedServer:
+    """Where the shared server listens, where it keeps everything, and the seconds it outstays its last client."""
+
+    host: str
+    port: int
+    data_dir: Path
+    linger: float = LINGER
+
+    @classmethod
+    def parse(cls, host: str, port: int, query: str) -> SharedServer:
+        """Read what follows the ``?`` of an address.
+
+        Raises: InvalidSetting.
+        """
+        options = _options(query)
+        host = "127.0.0.1" if host == "localhost" else host
+        if not _is_loopback(host):
+            raise InvalidSetting("address", host, "a shared registry is for one machine: 127.0.0.1, or zk://… for more")
+        return cls(host, port, _directory(host, port, options.get("data_dir")), _seconds(options.get("linger")))
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as ``host:port``."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+async def summon(server: SharedServer) -> None:
+    """Return once the server accepts connections; start it if nobody has.
+
+    Raises: InvalidSetting when address or directory are another's or cannot be used; RegistryUnreachable.
+    """
+    one_at_a_time = CapacityLimiter(1)  # the common threads may all be busy with handlers that wait for us
+    deadline = time.monotonic() + START
+    while not await to_thread.run_sync(_look, server, limiter=one_at_a_time, abandon_on_cancel=True):
+        if time.monotonic() > deadline:
+            reason = f"{server.data_dir} is locked by a process that does not answer"
+            raise RegistryUnreachable(server.address, START, reason)
+        await anyio.sleep(LOOK_EVERY)
+
+
+def _look(server: SharedServer) -> bool:
+    """Say whether the server is there; see to its start when nobody else does."""
+    served = _ask(server.host, server.port)
+    if served == str(server.data_dir):
+        return True
+    if served:
+        raise InvalidSetting("address", server.address, f"serves {served}: choose another port, or that data_dir")
+    if served is None:
+        _start(server)
+    elif not _is_locked_for(server) and _ask(server.host, server.port) == "":  # not one that has just ended
+        raise InvalidSetting("address", server.address, "is held by another program: choose another port")
+    return False
+
+
+def _ask(host: str, port: int) -> str | None:
+    """Return the data directory served there, "" when what listens there does not say, None when nobody listens."""
+    try:
+        with socket.create_connection((host, port), timeout=ANSWER) as connection:
+            connection.sendall(b"conf")
+            answer = b""
+            while len(answer) < 65536 and (more := connection.recv(4096)):
+                answer += more
+    except TimeoutError:
+        return ""
+    except OSError as error:
+        return None if isinstance(error, ConnectionRefusedError) or not isinstance(error, ConnectionError) else ""
+    lines = (line.partition("=") for line in answer.decode(errors="replace").splitlines())
+    return next((value for name, _, value in lines if name == "dataDir"), "")
+
+
+def _start(server: SharedServer) -> None:
+    """Start the server, unless somebody holds the lock already.  Returns when it listens, or somebody else is at it."""
+    from aioelasticjob.zookeeper.lock import LockHeld, locked
+    from aioelasticjob.zookeeper.store import StoreError, prepare
+
+    if not sys.executable:
+        raise InvalidSetting("address", server.address, "no Python interpreter known to start it with: use zk://…")
+    try:
+        prepare(server.data_dir)
+        with locked(server.data_dir) as lock:
+            _spawn(server, lock)
+    except LockHeld as held:
+        _refuse_elsewhere(server, held.address)
+    except StoreError as error:
+        raise InvalidSetting("data_dir", str(server.data_dir), str(error)) from error
+    except OSError as error:
+        raise InvalidSetting("data_dir", str(server.data_dir), f"cannot be used: {error.strerror or error}") from error
+
+
+def _spawn(server: SharedServer, lock: int) -> None:
+    """Run the command that goes to the background once its server listens; it inherits the lock."""
+    from aioelasticjob.zookeeper.lock import LOG
+
+    command = [sys.executable, "-P", "-m", "aioelasticjob.zookeeper", "--detach", f"--lock={lock}"]
+    command += [f"--host={server.host}", f"--port={server.port}"]
+    command += [f"--data-dir={server.data_dir}", f"--linger={server.linger:g}"]
+    with (server.data_dir / LOG).open("ab") as log:
+        if log.tell() > LONGEST_LOG:
+            log.truncate(0)
+        begun = log.tell()
+        try:
+            code = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(lock,),
+                cwd="/",  # it may outlive the directory that we are in
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C, and whoever ends our process group, does not mean the registry
+                timeout=START,
+                check=False,
+            ).returncode
+        except OSError as error:
+            raise InvalidSetting("address", server.address, f"cannot start {sys.executable}: {error}") from error
+        except subprocess.TimeoutExpired:
+            raise RegistryUnreachable(server.address, START, "it was started and does not listen") from None
+    if code:
+        words = (server.data_dir / LOG).read_bytes()[begun:].decode(errors="replace").strip().splitlines()
+        raise InvalidSetting("address", server.address, words[-1] if words else f"its server ended with {code}")
+
+
+def _refuse_elsewhere(server: SharedServer, address: str) -> None:
+    """Raise if the directory is served, and at another address than ours; what a dead server left says nothing."""
+    host, _, port = address.rpartition(":")
+    if address and address != server.address and _ask(host.strip("[]"), int(port)) == str(server.data_dir):
+        raise InvalidSetting("data_dir", str(server.data_dir), f"is served at {address}: use that, or another data_dir")
+
+
+def _is_locked_for(server: SharedServer) -> bool:
+    """Whether a server of our directory is alive that should be the one at our address, answering or not."""
+    from aioelasticjob.zookeeper.lock import LockHeld, locked
+
+    try:
+        with locked(server.data_dir, create=False):
+            return False
+    except LockHeld as held:
+        return held.address in ("", server.address)
+    except OSError:
+        return False
+
+
+def _environment() -> Mapping[str, str]:
+    """Return ours, such that the server finds this package where we found it."""
+    if any(path == _PACKAGE_ROOT for path in sys.path if "site-packages" in path):
+        return os.environ
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (_PACKAGE_ROOT, os.environ.get("PYTHONPATH"))))}
+
+
+def _options(query: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for part in filter(None, query.split("&")):
+        name, _, value = part.partition("=")
+        if name not in ("data_dir", "linger") or name in options:
+            raise InvalidSetting("address", part, f"there are data_dir and linger, once each: {EXAMPLE}")
+        options[name] = unquote(value)
+    return options
+
+
+def _directory(host: str, port: int, given: str | None) -> Path:
+    """Return the directory given, or one of this user's for this address."""
+    if given is not None and (not given or not given.isprintable()):
+        raise InvalidSetting("data_dir", given, "name a directory")
+    try:
+        if given is not None:
+            return Path(given).expanduser().resolve()
+        state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+        return Path(state, "aioelasticjob", f"{host}-{port}").expanduser().resolve()
+    except (RuntimeError, OSError) as error:  # nobody knows where home is; a loop of links
+        raise InvalidSetting("data_dir", given, f"{error}: write {EXAMPLE}") from error
+
+
+def _seconds(given: str | None) -> float:
+    try:
+        seconds = LINGER if given is None else float(given)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= 31_536_000:
+        raise InvalidSetting("linger", given, "a number of seconds above 0, at most a year")
+    return seconds
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
