@@ -12,6 +12,7 @@ from aioelasticjob.operations.acting import (
     shut_down,
     trigger,
 )
+from aioelasticjob.operations.changing import Preview, configure, preview
 from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal
 from aioelasticjob.operations.reading import dump, job, jobs, names
 from aioelasticjob.operations.status import (
@@ -23,6 +24,7 @@ from aioelasticjob.operations.status import (
     ServerStatus,
     by_server,
 )
+from aioelasticjob.operations.watching import Newest, watch, watch_all
 
 __all__ = [
     "ChangedMeanwhile",
@@ -31,10 +33,13 @@ __all__ = [
     "InstanceStatus",
     "ItemStatus",
     "JobStatus",
+    "Newest",
+    "Preview",
     "Refusal",
     "Run",
     "ServerStatus",
     "by_server",
+    "configure",
     "disable",
     "disable_server",
     "dump",
@@ -45,8 +50,11 @@ __all__ = [
     "names",
     "pause",
     "pause_server",
+    "preview",
     "resume",
     "resume_server",
     "shut_down",
     "trigger",
+    "watch",
+    "watch_all",
 ]

@@ -1,0 +1,217 @@
+"""A job's settings: what a change would do, and the change.  They go by our names or by their keys in the registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from types import NoneType, UnionType
+from typing import Union, get_args, get_origin
+
+from aioelasticjob import error_handlers
+from aioelasticjob.clock import SystemClock, moment
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.rules.sharding import wanted
+from aioelasticjob.coordination.strategies import find
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal, carry_out
+from aioelasticjob.operations.reading import listed, view_of
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.txn import Set
+
+FIRES = 5
+"""Moments of the new schedule that a preview shows."""
+FIXED: Mapping[str, str] = {
+    "job_name": "a job's name is its identity and never changes",
+    "job_type": "follows from the job's code",
+    "overwrite": "is said in the code and never stored",
+}
+"""Settings that cannot be changed in the registry, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a change of settings would do, as things are."""
+
+    config: JobConfig
+    """The whole configuration as it would be."""
+    version: int
+    """Of the configuration it was compared with: give it to ``configure``, so that nobody's change is lost."""
+    changed: Mapping[str, tuple[object, object]]
+    """What differs: the value before and after, by setting."""
+    next_fires: tuple[datetime, ...]
+    """The next moments of the schedule as it would be, five at most, in the job's time zone."""
+    moves: Mapping[int, tuple[str | None, str | None]]
+    """The items that would change hands: from whom, to whom."""
+    warnings: tuple[str, ...]
+    """What one might not expect, a sentence each."""
+
+
+async def preview(session: Session, job: str, settings: Mapping[str, object], *, now: float | None = None) -> Preview:
+    """Return what a change would do, and write nothing; ``now`` (seconds since the epoch) is the host's unless given.
+
+    Raises:
+        InvalidSetting: no such job, or a setting is wrong.
+        Refusal: what the registry holds now is no configuration.
+        RegistryError: the registry could not be read.
+    """
+    view = await view_of(session, job, busy=True)
+    config = _changed(view, settings)
+    after = replace(view, config=config)
+    fires = () if config.schedule is None else config.schedule.times_after(moment(_now(now)), FIRES)
+    assignment = wanted(after) if after.eligible else view.assignment
+    moves = {
+        item: (view.assignment.get(item), assignment.get(item))
+        for item in sorted(view.assignment.keys() | assignment.keys())
+        if view.assignment.get(item) != assignment.get(item)
+    }
+    differences = _differences(view.config, config)
+    warnings = tuple(_warnings(view, after, differences, moves, fires=bool(fires)))
+    return Preview(config, _version(view), differences, tuple(fires), moves, warnings)
+
+
+async def configure(session: Session, job: str, settings: Mapping[str, object], *, version: int | None = None) -> Done:
+    """Change settings of a job; its instances follow within moments.
+
+    ``version`` is that of the configuration the change was decided upon (``Preview.version``,
+    ``JobStatus.config_version``); without it the change applies to whatever is there now.
+
+    Raises:
+        InvalidSetting: no such job, or a setting is wrong.
+        Refusal: what the registry holds now is no configuration.
+        ChangedMeanwhile: the configuration is no longer at that version.
+        RegistryError: the registry could not be read or written.
+    """
+    view = await view_of(session, job)
+    present = _version(view)
+    if version not in (None, present):
+        path = view.layout.config
+        raise ChangedMeanwhile(path, f"was changed (it is at version {present}, {version} was seen)")
+    config = _changed(view, settings)
+    differences = _differences(view.config, config)
+    if not differences:
+        return await carry_out(session, (), f"{job}: is configured so already")
+    said = "; ".join(f"{name}: {before!r} → {after!r}" for name, (before, after) in differences.items())
+    return await carry_out(session, [Set(view.layout.config, config.to_json(), present)], f"{job}: {said}")
+
+
+def settings_from(given: Mapping[str, object]) -> dict[str, object]:
+    """Return settings by our names; text from a form or a command line is read as what the setting takes.
+
+    Raises:
+        InvalidSetting: a setting is given twice, or cannot be changed.
+    """
+    found = dict[str, object]()
+    for key, value in given.items():
+        name = _names().get(key, key)
+        if name in FIXED:
+            raise InvalidSetting(key, value, FIXED[name])
+        if name in found:
+            raise InvalidSetting(key, value, f"is given twice: as {name}, too")
+        found[name] = _understood(name, value)
+    return found
+
+
+def _changed(view: JobView, settings: Mapping[str, object]) -> JobConfig:
+    if view.fault is not None:
+        raise Refusal(f"{view.fault}: import a whole configuration in its place first")
+    return view.config.changed(**settings_from(settings))
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    """Return our names of the settings by their keys in the registry."""
+    fields = JobConfig.model_fields.items()
+    return {key: name for name, field in fields for key in (field.serialization_alias, field.alias) if key}
+
+
+def _understood(name: str, value: object) -> object:
+    if not isinstance(value, str) or name not in JobConfig.model_fields:
+        return value
+    annotation = JobConfig.model_fields[name].annotation
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    if NoneType in kinds and value.strip().lower() in ("", "none", "null"):
+        return None
+    if str not in kinds and value.lstrip().startswith(("{", "[")):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise InvalidSetting(name, value, f"begins like JSON and is none: {error}") from None
+    return value
+
+
+def _differences(before: JobConfig, after: JobConfig) -> dict[str, tuple[object, object]]:
+    both = {name: (getattr(before, name), getattr(after, name)) for name in JobConfig.model_fields}
+    return {name: values for name, values in both.items() if values[0] != values[1]}
+
+
+def _version(view: JobView) -> int:
+    node = view.tree.get(view.layout.config)
+    return -1 if node is None else node.stat.version
+
+
+def _now(given: float | None) -> float:
+    return SystemClock().now() if given is None else given
+
+
+def _warnings(
+    before: JobView,
+    after: JobView,
+    differences: Mapping[str, object],
+    moves: Mapping[int, tuple[str | None, str | None]],
+    *,
+    fires: bool,
+) -> Iterator[str]:
+    config = after.config
+    if not after.eligible:
+        there = "all servers are switched off" if after.instances else "no instance is there"
+        yield f"{there}: it takes effect when that changes"
+    if config.schedule is not None and not fires:
+        yield "the schedule never fires again"
+    if config.schedule is None and "cron" in differences:
+        yield "without a schedule it runs only when it is triggered"
+    yield from _about_runs(before, config, moves)
+    orphans = before.orphans if not config.failover else {item for item in before.orphans if not _within(item, config)}
+    if orphans:
+        yield f"{_items(orphans)} wait for a rescuer and will be forgotten"
+    if "monitor_execution" in differences and not config.monitor_execution:
+        yield "unmonitored, an item may run twice at a time after a crash, and its records are removed"
+    if "disabled" in differences:
+        yield "disabled counts only where a server is seen for the first time: disable the job's servers instead"
+    yield from _unknown_here(config, differences)
+
+
+def _about_runs(
+    before: JobView, config: JobConfig, moves: Mapping[int, tuple[str | None, str | None]]
+) -> Iterator[str]:
+    running = {item for item in before.items if before.layout.item(item).running in before.tree}
+    if beyond := {item for item in running if not _within(item, config)}:
+        yield f"{_items(beyond)} beyond the new count run now: they end in peace, then they are removed"
+    if moving := {item for item in running.intersection(moves) if _within(item, config)}:
+        yield f"{_items(moving)} run now and change hands: the new holders wait until those runs have ended"
+
+
+def _unknown_here(config: JobConfig, differences: Mapping[str, object]) -> Iterator[str]:
+    """Tell what only the job's own processes may know: an operator's need not have their code."""
+    if "sharding_strategy" in differences:
+        try:
+            find(config.sharding_strategy)
+        except InvalidSetting:
+            yield f"no strategy {config.sharding_strategy!r} is known here: the moves shown are those of the average"
+    if differences.keys() & {"error_handler", "error_handler_options"}:
+        try:
+            error_handlers.check(config.error_handler, config.error_handler_options)
+        except InvalidSetting as mistake:
+            yield f"as far as is known here, {mistake}"
+
+
+def _within(item: int, config: JobConfig) -> bool:
+    return item < config.sharding_total_count
+
+
+def _items(items: Iterable[int]) -> str:
+    found = sorted(items)
+    return f"item{'s' if len(found) > 1 else ''} {listed(found)}"

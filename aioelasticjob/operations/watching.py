@@ -1,0 +1,218 @@
+"""Jobs as they change: whoever looks has the newest state, and what happens while he is busy is one change.
+
+Nothing is polled.  One persistent recursive watch on the namespace says where to look, and only jobs that have changed
+are read again.  Only the next fire moves by time alone: it is reckoned anew when it has passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final, Generic, TypeVar
+
+from anyio import move_on_after
+
+from aioelasticjob.clock import Clock, SystemClock
+from aioelasticjob.errors import Suspended
+from aioelasticjob.latest import Latest
+from aioelasticjob.layout import Layout
+from aioelasticjob.operations.reading import can_be_a_job, forest, names, no_such, shown
+from aioelasticjob.operations.status import JobStatus, next_fire, status_of
+from aioelasticjob.registry.session import Session, beside
+from aioelasticjob.registry.tree import Tree
+
+T = TypeVar("T")
+
+BREATH: Final = 0.05
+"""Seconds in which changes gather, at least: one run of an item is five of them."""
+SHARE: Final = 2
+"""So many times as long as the last look took changes gather, too: looking costs a third of a processor at most."""
+LONGEST_NAP: Final = 60.0
+"""Seconds after which the clock is looked at again: it may have been set."""
+UNSHOWN: Final = frozenset(("systemTime", "guarantee"))
+"""Children of a job that no status shows."""
+
+
+class Newest(Generic[T]):
+    """An async iterator: the state there is, then each newer one; a slow reader skips.  Ends when there is none."""
+
+    def __init__(self, states: Latest[T | None]) -> None:
+        self._states = states
+        self._last: object = self  # nothing that a state could be
+
+    def __aiter__(self) -> Newest[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        state = await self._states.until(lambda newer: newer is not self._last)
+        if state is None:
+            raise StopAsyncIteration
+        self._last = state
+        return state
+
+
+@asynccontextmanager
+async def watch(session: Session, job: str, *, clock: Clock | None = None) -> AsyncIterator[Newest[JobStatus]]:
+    """Follow one job, its offsets included; the iterator ends when the job is removed.
+
+    Raises:
+        InvalidSetting: there is no such job.
+        RegistryError: the registry may not be read, or the session is closed.
+    """
+    if not can_be_a_job(job):
+        raise await no_such(session, job)
+    states: Latest[JobStatus | None] = Latest(None)
+
+    def show(found: dict[str, JobStatus]) -> None:
+        states.set(found.get(job))
+
+    follower = _Follower(session, clock, show, job)
+    with session.watching((Layout(job).root,), follower):
+        await follower.catch_up()
+        if states.value is None:
+            raise await no_such(session, job)
+        async with beside(follower.follow):
+            yield Newest(states)
+
+
+@asynccontextmanager
+async def watch_all(session: Session, *, clock: Clock | None = None) -> AsyncIterator[Newest[tuple[JobStatus, ...]]]:
+    """Follow all jobs of the namespace, by name; their offsets are left out.
+
+    Raises:
+        RegistryError: the registry may not be read, or the session is closed.
+    """
+    states: Latest[tuple[JobStatus, ...] | None] = Latest(None)
+
+    def show(found: dict[str, JobStatus]) -> None:
+        states.set(tuple(found[name] for name in sorted(found)))
+
+    follower = _Follower(session, clock, show)
+    with session.watching(("/",), follower):
+        await follower.catch_up()
+        async with beside(follower.follow):
+            yield Newest(states)
+
+
+class _Follower:
+    """Keeps a status for each job, from its tree; notes what has changed and reads that again."""
+
+    def __init__(
+        self,
+        session: Session,
+        clock: Clock | None,
+        show: Callable[[dict[str, JobStatus]], None],
+        only: str | None = None,
+    ) -> None:
+        self._session, self._clock, self._show, self._only = session, clock or SystemClock(), show, only
+        self._hidden = UNSHOWN if only else UNSHOWN | {"offset"}
+        self._trees: dict[str, tuple[Layout, Tree]] = {}
+        self._found: dict[str, JobStatus] = {}
+        self._fires: dict[str, float] = {}  # when each job's next fire has passed, seconds since the epoch
+        self._dirty: dict[str, None] = {}
+        self._stale = True  # all of it
+        self._shown = False
+        self._news = asyncio.Event()
+
+    def changed(self, kind: int, path: str) -> None:
+        """Note that ``path`` has to be read again."""
+        parts = path.split("/", 3)
+        if len(parts) > 2 and parts[2] not in self._hidden:
+            self._dirty[path] = None
+            self._news.set()
+
+    def reset(self) -> None:
+        """Note that everything has to be read again: a new connection does not replay what was missed."""
+        self._stale = True
+        self._news.set()
+
+    async def follow(self) -> None:
+        """Keep up until cancelled."""
+        loop, took = asyncio.get_running_loop(), 0.0
+        while True:
+            with move_on_after(self._until_a_fire()):
+                await self._news.wait()
+            if self._news.is_set():
+                await asyncio.sleep(max(BREATH, SHARE * took))
+            begun = loop.time()
+            await self.catch_up()
+            took = loop.time() - begun
+
+    async def catch_up(self) -> None:
+        """Read what has changed, and show it if it makes a difference."""
+        changed = await self._read()
+        now, before = self._clock.now(), dict(self._found)
+        for job in changed:
+            self._judge(job, now)
+        for job in [job for job, fire in self._fires.items() if fire <= now]:
+            status = self._found[job]
+            self._note(replace(status, next_fire=next_fire(status.config, now)))
+        if self._found != before or not self._shown:
+            self._shown = True
+            self._show(self._found)
+
+    def _judge(self, job: str, now: float) -> None:
+        layout, tree = self._trees[job]
+        if (status := status_of(tree, layout, now)) is not None:
+            self._note(status)
+            return
+        self._found.pop(job, None)
+        self._fires.pop(job, None)
+        if not len(tree):
+            del self._trees[job]
+
+    def _note(self, status: JobStatus) -> None:
+        self._found[status.name] = status
+        self._fires.pop(status.name, None)
+        if status.next_fire is not None:
+            self._fires[status.name] = status.next_fire.timestamp()
+
+    async def _read(self) -> list[str]:
+        """Read until it is read, over connections that come and go; return the jobs that were."""
+        while True:
+            self._news.clear()
+            try:
+                return await (self._read_all() if self._stale else self._read_dirty())
+            except Suspended:
+                self._stale = True
+                await self._session.connected()
+
+    async def _read_all(self) -> list[str]:
+        self._stale, self._dirty = False, {}
+        before = list(self._trees)
+        await self._session.sync()
+        jobs = await names(self._session) if self._only is None else (self._only,)
+        await self._read_jobs(list(dict.fromkeys((*before, *jobs))))
+        return list(self._trees)
+
+    async def _read_jobs(self, jobs: list[str]) -> None:
+        layouts = [Layout(job) for job in jobs]
+        if self._only is None:
+            trees = await forest(self._session, layouts)
+        else:
+            trees = [await self._session.subtree((*shown(layout), layout.offsets)) for layout in layouts]
+        self._trees |= {layout.job: (layout, tree) for layout, tree in zip(layouts, trees, strict=True)}
+
+    async def _read_dirty(self) -> list[str]:
+        """Read again what has changed, of jobs that are known; others whole."""
+        dirty, self._dirty = self._dirty, {}
+        by_job: dict[str, list[str]] = {}
+        for path in dirty:
+            by_job.setdefault(path.split("/", 2)[1], []).append(path)
+        unknown = [job for job in by_job if job not in self._trees and can_be_a_job(job)]
+        known = [job for job in by_job if job in self._trees]
+        paths = [path for job in known for path in by_job[job]]
+        nodes = dict(zip(paths, await self._session.get_many(paths), strict=True))
+        for job in known:
+            layout, tree = self._trees[job]
+            self._trees[job] = layout, tree.replace({path: nodes[path] for path in by_job[job]}, self._session.zxid)
+        if unknown:
+            await self._read_jobs(unknown)
+        return [*known, *unknown]
+
+    def _until_a_fire(self) -> float:
+        """Return the seconds until the first of the next fires has passed, and a moment more: clocks round."""
+        first = min(self._fires.values(), default=float("inf"))
+        return min(LONGEST_NAP, max(0.0, first - self._clock.now()) + 0.001)
