@@ -26,6 +26,9 @@ from aioelasticjob.cron import Cron
 from aioelasticjob.errors import ForeignData, InvalidSetting
 
 MAX_ITEMS = 100_000
+MAX_CONCURRENCY = 100_000
+FLOWING = ("streaming", "ordered", "concurrency", "batch_size", "prefetch", "max_failures", "record_timeout")
+"""Settings that mean something to dataflow jobs alone."""
 _NAME = re.compile(r"[\w.-]{1,200}")
 _KIND = re.compile(r"[A-Z][A-Z0-9_-]{0,99}")
 
@@ -69,6 +72,30 @@ class JobConfig(BaseModel):
     sharding_item_parameters: ItemParameters = Field(default_factory=dict)
     job_parameter: str = ""
     per: Literal["item", "instance"] = "item"
+    streaming: bool = Field(
+        default=False,
+        validation_alias=AliasChoices("streaming", "streamingProcess"),
+        serialization_alias="streamingProcess",
+    )
+    """Dataflow: fetch again and again until there is nothing, or somebody wants the run to end."""
+    ordered: bool = False
+    """Dataflow: the records of an item one after another, items side by side."""
+    concurrency: int = Field(
+        default=16,
+        ge=1,
+        le=MAX_CONCURRENCY,
+        validation_alias=AliasChoices("concurrency", "concurrentDataProcessThreadCount"),
+        serialization_alias="concurrency",
+    )
+    """Dataflow, unless ordered: calls of process at the same time, over all items held here."""
+    batch_size: Annotated[int, Field(ge=1)] | None = None
+    """Dataflow: process takes a list of at most so many records; None for one record at a time."""
+    prefetch: bool | None = None
+    """Dataflow: fetch the next batch while one is in process; None to do so once fetch says offsets."""
+    max_failures: Annotated[int, Field(ge=0)] | None = None
+    """Dataflow: records of an item that may fail in one run before no more are fetched; None for any number."""
+    record_timeout: Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)] | None = None
+    """Dataflow: seconds that one call of process may take; None for no limit."""
     failover: bool = False
     misfire: bool = True
     catch_up: Seconds = 0
@@ -127,6 +154,10 @@ class JobConfig(BaseModel):
                 )
         if self.failover and not self.monitor_execution:
             raise InvalidSetting("failover", True, "needs monitor_execution = True, which is what finds orphans")
+        if self.job_type != "DATAFLOW":
+            for name in FLOWING:
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise InvalidSetting(name, getattr(self, name), "is for dataflow jobs: declare it with @app.dataflow")
         return self
 
     @classmethod
