@@ -157,7 +157,7 @@ class JobConfig(BaseModel):
         if self.job_type != "DATAFLOW":
             for name in FLOWING:
                 if getattr(self, name) != type(self).model_fields[name].default:
-                    raise InvalidSetting(name, getattr(self, name), "is for dataflow jobs: declare it with @app.dataflow")
+                    raise InvalidSetting(name, getattr(self, name), "is for jobs declared with @app.dataflow")
         return self
 
     @classmethod
