@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from aioelasticjob.config import MAX_ITEMS, JobConfig
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Instance
 from aioelasticjob.registry.tree import Tree
@@ -162,6 +163,7 @@ def parse(data: bytes, layout: Layout) -> JobConfig:
     config = JobConfig.from_json(data, layout.config)
     if config.job_name != layout.job:
         raise InvalidSetting(layout.config, config.job_name, f"the job's name is {layout.job} and never changes")
+    fits(config)
     return config
 
 
