@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +26,7 @@ from aioelasticjob.error_handlers import Complaints
 from aioelasticjob.errors import InvalidSetting, unwrapped
 from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import Listener as EventListener
+from aioelasticjob.jobs import kinds
 from aioelasticjob.jobs.base import InstanceHandler, ItemHandler, Job
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.registry.session import ConnectionSettings, Session
@@ -45,7 +46,11 @@ BY_FORCE_AFTER = 5.0
 """Seconds after being told to stop at once until the process ends whatever a handler that cannot be cancelled does."""
 THREADS = 40
 """Plain handlers that may run at the same time, over all jobs."""
-_NOT_GIVEN = {"job_name": "give it as name", "job_type": "follows from how the job is declared"}
+_NOT_GIVEN = {
+    "job_name": "give it as name",
+    "job_type": "follows from how the job is declared",
+    "options": "give each by its own name; only kinds such as script and http have them",
+}
 """Settings of a job that have another way in."""
 
 log = logging.getLogger(__name__)
@@ -138,13 +143,46 @@ class ElasticJob:
             if setting in settings:
                 raise InvalidSetting(setting, settings[setting], expected)
         config = JobConfig.build(job_name=name or getattr(handler, "__name__", ""), **settings)
+        return self._enlist(Job.declare(config, handler, listeners))
+
+    def script(self, name: str, *, command: str | Sequence[str], **settings: Any) -> JobConfig:
+        """Declare a job that runs a command line; ``settings`` are those of `Script` and of every job.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right; also if there is no such script.
+        """
+        return self.kind("script", name, command=command, **settings)
+
+    def http(self, name: str, *, url: str, **settings: Any) -> JobConfig:
+        """Declare a job that makes a request; ``settings`` are those of `Request` and of every job.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right; also if aiohttp is missing.
+        """
+        return self.kind("http", name, url=url, **settings)
+
+    def kind(self, kind: str, name: str, *, listeners: Iterable[Listener] = (), **settings: Any) -> JobConfig:
+        """Declare a job of a kind that needs no handler: ``script``, ``http``, or one that a package brings.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+        """
+        for setting, expected in _NOT_GIVEN.items():
+            if setting in settings:
+                raise InvalidSetting(setting, settings[setting], expected)
+        config = kinds.declared(kind, name, settings)
+        return self._enlist(Job.declare(config, kinds.handler(kinds.find(kind)), listeners))
+
+    def _enlist(self, job: Job) -> JobConfig:
+        """Take in a job that has been declared in one way or another."""
+        config = job.config
         find(config.sharding_strategy)
         error_handlers.check(config.error_handler, config.error_handler_options)
         if config.job_name in self._jobs:
             raise InvalidSetting("name", config.job_name, "is declared twice in this application")
         if self._running:
             raise InvalidSetting("name", config.job_name, "jobs are declared before the application runs")
-        self._jobs[config.job_name] = Job.declare(config, handler, listeners)
+        self._jobs[config.job_name] = job
         return config
 
     @contextmanager
