@@ -130,8 +130,10 @@ def test_chunks_hold_every_path_once_and_in_order(paths: list[str], repeat: int)
 def test_watches_are_set_again_in_frames_below_the_limit() -> None:
     codec = Codec("ns", private=False)
     paths = [f"/{'☃' * 50}-{number}" for number in range(5000)]
-    frames = codec.rewatch(paths, 77)
-    assert len(frames) > 1
-    assert all(len(frame) <= wire.CHUNK for frame in frames)
-    assert sum(frame.count(b"/ns/") for frame in frames) == len(paths)
-    assert codec.rewatch([], 77) == []
+    for shallow in (False, True):
+        frames = codec.rewatch(paths, 77, shallow=shallow)
+        assert len(frames) > 1
+        assert all(len(frame) <= wire.CHUNK for frame in frames)
+        assert sum(frame.count(b"/ns/") for frame in frames) == len(paths)
+        assert all(frame.endswith(bytes(4)) is shallow for frame in frames)  # the last vector is that of the deep ones
+        assert codec.rewatch([], 77, shallow=shallow) == []

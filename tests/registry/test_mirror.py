@@ -15,7 +15,7 @@ from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session, open_session
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.tree import NAMED, Tree
 from aioelasticjob.registry.txn import Create, Delete, Op, Set
 from aioelasticjob.testing import VirtualClock, run
 from tests.registry.world import PORT, World, expire, fresh, settings, simulated
@@ -29,12 +29,24 @@ async def write(session: Session, *ops: Op) -> int:
     return (await session.commit(ops, incarnation=session.incarnation)).zxid
 
 
-async def agree(session: Session, trees: Any, roots: tuple[str, ...] = ROOTS) -> None:
+def outline(tree: Tree, shallow: tuple[str, ...]) -> Tree:
+    """Return what a mirror shows of a tree when some of its roots are shallow."""
+    found = {}
+    for path in tree:
+        levels = [path[len(root) :].count("/") for root in shallow if path.startswith(f"{root}/")]
+        if not levels or levels[0] < 2:
+            found[path] = tree.get(path)
+        elif levels[0] == 2:
+            found[path] = NAMED
+    return Tree({path: node for path, node in found.items() if node}, tree.zxid)
+
+
+async def agree(session: Session, trees: Any, roots: tuple[str, ...] = ROOTS, *, shallow: tuple[str, ...] = ()) -> None:
     """Wait until a mirror shows what is there."""
     await session.sync()
     zxid = await write(session, Create("/mark"))
     await write(session, Delete("/mark"))
-    truth = await session.subtree(roots)
+    truth = outline(await session.subtree(roots), shallow)
     assert await trees.until(lambda tree: tree == truth) == truth
     assert zxid
 
@@ -73,14 +85,18 @@ def test_the_first_tree_is_whole_and_changes_follow(registry_address: str, real_
     run_async(real_loop_kind, main)
 
 
-def test_a_transaction_shows_entirely_or_not_at_all(registry_address: str, real_loop_kind: LoopKind) -> None:
+@pytest.mark.parametrize("length", [1, 900], ids=["read in one request", "read in several"])
+def test_a_transaction_shows_entirely_or_not_at_all(
+    length: int, registry_address: str, real_loop_kind: LoopKind
+) -> None:
     async def main() -> None:
         async with (
             open_session(settings(registry_address)) as session,
             open_session(settings(registry_address)) as writer,
         ):
             await furnish(session)
-            names = [f"/job/servers/{number}" for number in range(40)]
+            names = [f"/job/servers/{number:0{length}}" for number in range(40)]
+            assert len(wire.chunked(names)) == (1 if length == 1 else 2)
             await write(session, *(Create(name, b"0") for name in names))
             async with mirror(session, ROOTS) as trees:
                 done = asyncio.Event()
@@ -126,8 +142,9 @@ def test_what_did_not_change_is_not_read(real_loop_kind: LoopKind, registry_addr
     run_async(real_loop_kind, main)
 
 
+@pytest.mark.parametrize("shallow", [(), ("/job/servers", "/job/missing")], ids=["deep", "shallow"])
 @pytest.mark.parametrize("seed", range(12))
-def test_a_mirror_is_equal_to_the_tree_after_any_changes_and_faults(seed: int) -> None:
+def test_a_mirror_is_equal_to_the_tree_after_any_changes_and_faults(seed: int, shallow: tuple[str, ...]) -> None:
     dice = random.Random(seed)
 
     async def change(session: Session) -> None:
@@ -159,7 +176,7 @@ def test_a_mirror_is_equal_to_the_tree_after_any_changes_and_faults(seed: int) -
             )
             writer_settings = world.settings(session_timeout=4)
             await furnish(session)
-            trees = await stack.enter_async_context(mirror(session, ROOTS))
+            trees = await stack.enter_async_context(mirror(session, ROOTS, shallow=shallow))
             versions: list[Tree] = []
 
             async def note() -> None:
@@ -181,12 +198,110 @@ def test_a_mirror_is_equal_to_the_tree_after_any_changes_and_faults(seed: int) -
                     await asyncio.sleep(dice.uniform(0, 4))
                     await harm(world, session)
             await session.connected()
-            await agree(session, trees)
+            await agree(session, trees, shallow=shallow)
+            if shallow:  # nobody is left watching what has gone
+                children = {path for path in trees.value if path.count("/") == 3}
+                assert set(session._keeper.watches.roots) == {*ROOTS, *children}
             zxids = [tree.zxid for tree in versions]
             assert len(zxids) > 100
             assert zxids == sorted(zxids)
 
     run(main, seed=seed)
+
+
+class Ear:
+    """Notes all events that reach a session."""
+
+    def __init__(self, session: Session) -> None:
+        self.heard: list[tuple[int, str]] = []
+        dispatch = session._keeper.watches.dispatch
+
+        def noted(kind: int, path: str) -> None:
+            self.heard.append((kind, path))
+            dispatch(kind, path)
+
+        session._keeper.watches.dispatch = noted  # type: ignore[method-assign]
+
+
+def test_what_is_deep_in_a_shallow_root_costs_nothing_but_its_coming_and_going(
+    registry_address: str, real_loop_kind: LoopKind
+) -> None:
+    async def main() -> None:
+        async with (
+            open_session(settings(registry_address)) as session,
+            open_session(settings(registry_address)) as writer,
+        ):
+            await furnish(session)
+            await write(writer, Create("/job/servers/a", b"host"), Create("/job/servers/a/count", b"0"))
+            async with mirror(session, ROOTS, shallow=("/job/servers",)) as trees:
+                assert list(trees.value) == [*ROOTS[:2], "/job/servers/a", "/job/servers/a/count"]
+                assert trees.value.get("/job/servers/a/count") is NAMED
+                await write(writer, Create("/job/servers/b"), Create("/job/servers/b/flag"))
+                await agree(session, trees, shallow=("/job/servers",))
+                await write(writer, Create("/job/servers/a/flag"), Set("/job/servers/b", b"host", -1))
+                await agree(session, trees, shallow=("/job/servers",))
+                ear = Ear(session)
+                for number in range(20):
+                    await write(
+                        writer, *(Set(f"/job/servers/{one}", b"%d" % number, -1) for one in ("a/count", "b/flag"))
+                    )
+                    await write(writer, Create("/job/servers/a/flag/deeper"), Delete("/job/servers/a/flag/deeper"))
+                await agree(session, trees, shallow=("/job/servers",))
+                assert ear.heard == []
+                flags = [Delete(f"/job/servers/{path}") for path in ("a/flag", "a/count", "a", "b/flag")]
+                zxid = await write(writer, *flags, Set("/job/config", b"2", -1))
+                tree = await trees.until(lambda tree: tree.zxid >= zxid)
+                assert list(tree) == [*ROOTS[:2], "/job/servers/b"]
+                await agree(session, trees, shallow=("/job/servers",))
+                await write(writer, Delete("/job/servers/b"), Delete("/job/servers"))
+                await agree(session, trees, shallow=("/job/servers",))
+                await write(writer, *(Create(f"/job/servers{path}", b"new") for path in ("", "/b", "/b/count")))
+                await agree(session, trees, shallow=("/job/servers",))
+            assert session._keeper.watches.roots == ()
+
+    run_async(real_loop_kind, main)
+
+
+def test_deep_and_shallow_mirrors_of_one_root_share_a_session(registry_address: str, real_loop_kind: LoopKind) -> None:
+    """A server keeps one watch for each path and connection: the deep one, for as long as anybody needs it."""
+    host, port = registry_address.removeprefix("zk://").partition("/")[0].split(":")
+
+    async def main() -> None:
+        async with (
+            open_session(settings(registry_address)) as session,
+            open_session(settings(registry_address)) as writer,
+        ):
+            await furnish(session)
+            numbers = iter(range(1000))
+            roots = ("/job/servers",)
+
+            async def change() -> None:
+                """Change everything that one of them may have to hear of."""
+                number = next(numbers)
+                await write(writer, Create(f"/job/servers/{number}"), Create(f"/job/servers/{number}/x"))
+                await write(writer, Create(f"/job/servers/{number}/x/y"), Set(f"/job/servers/{number}/x", b"1", -1))
+                await write(writer, Create(f"/job/servers/{number}/z"), Delete(f"/job/servers/{number}/x/y"))
+
+            async with mirror(session, roots, shallow=roots) as shallow:
+                await change()
+                async with mirror(session, roots) as deep, mirror(session, ["/job"]) as whole:
+                    for _ in range(2):
+                        await change()
+                        await agree(session, deep, roots)
+                        await agree(session, whole, ("/job",))
+                        await agree(session, shallow, roots, shallow=roots)
+                        old = session.incarnation
+                        await expire(session, host, int(port))
+                        await session.status.until(lambda status: status.incarnation != old)  # noqa: B023  # awaited
+                        await session.connected()
+                await change()
+                await agree(session, shallow, roots, shallow=roots)
+                ear = Ear(session)
+                await write(writer, Set("/job/servers/0/x", b"unheard", -1))
+                await agree(session, shallow, roots, shallow=roots)
+                assert ear.heard == []
+
+    run_async(real_loop_kind, main)
 
 
 def test_a_mirror_follows_its_session_into_the_next_one(registry_address: str, real_loop_kind: LoopKind) -> None:

@@ -38,6 +38,21 @@ def test_the_first_and_the_last_watcher_of_a_root_are_told_apart() -> None:
     assert watches.roots == ()
 
 
+def test_a_shallow_watch_does_only_while_nobody_needs_a_deep_one() -> None:
+    watches, one, other, third = Watches(), Ear(), Ear(), Ear()
+    assert watches.shallow("/a") is None
+    assert watches.add("/a", one, shallow=True)
+    assert not watches.add("/a", other, shallow=True)
+    assert (watches.shallow("/a"), watches.those(shallow=True), watches.those(shallow=False)) == (True, ("/a",), ())
+    assert watches.add("/a", third)
+    assert (watches.shallow("/a"), watches.those(shallow=True), watches.those(shallow=False)) == (False, (), ("/a",))
+    assert not watches.remove("/a", other)
+    assert watches.remove("/a", third)
+    assert watches.shallow("/a")
+    assert watches.remove("/a", one)
+    assert watches.shallow("/a") is None
+
+
 def test_a_reset_reaches_each_watcher_once() -> None:
     watches, ear = Watches(), Ear()
     watches.add("/a", ear)
