@@ -1,0 +1,50 @@
+"""Five workers and no registry: they start one, share the work, and lose no fire and no session when it is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from aioelasticjob.shared_registry import summon
+from tests.end_to_end.scene import lookout
+from tests.end_to_end.staff import Staff
+from tests.support import shared
+from tests.support.processes import Workers
+from tests.support.shared import SharedRegistry
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[SharedRegistry]:
+    with shared.shared_registry(tmp_path) as found:
+        yield found
+
+
+def test_five_workers_need_nothing_but_an_address(
+    registry: SharedRegistry, worker_processes: Workers, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        staff = Staff(worker_processes, registry.address, tmp_path / "journal", session_timeout=6)
+        staff.job = {"sharding_total_count": 5, "failover": True}
+        for _ in range(5):
+            staff.start()  # at the same instant, as a web server starts its workers
+        await summon(registry.server)
+        async with lookout(f"zk://127.0.0.1:{registry.port}/test") as watched:
+            before = await watched.spread_over(5)
+            await staff.every_item_ends(1, 5)
+            assert registry.starts == 1
+            registry.kill()
+            await staff.every_item_ends(2, 5)
+            assert registry.starts == 2
+            after = await watched.spread_over(5)
+            assert after.instances == before.instances  # the same sessions, not new ones
+            staff.kill(staff.alive[0])
+            await watched.spread_over(4)
+            await staff.every_item_ends(1, 5)
+        await staff.end()
+
+    anyio.run(main)

@@ -1,0 +1,439 @@
+"""The registry that nobody has to start: who does, that nobody does twice, how it ends, what can be in its way."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio import to_thread
+from typer.testing import CliRunner
+
+from aioelasticjob import ElasticJob, InvalidSetting, shared_registry
+from aioelasticjob.addresses import Address, open_registry
+from aioelasticjob.cli import application as commands
+from aioelasticjob.errors import RegistryUnreachable
+from aioelasticjob.registry.session import Session, SessionState
+from aioelasticjob.registry.txn import Create
+from aioelasticjob.shared_registry import SharedServer, summon
+from aioelasticjob.zookeeper.lock import announce, locked
+from tests.support import shared
+from tests.support.loops import LoopKind, run_async
+from tests.support.ports import reserved_ports
+from tests.support.shared import SharedRegistry
+
+PATIENCE = 20.0
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[SharedRegistry]:
+    with shared.shared_registry(tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def listener(port: int, says: bytes = b"") -> Iterator[None]:
+    """Another program on that port: it says something to whoever connects, or nothing at all."""
+    with socket.create_server(("127.0.0.1", port)) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                if says:
+                    connection.sendall(says)
+                    connection.close()
+                else:
+                    held.append(connection)
+
+        held: list[socket.socket] = []
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for connection in held:
+                connection.close()
+
+
+async def back(session: Session) -> None:
+    """Wait until a connection that was lost is there again."""
+    with anyio.fail_after(PATIENCE):
+        await session.status.until(lambda status: status.state is not SessionState.CONNECTED)
+        await session.connected()
+
+
+# -- addresses
+
+
+def test_an_address_names_host_port_namespace_directory_and_time() -> None:
+    address = Address.parse("embedded://localhost:2182/a/b?data_dir=/tmp/x%26y&linger=1.5", session_timeout=7)
+    assert address.shared == SharedServer("127.0.0.1", 2182, Path("/tmp/x&y"), 1.5)
+    assert (address.settings.hosts, address.settings.namespace) == ((("127.0.0.1", 2182),), "a/b")
+    assert address.settings.session_timeout == 7
+
+
+def test_without_a_directory_each_user_has_one_for_each_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/home/ann/state")
+    assert Address.parse("embedded://127.0.0.1/shop").shared == SharedServer(
+        "127.0.0.1", 2181, Path("/home/ann/state/aioelasticjob/127.0.0.1-2181")
+    )
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "/home/ann")
+    shared = Address.parse("embedded://[::1]:2190").shared
+    assert shared is not None
+    assert (shared.data_dir, shared.address) == (Path("/home/ann/.local/state/aioelasticjob/::1-2190"), "[::1]:2190")
+
+
+def test_a_relative_directory_is_that_of_the_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared = Address.parse("embedded://127.0.0.1:2181?data_dir=here").shared
+    assert shared is not None
+    assert shared.data_dir == tmp_path / "here"
+
+
+@pytest.mark.parametrize(
+    ("address", "setting"),
+    [
+        ("embedded://127.0.0.1:0/x", "address"),
+        ("embedded://127.0.0.1:99999/x", "address"),
+        ("embedded://127.0.0.1:1,127.0.0.1:2/x", "address"),
+        ("embedded://10.0.0.1:2181/x", "address"),
+        ("embedded://0.0.0.0:2181/x", "address"),
+        ("embedded://zk.example.org:2181/x", "address"),
+        ("embedded://127.0.0.1:2181/x?datadir=/x", "address"),
+        ("embedded://127.0.0.1:2181/x?linger=1&linger=2", "address"),
+        ("embedded:///x?data_dir=/x", "address"),
+        ("embedded://127.0.0.1:2181/a//b", "namespace"),
+        ("embedded://127.0.0.1:2181/x?data_dir=", "data_dir"),
+        ("embedded://127.0.0.1:2181/x?data_dir=/a%0ab", "data_dir"),
+        ("embedded://127.0.0.1:2181/x?data_dir=~nobody-of-that-name/x", "data_dir"),
+        ("embedded://127.0.0.1:2181/x?linger=0", "linger"),
+        ("embedded://127.0.0.1:2181/x?linger=nan", "linger"),
+        ("embedded://127.0.0.1:2181/x?linger=soon", "linger"),
+    ],
+)
+def test_what_cannot_be_meant_names_the_setting(address: str, setting: str) -> None:
+    with pytest.raises(InvalidSetting) as found:
+        ElasticJob(address)
+    assert found.value.setting == setting
+
+
+def test_a_wrong_option_beside_the_address_keeps_its_name() -> None:
+    with pytest.raises(InvalidSetting, match="session_timeout"):
+        Address.parse("embedded://127.0.0.1:2181/x", session_timeout=-1)
+
+
+# -- starting
+
+
+@pytest.mark.process
+def test_five_processes_of_one_instant_share_one_server(registry: SharedRegistry) -> None:
+    program = (
+        "import sys, anyio\n"
+        "from aioelasticjob.addresses import open_registry\n"
+        "async def main():\n"
+        "    print('ready', flush=True)\n"
+        "    sys.stdin.readline()\n"
+        f"    async with open_registry({registry.address!r}) as session:\n"
+        "        print('in', session.incarnation, flush=True)\n"
+        "        await anyio.sleep_forever()\n"
+        "anyio.run(main)\n"
+    )
+    started = [
+        subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(5)
+    ]
+    try:
+        for child in started:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+        for child in started:  # the pistol: all of them have done their imports
+            assert child.stdin is not None
+            child.stdin.write("\n")
+            child.stdin.flush()
+        sessions = {child.stdout.readline().split()[1] for child in started if child.stdout}
+        assert len(sessions) == 5
+        assert registry.starts == 1
+        assert registry.log.count("\n") == 1
+    finally:
+        for child in started:
+            child.kill()
+            child.communicate()
+
+
+@pytest.mark.process
+def test_the_server_outlives_its_starter_and_its_process_group(registry: SharedRegistry) -> None:
+    program = (
+        f"import anyio; from aioelasticjob.shared_registry import *; from aioelasticjob.addresses import *\n"
+        f"anyio.run(summon, Address.parse({registry.address!r}).shared); print('up', flush=True); input()"
+    )
+    starter = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"up\n"
+        pid = registry.pid
+        assert pid is not None
+        status = Path(f"/proc/{pid}/status").read_text()
+        assert f"PPid:\t{starter.pid}\n" not in status
+        assert os.getpgid(pid) != os.getpgid(starter.pid)
+        os.killpg(starter.pid, signal.SIGINT)
+        os.killpg(starter.pid, signal.SIGKILL)
+    assert registry.pid == pid
+    assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
+
+
+@pytest.mark.process
+def test_killed_it_is_started_again_with_sessions_and_data(registry: SharedRegistry, real_loop_kind: LoopKind) -> None:
+    async def main() -> None:
+        async with (
+            open_registry(registry.address, session_timeout=10) as one,
+            open_registry(registry.address, session_timeout=10) as other,
+        ):
+            incarnation = one.incarnation
+            await one.commit([Create("/lock", b"mine", ephemeral=True), Create("/data")], incarnation=incarnation)
+            before = await one.exists("/lock")
+            for starts in (2, 3):
+                registry.kill()
+                await back(one)
+                await other.connected()
+                assert one.incarnation == incarnation
+                assert await other.exists("/lock") == before
+                assert registry.starts == starts
+            assert (await other.get("/lock")).data == b"mine"
+        async with open_registry(registry.address) as third:
+            assert set(await third.children("/")) == {"data"}
+
+    run_async(real_loop_kind, main)
+
+
+@pytest.mark.process
+def test_the_ephemerals_of_the_dead_end_though_the_server_was_killed_too(registry: SharedRegistry) -> None:
+    program = (
+        "import anyio\n"
+        "from aioelasticjob.addresses import open_registry\n"
+        "from aioelasticjob.registry.txn import Create\n"
+        "async def main():\n"
+        f"    async with open_registry({registry.address!r}, session_timeout=4) as session:\n"
+        "        await session.commit([Create('/lock', ephemeral=True)], incarnation=session.incarnation)\n"
+        "        print('held', flush=True)\n"
+        "        await anyio.sleep_forever()\n"
+        "anyio.run(main)\n"
+    )
+
+    async def main() -> None:
+        async with open_registry(registry.address) as session:
+            with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
+                assert child.stdout is not None
+                assert child.stdout.readline() == b"held\n"
+                child.kill()
+            registry.kill()
+            await back(session)
+            assert await session.exists("/lock") is not None
+            with anyio.fail_after(4 + 2 + 2):  # its whole timeout again, to the next tick
+                await session.wait_deleted("/lock")
+
+    anyio.run(main)
+
+
+@pytest.mark.process
+def test_it_ends_a_while_after_its_last_client_and_keeps_everything(tmp_path: Path) -> None:
+    with shared.shared_registry(tmp_path, linger=0.4) as registry:
+
+        async def leave_something() -> None:
+            async with open_registry(registry.address) as session:
+                await session.commit([Create("/kept")], incarnation=session.incarnation)
+                await anyio.sleep(0.8)  # the server's own time: it must not end while we are here
+                assert registry.starts == 1
+
+        async def look_again() -> None:
+            async with open_registry(registry.address) as session:
+                assert set(await session.children("/")) == {"kept"}
+
+        anyio.run(leave_something)
+        registry.until_gone()
+        assert "nobody has been here for 0.4 s" in registry.log
+        anyio.run(look_again)
+        assert registry.starts == 2
+
+
+@pytest.mark.process
+def test_jobs_run_on_it_and_commands_see_them(registry: SharedRegistry) -> None:
+    ran = anyio.Event()
+    app = ElasticJob(registry.address)
+
+    @app.job(cron="* * * * * ?")
+    async def tick(context: object) -> None:
+        ran.set()
+
+    async def main() -> str:
+        async with app.running():
+            with anyio.fail_after(PATIENCE):
+                await ran.wait()
+            see = partial(CliRunner().invoke, commands, ["jobs", "--registry", registry.address, "--json"])
+            return (await to_thread.run_sync(see)).output
+
+    assert '"jobName": "tick"' in anyio.run(main)
+
+
+def test_a_command_has_nothing_to_see_in_a_private_registry() -> None:
+    result = CliRunner().invoke(commands, ["jobs", "--registry", "embedded://"])
+    assert result.exit_code != 0
+    assert isinstance(result.exception, InvalidSetting | SystemExit)
+
+
+@pytest.mark.process
+def test_two_namespaces_share_a_server(registry: SharedRegistry) -> None:
+    async def main() -> None:
+        second = registry.address.replace("/test?", "/other?")
+        async with open_registry(registry.address) as one, open_registry(second) as other:
+            await one.commit([Create("/x")], incarnation=one.incarnation)
+            assert await other.children("/") == ()
+        assert registry.starts == 1
+
+    anyio.run(main)
+
+
+# -- what can be in its way
+
+
+def refused(address: str) -> InvalidSetting:
+    shared = Address.parse(address).shared
+    assert shared is not None
+    with pytest.raises(InvalidSetting) as found:
+        anyio.run(summon, shared)
+    return found.value
+
+
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_port_that_another_program_holds(
+    registry: SharedRegistry, says: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_registry, "ANSWER", 0.2)
+    with listener(registry.port, says):
+        error = refused(registry.address)
+    assert (error.setting, error.value) == ("address", f"127.0.0.1:{registry.port}")
+    assert "held by another program" in str(error)
+    assert not registry.data_dir.exists()
+
+
+@pytest.mark.process
+def test_a_port_that_serves_another_directory(registry: SharedRegistry, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_registry(registry.address):
+            with pytest.raises(InvalidSetting, match=f"serves {registry.data_dir}"):
+                await summon(SharedServer("127.0.0.1", registry.port, tmp_path / "elsewhere"))
+
+    anyio.run(main)
+
+
+@pytest.mark.process
+def test_a_directory_that_is_served_at_another_port(registry: SharedRegistry) -> None:
+    async def main() -> None:
+        async with open_registry(registry.address):
+            at = f"is served at 127.0.0.1:{registry.port}"
+            with reserved_ports(1) as (port,), pytest.raises(InvalidSetting, match=at):
+                await summon(SharedServer("127.0.0.1", port, registry.data_dir))
+
+    anyio.run(main)
+
+
+def test_a_directory_of_another_program_is_left_as_it_is(registry: SharedRegistry) -> None:
+    registry.data_dir.mkdir()
+    (registry.data_dir / "diary.txt").write_text("Dear diary")
+    error = refused(registry.address)
+    assert error.setting == "data_dir"
+    assert "another program (diary.txt)" in str(error)
+    assert [path.name for path in registry.data_dir.iterdir()] == ["diary.txt"]
+
+
+def test_a_database_of_another_program_is_named_by_the_server_that_found_it(registry: SharedRegistry) -> None:
+    registry.data_dir.mkdir()
+    (registry.data_dir / "zookeeper.sqlite3").write_bytes(b"no database" * 100)
+    assert "is not a database of this server" in str(refused(registry.address))
+
+
+def test_a_directory_that_cannot_be(registry: SharedRegistry) -> None:
+    registry.data_dir.write_text("a file")
+    error = refused(registry.address)
+    assert (error.setting, error.value) == ("data_dir", str(registry.data_dir))
+
+
+def test_a_directory_that_may_not_be_written_by_anybody(registry: SharedRegistry) -> None:
+    assert refused(f"embedded://127.0.0.1:{registry.port}/x?data_dir=/proc/registry").setting == "data_dir"
+
+
+def test_no_interpreter(registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "")
+    assert "no Python interpreter" in str(refused(registry.address))
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert "cannot start /nowhere/python" in str(refused(registry.address))
+
+
+def test_somebody_who_holds_the_lock_and_never_serves(
+    registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_registry, "START", 0.2)
+    registry.data_dir.mkdir()
+    with locked(registry.data_dir), pytest.raises(RegistryUnreachable, match="is locked by a process"):
+        anyio.run(summon, SharedServer("127.0.0.1", registry.port, registry.data_dir))
+
+
+def test_a_server_that_is_stopped_in_its_tracks_is_waited_for(
+    registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_registry, "START", 0.5)
+    monkeypatch.setattr(shared_registry, "ANSWER", 0.2)
+    registry.data_dir.mkdir()
+    with locked(registry.data_dir) as lock, listener(registry.port):
+        announce(lock, f"127.0.0.1:{registry.port}")
+        with pytest.raises(RegistryUnreachable):
+            anyio.run(summon, SharedServer("127.0.0.1", registry.port, registry.data_dir))
+
+
+@pytest.mark.process
+def test_what_stands_in_the_way_later_is_told_once_and_ends_nothing(
+    registry: SharedRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "aioelasticjob.addresses")
+
+    def told() -> list[str]:
+        return [record.reason for record in caplog.records if record.name == "aioelasticjob.addresses"]  # type: ignore[attr-defined]
+
+    async def main() -> None:
+        async with open_registry(registry.address, session_timeout=20, base_sleep_time=0.1) as session:
+            incarnation = session.incarnation
+            foreign = registry.data_dir / "diary.txt"
+            foreign.write_text("Dear diary")
+            registry.kill()
+            with anyio.fail_after(PATIENCE):
+                while not told():
+                    await anyio.sleep(0.02)  # the keeper logs, and tells nobody else
+            await anyio.sleep(0.5)
+            foreign.unlink()
+            with anyio.fail_after(PATIENCE):
+                await session.connected()
+            assert session.incarnation == incarnation
+
+    anyio.run(main)
+    (reason,) = told()
+    assert "another program (diary.txt)" in reason
