@@ -28,8 +28,12 @@ from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import Listener as EventListener
 from aioelasticjob.jobs import kinds
 from aioelasticjob.jobs.base import InstanceHandler, ItemHandler, Job
+from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.jobs.listeners import Listener
+from aioelasticjob.observers.tracing import find_tracer
 from aioelasticjob.registry.session import ConnectionSettings, Session
+from aioelasticjob.running.blocking import THREADS, Means, Processes, pickled, processors
+from aioelasticjob.running.health import Health
 from aioelasticjob.running.job import Host, retire, run_job
 from aioelasticjob.running.runner import Surroundings
 from aioelasticjob.running.watchdog import watchdog
@@ -44,8 +48,6 @@ LAST_COMPLAINTS = 5.0
 """Seconds that error handlers have for what is left to tell when the application ends."""
 BY_FORCE_AFTER = 5.0
 """Seconds after being told to stop at once until the process ends whatever a handler that cannot be cancelled does."""
-THREADS = 40
-"""Plain handlers that may run at the same time, over all jobs."""
 _NOT_GIVEN = {
     "job_name": "give it as name",
     "job_type": "follows from how the job is declared",
@@ -76,6 +78,8 @@ class ElasticJob:
         max_sleep_time: float = 3,
         max_retries: int = 3,
         digest: str | None = None,
+        threads: int = THREADS,
+        processes: int | None = None,
         clock: Clock | None = None,
     ) -> None:
         options: dict[str, Any] = {
@@ -88,10 +92,15 @@ class ElasticJob:
         }
         self._registry = Address.parse(address, **options)
         self._jobs: dict[str, Job] = {}
+        self._threads = _positive("threads", threads)
+        self._processes = processors() if processes is None else _positive("processes", processes)
+        self.dependency_overrides: dict[Provider, Provider] = {}
+        """What is called in place of which provider, for tests; looked at when the application starts, and each run."""
         self._clock = clock or SystemClock()
         self._events = Events()
         self._running = False
         self._session: Session | None = None
+        self._shared: Surroundings | None = None
 
     @property
     def address(self) -> str:
@@ -196,6 +205,12 @@ class ElasticJob:
         """What has happened to each job in this process: fires, runs, misfires, catch-ups."""
         return self._events.counts
 
+    @property
+    def health(self) -> Health:
+        """What this process holds and runs, and how things stand with the registry."""
+        joined = self._shared.runners if self._shared else ()
+        return Health.of(self._session, self.jobs, (runner.health for runner in joined))
+
     def streams(self, job: str) -> Streams:
         """Return the event streams of a job: servers, config, leader, execution.
 
@@ -259,14 +274,19 @@ class ElasticJob:
                 tasks.cancel_scope.cancel()
 
     def _forget_session(self) -> None:
-        self._session = None
+        self._session = self._shared = None
 
     @asynccontextmanager
     async def _crew(self, session: Session) -> AsyncIterator[None]:
+        for job in self._jobs.values():
+            if job.blocking and job.config.executor == "process":
+                pickled(job.handler)
         complaints = Complaints(self._clock)
-        shared = Surroundings(self._clock, self._events, CapacityLimiter(THREADS), complaints)
+        threads, processes = CapacityLimiter(self._threads), Processes(self._processes)
+        means = Means(threads, processes, self.dependency_overrides, find_tracer())
+        shared = self._shared = Surroundings(self._clock, self._events, means, complaints)
         host, leaving = Host(session.host, socket.gethostname(), os.getpid()), Event()
-        async with create_task_group() as tasks:
+        async with means.processes.open(), create_task_group() as tasks:
             tasks.start_soon(complaints.tell)
             async with create_task_group() as starting:
                 for job in self._jobs.values():
@@ -324,6 +344,12 @@ def _force() -> Iterator[threading.Timer]:
         yield timer
     finally:
         timer.cancel()
+
+
+def _positive(setting: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidSetting(setting, value, "must be a whole number, 1 or more")
+    return value
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -115,6 +115,8 @@ class JobConfig(BaseModel):
     error_handler_options: dict[str, str] = Field(default_factory=dict)
     timeout: Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)] | None = None
     """Seconds a run of an item may take; None for no limit."""
+    executor: Literal["thread", "process"] = "thread"
+    """Where a plain function runs; nothing to an async one."""
     shutdown_timeout: Seconds = 30
     reconcile_interval: Annotated[float, Field(gt=0, le=86_400)] = 60
     sharding_quiet: Annotated[float, Field(ge=0, le=60)] = 0.5

@@ -5,17 +5,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Concatenate, TypeAlias
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import Checkpoints, InstanceContext, ItemContext
+from aioelasticjob.jobs.dependencies import Needs, needs_of
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.model import Claim
 
-ItemHandler: TypeAlias = Callable[[ItemContext], Awaitable[object]] | Callable[[ItemContext], object]
-InstanceHandler: TypeAlias = Callable[[InstanceContext], Awaitable[object]] | Callable[[InstanceContext], object]
-Handler: TypeAlias = Callable[[Any], Any]
+ItemHandler: TypeAlias = (
+    Callable[Concatenate[ItemContext, ...], Awaitable[object]] | Callable[Concatenate[ItemContext, ...], object]
+)
+InstanceHandler: TypeAlias = (
+    Callable[Concatenate[InstanceContext, ...], Awaitable[object]] | Callable[Concatenate[InstanceContext, ...], object]
+)
+Handler: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,32 +30,40 @@ class Job:
     config: JobConfig
     handler: Handler
     blocking: bool
-    """Whether the handler is a plain function, to be run in a thread."""
+    """Whether the handler is a plain function, to be run in a thread or a process."""
     listeners: tuple[Listener, ...] = ()
     """Called around each run, in this order."""
+    needs: Needs | None = None
+    """What the handler asks for besides its context."""
 
     @classmethod
     def declare(cls, config: JobConfig, handler: Handler, listeners: Iterable[Listener] = ()) -> Job:
         """Return the job after a look at the handler's signature.
 
         Raises:
-            InvalidSetting: the handler cannot be called with one context.
+            InvalidSetting: the handler cannot be called with one context and what is provided, or not where it should.
         """
         if not callable(handler):
             raise InvalidSetting("handler", handler, "must be a function that takes one context")
         try:
-            inspect.signature(handler).bind(object())
+            needs = needs_of(handler)
+            inspect.signature(handler).bind(object(), **({} if needs is None else needs.provided))
         except TypeError as mismatch:
             raise InvalidSetting(
-                "handler", _name(handler), f"must take one context and nothing else: {mismatch}"
+                "handler", _name(handler), f"must take one context and nothing else that is not provided: {mismatch}"
             ) from None
+        except InvalidSetting:
+            raise
         except ValueError:  # built in C: it has no signature to look at
-            pass
+            needs = None
         if inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler):
             raise InvalidSetting(
                 "handler", _name(handler), "is a generator: a job's handler returns; dataflow jobs yield"
             )
-        return cls(config, handler, not is_async(handler), tuple(listeners))
+        blocking = not is_async(handler)
+        if config.executor == "process":
+            _check_sendable(handler, blocking)
+        return cls(config, handler, blocking, tuple(listeners), needs)
 
 
 def item_context(config: JobConfig, claim: Claim, item: int, checkpoints: Checkpoints) -> ItemContext:
@@ -89,6 +102,15 @@ def instance_context(config: JobConfig, claim: Claim, checkpoints: Checkpoints) 
 def is_async(handler: Callable[..., object]) -> bool:
     """Whether calling it gives something to await."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+def _check_sendable(handler: Handler, blocking: bool) -> None:
+    """See to it that another process can import the handler; its module is not complete yet, so only its name tells."""
+    if not blocking:
+        raise InvalidSetting("executor", "process", f"{_name(handler)} is async: only plain functions run in processes")
+    name = _name(handler)
+    if "<" in name and inspect.isfunction(handler):  # <lambda>, or <locals> of another function
+        raise InvalidSetting("executor", "process", f"{name} cannot be pickled: define it at the top of its module")
 
 
 def _name(handler: Handler) -> str:

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from anyio import CapacityLimiter, create_task_group, get_cancelled_exc_class, move_on_after, to_thread
+from anyio import create_task_group, get_cancelled_exc_class, move_on_after
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import Job, instance_context, item_context
 from aioelasticjob.jobs.context import Checkpoints, Context
+from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.model import Claim, Outcome
+from aioelasticjob.running.blocking import Means
 
 
 @dataclass(slots=True)  # one for every fire: a frozen one costs three times as much to make
@@ -22,7 +24,7 @@ class Flight:
     config: JobConfig
     claim: Claim
     checkpoints: Checkpoints
-    threads: CapacityLimiter
+    means: Means
     complain: Callable[[Context, BaseException], None]
     """Told of every failure."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
@@ -44,7 +46,13 @@ async def execute(flight: Flight) -> None:
 
 
 async def _fly(flight: Flight, context: Context, *items: int) -> None:
-    outcome = await _run(flight, context)
+    tracer = flight.means.tracer
+    if tracer is None:
+        outcome = await _run(flight, context)
+    else:
+        with tracer.run(context, flight.config.job_type) as ended:
+            outcome = await _run(flight, context)
+            ended(outcome)
     flight.outcomes.update(dict.fromkeys(items, outcome))
 
 
@@ -52,27 +60,40 @@ async def _run(flight: Flight, context: Context) -> Outcome:
     timeout = flight.config.timeout
     try:
         if timeout is None:
-            await _call(flight.job, context, flight.threads)
+            await _call(flight, context)
             return Outcome.COMPLETED
         with move_on_after(timeout) as limit:
-            await _call(flight.job, context, flight.threads)
+            await _call(flight, context)
     except get_cancelled_exc_class():
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        flight.complain(context, RuntimeError("the handler was cancelled from within, not by us"))
+        _fail(flight, context, RuntimeError("the handler was cancelled from within, not by us"))
         return Outcome.FAILED
     except (Exception, SystemExit) as error:  # a script's sys.exit() ends the script, not its scheduler
-        flight.complain(context, error)
+        _fail(flight, context, error)
         return Outcome.FAILED
     if limit.cancel_called:  # also when a thread went on to its end
-        flight.complain(context, TimeoutError(f"the run took longer than {timeout:g} s"))
+        _fail(flight, context, TimeoutError(f"the run took longer than {timeout:g} s"))
         return Outcome.TIMED_OUT
     return Outcome.COMPLETED
 
 
-async def _call(job: Job, context: Context, threads: CapacityLimiter) -> None:
-    if job.blocking:  # a thread cannot be interrupted: its item stays ours until it has ended
-        await to_thread.run_sync(job.handler, context, limiter=threads)
+def _fail(flight: Flight, context: Context, error: BaseException) -> None:
+    if flight.means.tracer is not None:
+        flight.means.tracer.failed(error)
+    flight.complain(context, error)
+
+
+async def _call(flight: Flight, context: Context) -> None:
+    job, means = flight.job, flight.means
+    if job.needs is not None:
+        async with provided(context, means.overrides, job.needs) as (given,):
+            if job.blocking:
+                await means.call(flight.config.executor, job.handler, context, **given)
+            else:
+                await job.handler(context, **given)
+    elif job.blocking:  # a thread cannot be interrupted: its item stays ours until it has ended
+        await means.call(flight.config.executor, job.handler, context)
     else:
         await job.handler(context)

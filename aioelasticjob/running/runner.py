@@ -10,7 +10,6 @@ from zlib import crc32
 
 from anyio import (
     CancelScope,
-    CapacityLimiter,
     Event,
     Lock,
     create_task_group,
@@ -33,8 +32,10 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry.txn import Delete, Hold
 from aioelasticjob.running.around import fly
+from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
+from aioelasticjob.running.health import JobHealth
 
 LONGEST_NAP = 60.0
 """Seconds after which the wall clock is looked at again: it may have been set, or the machine may have slept."""
@@ -52,7 +53,7 @@ class Surroundings:
 
     clock: Clock
     events: Events
-    threads: CapacityLimiter
+    means: Means
     complaints: Complaints
     runners: dict[Runner, None] = field(default_factory=dict)  # a set that keeps its order, so simulations repeat
     comparing: Lock = field(default_factory=Lock)
@@ -71,6 +72,7 @@ class Runner:
         """Set when the job has left or its session is over."""
         self._lead = LEADS[crc32(job.config.job_name.encode()) % len(LEADS)]
         self._leaving = False
+        self._claim_flown: Claim | None = None
         self._nap = self._flight = CancelScope()
         self._hold: Hold | None = None
         self._tasks: TaskGroup
@@ -80,6 +82,11 @@ class Runner:
     def left(self) -> bool:
         """Whether this instance leaves because it was asked to."""
         return self._leaving
+
+    @property
+    def health(self) -> JobHealth:
+        """What the job holds and runs here."""
+        return JobHealth.of(self._views.value, self._member.id, self._claim_flown, self._shared.clock.now())
 
     @property
     def shutdown_timeout(self) -> float:
@@ -228,7 +235,7 @@ class Runner:
         if claim is None:
             return None
         checkpoints = _Checkpoints(self._duty.offsets, claim, offsets)
-        return Flight(self._job, view.config, claim, checkpoints, self._shared.threads, self._complain)
+        return Flight(self._job, view.config, claim, checkpoints, self._shared.means, self._complain)
 
     async def _handle(self, view: JobView, flight: Flight, scope: CancelScope) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
@@ -298,6 +305,7 @@ class Runner:
     def _begin(self, claim: Claim) -> float:
         fire, events, job, me = claim.fire, self._shared.events, self._member.layout.job, self._member.id
         self._counts.fires[fire.source] += 1
+        self._claim_flown = claim
         if fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot):
             self._counts.caught_up += 1
             events.put(CaughtUp(job, me, fire.slot, tuple(claim.items)))
@@ -308,6 +316,7 @@ class Runner:
 
     def _end(self, flight: Flight, seconds: float) -> None:
         fire, events, job, me = flight.claim.fire, self._shared.events, self._member.layout.job, self._member.id
+        self._claim_flown = None
         for item in flight.claim.items:
             outcome = flight.outcomes.get(item, Outcome.CANCELLED)
             self.tally.count(outcome)

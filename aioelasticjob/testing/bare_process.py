@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol, cast
 
-from anyio import CancelScope, CapacityLimiter
+from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from aioelasticjob.config import JobConfig
@@ -28,6 +28,7 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, Outcome, instance_id
+from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.runner import Runner, Surroundings
 from aioelasticjob.testing.bare_session import BareSession, Ready, step, until
@@ -245,7 +246,7 @@ class StepRunner(Runner):
 
     def __init__(self, life: Life, up_since: float) -> None:
         process = life.process
-        shared = Surroundings(process.world, _Told(process), CapacityLimiter(1), cast(Complaints, None))
+        shared = Surroundings(process.world, _Told(process), Means(), cast(Complaints, None))
         job = Job(process.world.config, _never_called, blocking=False)
         super().__init__(job, life.member, life.views, shared, up_since)
         self._life, self._alarm = life, _Alarm()

@@ -283,6 +283,7 @@ def test_every_setting_is_changed_below_or_there_is_a_reason() -> None:
         "disabled",  # is for servers that join for the first time
         "overwrite",  # is for the start and never stored
         "monitor_port",  # test_dump
+        "executor",  # test_blocking: threads and processes are real
         "error_handler_options",  # with the handler
     } == set(JobConfig.model_fields)
 

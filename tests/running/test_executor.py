@@ -12,6 +12,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
+from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.executor import Flight, execute
 from tests.support.loops import LoopKind, run_async
 
@@ -30,7 +31,7 @@ def flight(config: JobConfig, handler: Callable[[ItemContext], None], *items: in
     seen = dict.fromkeys(items, Seen(Record(), 0))
     claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(items, 1), seen)
     return Flight(
-        Job.declare(config, handler), config, claim, NoCheckpoints(), anyio.CapacityLimiter(5), lambda *_: None
+        Job.declare(config, handler), config, claim, NoCheckpoints(), Means(anyio.CapacityLimiter(5)), lambda *_: None
     )
 
 

@@ -1,0 +1,292 @@
+"""What functions ask for besides their context: values made by providers, once per run, and put away at its end.
+
+The signatures are read when a job is declared, so that a wrong one is told of then; a run only follows the plan.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from types import TracebackType
+from typing import Annotated, Any, TypeAlias, get_args, get_origin
+
+from anyio import get_cancelled_exc_class, move_on_after
+
+from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.jobs.context import Context
+
+GRACE = 1.0
+"""Seconds that a provider may take to put its value away when the run is cancelled."""
+
+Provider: TypeAlias = Callable[..., Any]
+Overrides: TypeAlias = Mapping[Provider, Provider]
+
+
+@dataclass(frozen=True, slots=True)
+class Depends:
+    """Marks a parameter as provided: ``database: Annotated[Database, Depends(open_database)]``.
+
+    The provider is called once per run, however many ask for it, or with ``use_cache=False`` for each who asks.
+    """
+
+    provider: Provider
+    use_cache: bool = True
+
+
+class ProviderFailed(ElasticJobError):
+    """A provider could not make its value, or put it away."""
+
+    def __init__(self, provider: str, error: BaseException) -> None:
+        super().__init__(f"provider {provider} failed: {type(error).__name__}: {error}")
+        self.provider = provider
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one function asks for."""
+
+    function: Provider
+    opens: bool
+    """Whether calling it gives a context manager, whose value is wanted."""
+    provided: Mapping[str, Depends]
+    """By parameter."""
+    context: inspect.Parameter | None = None
+    """The parameter that takes the context; a handler's own is not looked at."""
+
+    @property
+    def name(self) -> str:
+        """The function's name, for people."""
+        return _name(self.function)
+
+    def call(self, context: Context, given: Mapping[str, Any]) -> Any:
+        """Call the function with what it asks for."""
+        if self.context is None:
+            return self.function(**given)
+        if self.context.kind is inspect.Parameter.POSITIONAL_ONLY:
+            return self.function(context, **given)
+        return self.function(**given, **{self.context.name: context})
+
+
+def needs_of(handler: Provider, given: int = 1) -> Needs | None:
+    """Return what a handler asks for besides the ``given`` positional arguments that it gets anyway; None if nothing.
+
+    Raises:
+        InvalidSetting: a provider, its own ones included, cannot be called.
+    """
+    own = list(_parameters(handler))[given:]
+    provided = {one.name: depends for one in own if (depends := _depends(one, handler))}
+    if not provided:
+        return None
+    for depends in provided.values():
+        _walk(depends.provider, ())
+    return Needs(handler, False, provided)
+
+
+@asynccontextmanager
+async def provided(
+    context: Context, overrides: Overrides, *needs: Needs | None
+) -> AsyncIterator[tuple[dict[str, Any], ...]]:
+    """Yield the arguments that each of the functions asks for; all of them share one value of each provider.
+
+    What the block raises is raised in every generator that waits at its ``yield``, and by this in any case.
+
+    Raises:
+        ProviderFailed: a provider failed at the beginning or at the end; its cause says how.
+    """
+    failure: BaseException | None = None
+    async with AsyncExitStack() as stack:
+        run = _Run(context, overrides, stack)
+        given = [{} if one is None else await run.arguments(one) for one in needs]
+        try:
+            yield tuple(given)
+        except BaseException as error:
+            failure = error
+            raise
+    if failure is not None:  # a provider has swallowed it; the run failed all the same
+        raise failure
+
+
+class _Run:
+    """The values of one run."""
+
+    def __init__(self, context: Context, overrides: Overrides, stack: AsyncExitStack) -> None:
+        self._context, self._overrides, self._stack = context, overrides, stack
+        self._made: dict[Provider, Any] = {}
+        self._under_way: set[Provider] = set()
+
+    async def arguments(self, needs: Needs) -> dict[str, Any]:
+        return {name: await self._value(depends) for name, depends in needs.provided.items()}
+
+    async def _value(self, depends: Depends) -> Any:
+        asked = depends.provider
+        # a provider that overrides another may build on it: then the original one is meant
+        provider = asked if asked in self._under_way else self._overrides.get(asked, asked)
+        if depends.use_cache and provider in self._made:
+            return self._made[provider]
+        needs = _plan(provider)
+        self._under_way.add(asked)
+        try:
+            given = await self.arguments(needs)
+        finally:
+            self._under_way.discard(asked)
+        try:
+            value = self._made[provider] = await self._make(needs, given)
+        except Exception as error:
+            raise ProviderFailed(needs.name, error) from error
+        return value
+
+    async def _make(self, needs: Needs, given: Mapping[str, Any]) -> Any:
+        if needs.opens:
+            return await self._stack.enter_async_context(_Opened(needs, self._context, given))
+        value = needs.call(self._context, given)
+        return await value if inspect.iscoroutine(value) else value
+
+
+class _Opened:
+    """A provider's context manager that names the provider when it fails at the end, and has a moment to end in."""
+
+    def __init__(self, needs: Needs, context: Context, given: Mapping[str, Any]) -> None:
+        self._name = needs.name
+        self._manager = needs.call(context, given)
+        self._waits = hasattr(self._manager, "__aenter__")
+
+    async def __aenter__(self) -> Any:
+        return await self._manager.__aenter__() if self._waits else self._manager.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        cancelled = isinstance(error, get_cancelled_exc_class())
+        try:
+            if not self._waits:
+                return bool(self._manager.__exit__(kind, error, trace))
+            with move_on_after(GRACE if cancelled else None, shield=cancelled):
+                return bool(await self._manager.__aexit__(kind, error, trace))
+        except Exception as own:
+            raise ProviderFailed(self._name, own) from own
+        return None
+
+
+def _walk(provider: Provider, above: tuple[Provider, ...]) -> None:
+    """See to it that a provider and all it asks for can be called."""
+    if not (callable(provider) and isinstance(provider, Hashable)):
+        raise InvalidSetting("provider", provider, "must be a function, or a class")
+    if provider in above:
+        circle = " → ".join(map(_name, (*above[above.index(provider) :], provider)))
+        raise InvalidSetting("provider", _name(provider), f"needs itself: {circle}")
+    for depends in _plan(provider).provided.values():
+        _walk(depends.provider, (*above, provider))
+
+
+@lru_cache(maxsize=4096)
+def _plan(provider: Provider) -> Needs:
+    """Return what a provider asks for: other providers, and the context if it has one parameter left."""
+    asked, context = dict[str, Depends](), None
+    for parameter in _parameters(provider):
+        if depends := _depends(parameter, provider):
+            asked[parameter.name] = depends
+        elif parameter.default is parameter.empty:
+            if context is not None or not _takes_context(parameter, provider):
+                raise InvalidSetting(
+                    "provider",
+                    _name(provider),
+                    f"parameter {parameter.name} is neither the context nor Annotated[…, Depends(…)]",
+                )
+            context = parameter
+    manager = _manager(provider)
+    return Needs(manager or provider, manager is not None, asked, context)
+
+
+def _manager(provider: Provider) -> Provider | None:
+    """Return what makes a context manager of a generator, or the provider if it makes one itself."""
+    function = provider if inspect.isroutine(provider) or isinstance(provider, partial) else _caller(provider)
+    if inspect.isasyncgenfunction(function):
+        return asynccontextmanager(provider)
+    if inspect.isgeneratorfunction(function):
+        return contextmanager(provider)
+    decorated = inspect.unwrap(function)
+    is_generator = inspect.isasyncgenfunction(decorated) or inspect.isgeneratorfunction(decorated)
+    return provider if is_generator else None  # by @contextmanager or @asynccontextmanager
+
+
+def _caller(provider: Provider) -> Provider:
+    """Return the method that is called when an object is; a class is what it is."""
+    if inspect.isclass(provider):
+        return provider
+    method: Provider = getattr(provider, "__call__", provider)  # noqa: B004  # the method itself is looked at
+    return method
+
+
+def _parameters(function: Provider) -> Iterator[inspect.Parameter]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):  # built in C, or no function: what it takes shows when it is called
+        return
+    yield from (one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD))
+
+
+def _depends(parameter: inspect.Parameter, function: Provider) -> Depends | None:
+    """Return what provides a parameter: declared in its annotation, or as its default as FastAPI also allows."""
+    hint = _hint(parameter, function)
+    marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    wanted = get_args(hint)[0] if marks else hint
+    for mark in (*reversed(marks), parameter.default):
+        if isinstance(mark, Depends):
+            found = mark
+        elif type(mark).__name__ == "Depends" and hasattr(mark, "dependency"):  # FastAPI's
+            found = Depends(mark.dependency or wanted, mark.use_cache)
+        else:
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise InvalidSetting("signature", _name(function), f"{parameter.name} is provided by name: no '/' after it")
+        return found
+    return None
+
+
+def _hint(parameter: inspect.Parameter, function: Provider) -> Any:
+    """Return a parameter's annotation; one that cannot be evaluated stays text, unless it speaks of a provider."""
+    text = parameter.annotation
+    if not isinstance(text, str):
+        return text
+    try:
+        return eval(text, _globals(function))
+    except Exception as error:
+        if "Depends" in text:
+            raise InvalidSetting(
+                "signature",
+                _name(function),
+                f"the annotation of {parameter.name} cannot be evaluated ({error}):"
+                " providers are found by name at the top of their module",
+            ) from None
+        return text
+
+
+def _globals(function: Provider) -> dict[str, Any]:
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if inspect.isclass(function):
+        function = function.__init__
+    elif not hasattr(function, "__globals__"):
+        function = getattr(function, "__call__", function)  # noqa: B004  # the method itself is looked at
+    return {**getattr(function, "__globals__", {})}
+
+
+def _takes_context(parameter: inspect.Parameter, provider: Provider) -> bool:
+    hint = _hint(parameter, provider)
+    if isinstance(hint, str):  # imported for the type checker only, most likely
+        return hint.rpartition(".")[2].endswith("Context")
+    return hint in (parameter.empty, Any, object) or any(map(_is_context, (hint, *get_args(hint))))
+
+
+def _is_context(hint: object) -> bool:
+    if not isinstance(hint, type):
+        return False
+    return issubclass(hint, Context) or hint in Context.__mro__ or getattr(hint, "_is_protocol", False)
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)

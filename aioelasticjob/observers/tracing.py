@@ -1,0 +1,89 @@
+"""OpenTelemetry spans of runs and of their batches; nothing is imported or made unless the program has set it up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, cast
+
+from aioelasticjob.jobs.context import Context
+from aioelasticjob.model import Outcome
+
+if TYPE_CHECKING:
+    from opentelemetry import trace
+    from opentelemetry.util.types import AttributeValue
+
+PREFIX = "aioelasticjob."
+
+
+def find_tracer() -> Spans | None:
+    """Return what makes spans, None unless a tracer provider has been set in this process before."""
+    if "opentelemetry.trace" not in sys.modules:  # then nobody can have set one
+        return None
+    from opentelemetry import trace
+
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+        return None
+    return Spans(trace.get_tracer("aioelasticjob", tracer_provider=provider))
+
+
+class Spans:
+    """Makes the spans of an application."""
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
+
+    @contextmanager
+    def run(self, context: Context, job_type: str) -> Iterator[Callable[[Outcome], None]]:
+        """Span one run, of one item or of all held here; what this yields takes the outcome."""
+        from opentelemetry.context import Context as Nothing
+        from opentelemetry.trace import StatusCode
+
+        # a trace of its own: the task may have inherited the span that the application was started in
+        with self._tracer.start_as_current_span(
+            f"run {context.job_name}",
+            context=Nothing(),
+            attributes=_attributes(context, job_type),
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            outcome = Outcome.CANCELLED
+
+            def ended(how: Outcome) -> None:
+                nonlocal outcome
+                outcome = how
+
+            try:
+                yield ended
+            finally:
+                span.set_attribute(PREFIX + "outcome", outcome.value)
+                if outcome is not Outcome.COMPLETED:
+                    span.set_status(StatusCode.ERROR, outcome.value)
+
+    def batch(self, context: Context, records: int) -> AbstractContextManager[object]:
+        """Span one batch of a run, below the run's span."""
+        attributes: dict[str, AttributeValue] = {PREFIX + "job": context.job_name, PREFIX + "records": records}
+        return cast(
+            "AbstractContextManager[object]",
+            self._tracer.start_as_current_span(f"batch {context.job_name}", attributes=attributes),
+        )
+
+    def failed(self, error: BaseException) -> None:
+        """Note a failure on the present span."""
+        from opentelemetry.trace import get_current_span
+
+        get_current_span().record_exception(error)
+
+
+def _attributes(context: Context, job_type: str) -> dict[str, AttributeValue]:
+    return {
+        PREFIX + "job": context.job_name,
+        PREFIX + "job_type": job_type,
+        PREFIX + "instance": context.instance,
+        PREFIX + "items": context.claimed,
+        PREFIX + "task_id": context.task_id,
+        PREFIX + "source": context.source.value,
+        PREFIX + "fire_time": context.fire_time.isoformat(),
+    }
