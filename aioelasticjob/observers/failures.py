@@ -1,0 +1,66 @@
+"""A failure as text: one line for lists, and its stack.  A storm of like failures must not cost a formatted stack each."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from functools import lru_cache
+from types import CodeType, TracebackType
+
+CAUSE = 4_000
+"""Characters of the one line."""
+STACK = 16_000
+"""Characters of the stack: of a longer one the outermost frames go, since the innermost tell what happened."""
+FRAMES = 60
+"""Frames shown of each of the errors in a chain."""
+CHAIN = 10
+"""Errors shown of a chain."""
+
+Frames = tuple[tuple[CodeType, int], ...]
+
+
+def cause(error: BaseException) -> str:
+    """Return the error in one line, as Python would."""
+    return " ".join("".join(traceback.format_exception_only(error)).split())[:CAUSE]
+
+
+def stack(error: BaseException) -> str:
+    """Return the error with its stack and what it came from, the first cause first."""
+    text = "\n".join(_told(one, link) for one, link in reversed(list(_chain(error))))
+    return text if len(text) <= STACK else "…" + text[1 - STACK :]
+
+
+def _chain(error: BaseException) -> Iterator[tuple[BaseException, str]]:
+    """Yield the error and what it came from, each with the words that lead from it to the one before."""
+    link, seen, following = "", set[int](), error
+    while following is not None and id(following) not in seen and len(seen) < CHAIN:
+        yield following, link
+        seen.add(id(following))
+        if following.__cause__ is not None:
+            following, link = following.__cause__, "\nThe above exception was the direct cause of the following one:\n"
+        elif following.__context__ is not None and not following.__suppress_context__:
+            following, link = following.__context__, "\nDuring handling of the above exception, another one occurred:\n"
+        else:
+            return
+
+
+def _told(error: BaseException, link: str) -> str:
+    inner = ""
+    if isinstance(error, BaseExceptionGroup):
+        inner = "".join(f"\n  {n}. {cause(one)}" for n, one in enumerate(error.exceptions[:CHAIN], 1))
+    frames = tuple(_frames(error.__traceback__))[-FRAMES:]
+    lines = f"Traceback (most recent call last):\n{_lines(frames)}" if frames else ""
+    return f"{lines}{''.join(traceback.format_exception_only(error)).rstrip()}{inner}{link}"
+
+
+def _frames(link: TracebackType | None) -> Iterator[tuple[CodeType, int]]:
+    while link is not None:
+        yield link.tb_frame.f_code, link.tb_lineno
+        link = link.tb_next
+
+
+@lru_cache(256)
+def _lines(frames: Frames) -> str:
+    """Return the text of a stack; reading the sources is what costs, and like failures come by the same way."""
+    told = [traceback.FrameSummary(code.co_filename, line, code.co_qualname) for code, line in frames]
+    return "".join(traceback.StackSummary.from_list(told).format())

@@ -1,0 +1,107 @@
+"""What can be asked of the event store, and the answers as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+RUNNING = "running"
+"""The outcome of a run that has none yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The run of one item."""
+
+    id: str
+    job: str
+    task_id: str
+    item: int
+    source: str
+    """CRON, TRIGGER, MISFIRE or FAILOVER; NORMAL_TRIGGER in rows of Elastic-Job's."""
+    host: str
+    ip: str
+    instance: str
+    fire_time: datetime | None
+    began: datetime | None
+    ended: datetime | None
+    outcome: str
+    """completed, failed, timed out, cancelled, handed over, cut off; running while there is none."""
+    seconds: float | None
+    """None while it runs, and where nobody knows because it was cut off."""
+    failure: str | None
+    """In one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One entry of the status trace: what became of an item, and when."""
+
+    id: str
+    job: str
+    task_id: str
+    item: str
+    source: str
+    ip: str
+    instance: str
+    state: str
+    """TASK_STAGING, TASK_RUNNING, TASK_FINISHED, TASK_ERROR, TASK_TIMED_OUT, TASK_KILLED, TASK_HANDED_OVER,
+    TASK_RESCUED, TASK_MISFIRED."""
+    message: str | None
+    at: datetime | None
+    fire_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetails:
+    """One run with all that is known of it."""
+
+    run: Run
+    stack: str | None
+    """The failure with its stack."""
+    states: tuple[State, ...]
+    """What it went through, the first first."""
+    kin: tuple[Run, ...]
+    """Other runs of the same item for the same moment: the one that was cut off, the one that rescued it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A run as one stroke of a sparkline."""
+
+    id: str
+    item: int
+    began: datetime
+    outcome: str
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which runs, or which states; None asks for all of them."""
+
+    job: str | None = None
+    item: int | None = None
+    instance: str | None = None
+    """The name of an instance, or the address of a server."""
+    outcome: str | None = None
+    source: str | None = None
+    state: str | None = None
+    """Of states only."""
+    since: datetime | None = None
+    """Runs that began then or later, aware."""
+    until: datetime | None = None
+    """Runs that began before then, aware."""
+    text: str | None = None
+    """What the failure, its stack or the message of a state contains, in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some rows, the newest first, and where the next page begins: None when there is none."""
+
+    rows: tuple[T, ...]
+    next: str | None

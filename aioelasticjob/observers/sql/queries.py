@@ -1,0 +1,238 @@
+"""Questions to the two tables.  Pages go by key, so the last page of a long history costs no more than the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    FromClause,
+    RowMapping,
+    Select,
+    and_,
+    case,
+    false,
+    func,
+    or_,
+    select,
+    union_all,
+)
+
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.model import Outcome
+from aioelasticjob.observers.sql.history import RUNNING, Beat, Filter, Run, State
+from aioelasticjob.observers.sql.schema import RUNS, STATES
+
+LONGEST_PAGE = 1000
+OUTCOME = case(
+    (RUNS.c.complete_time.is_(None), RUNNING),
+    (RUNS.c.outcome.is_not(None), RUNS.c.outcome),
+    (RUNS.c.is_success == 1, Outcome.COMPLETED.value),
+    else_=Outcome.FAILED.value,
+).label("result")
+"""Rows that Java wrote have no outcome of ours."""
+_RUN = [column for column in RUNS.columns if column.name not in ("failure_stack", "is_success")]
+
+
+def runs(which: Filter, after: str | None, limit: int) -> Select[Any]:
+    """Return the question for a page of runs, and one row more, which tells whether there is another."""
+    asked = select(*_RUN, OUTCOME).where(*_conditions(which))
+    return _page(asked, RUNS, RUNS.c.start_time, after, limit)
+
+
+def states(which: Filter, after: str | None, limit: int) -> Select[Any]:
+    """Return the question for a page of the status trace, and one row more."""
+    asked = select(STATES).where(*_state_conditions(which))
+    return _page(asked, STATES, STATES.c.creation_time, after, limit)
+
+
+def one_run(key: str) -> Select[Any]:
+    """Return the question for a run with its stack."""
+    return select(*_RUN, OUTCOME, RUNS.c.failure_stack).where(RUNS.c.id == key)
+
+
+def trace_of(run: Run) -> Select[Any]:
+    """Return the question for what a run went through."""
+    told = select(STATES).where(STATES.c.task_id == run.task_id, STATES.c.sharding_item == str(run.item))
+    return told.order_by(STATES.c.creation_time, STATES.c.id).limit(LONGEST_PAGE)
+
+
+def kin_of(run: Run) -> Select[Any]:
+    """Return the question for the other runs of the same item for the same moment."""
+    same = and_(RUNS.c.job_name == run.job, RUNS.c.sharding_item == run.item, RUNS.c.fire_time == _naive(run.fire_time))
+    began = RUNS.c.start_time >= _naive(run.fire_time) if run.fire_time is not None else false()
+    return select(*_RUN, OUTCOME).where(same, began, RUNS.c.id != run.id).order_by(RUNS.c.start_time).limit(100)
+
+
+def beats(jobs: Sequence[str], last: int) -> CompoundSelect[Any]:
+    """Return the question for the newest runs of each of some jobs: one short walk of the index for each."""
+    wanted = (RUNS.c.id, RUNS.c.job_name, RUNS.c.sharding_item, RUNS.c.start_time, RUNS.c.seconds, OUTCOME)
+    newest = (
+        select(*wanted)
+        .where(RUNS.c.job_name == job, RUNS.c.start_time.is_not(None))
+        .order_by(RUNS.c.start_time.desc())
+        .limit(last)
+        .subquery()
+        for job in jobs
+    )
+    return union_all(*(select(one) for one in newest))
+
+
+def counts(which: Filter) -> Select[Any]:
+    """Return the question how many runs there are of each job and outcome."""
+    found = select(RUNS.c.job_name, OUTCOME).where(*_conditions(which)).subquery()
+    return select(found.c.job_name, found.c.result, func.count()).group_by(found.c.job_name, found.c.result)
+
+
+def read_run(row: RowMapping) -> Run:
+    """Return a row as a run."""
+    instance, ip = row["instance"], row["ip"]
+    return Run(
+        id=row["id"],
+        job=row["job_name"],
+        task_id=row["task_id"],
+        item=row["sharding_item"],
+        source=row["execution_source"],
+        host=row["hostname"],
+        ip=ip,
+        instance=instance or ip,
+        fire_time=_aware(row["fire_time"]),
+        began=_aware(row["start_time"]),
+        ended=_aware(row["complete_time"]),
+        outcome=row["result"],
+        seconds=_seconds(row),
+        failure=row["failure_cause"],
+    )
+
+
+def read_state(row: RowMapping) -> State:
+    """Return a row as a state."""
+    return State(
+        id=row["id"],
+        job=row["job_name"],
+        task_id=row["task_id"],
+        item=row["sharding_item"],
+        source=row["execution_source"] or "",
+        ip=row["slave_id"],
+        instance=row["instance"] or row["slave_id"],
+        state=row["state"],
+        message=row["message"] or None,
+        at=_aware(row["creation_time"]),
+        fire_time=_aware(row["fire_time"]),
+    )
+
+
+def read_beat(row: RowMapping) -> Beat:
+    """Return a row as a stroke of a sparkline."""
+    return Beat(row["id"], row["sharding_item"], _utc(row["start_time"]), row["result"], row["seconds"])
+
+
+def key_of(row: RowMapping, time: str) -> str:
+    """Return what the next page begins after."""
+    moment = row[time]
+    return f"{moment.isoformat()}~{row['id']}"
+
+
+def _conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
+    if which.state is not None:
+        raise InvalidSetting("state", which.state, "is a filter of states, runs have an outcome")
+    if which.job is not None:
+        yield RUNS.c.job_name == which.job
+    if which.item is not None:
+        yield RUNS.c.sharding_item == which.item
+    if which.instance is not None:
+        yield or_(RUNS.c.instance == which.instance, RUNS.c.ip == which.instance)
+    if which.source is not None:
+        yield RUNS.c.execution_source == which.source
+    if which.outcome is not None:
+        yield _ended_so(which.outcome)
+    if which.since is not None:
+        yield RUNS.c.start_time >= _naive(which.since)
+    if which.until is not None:
+        yield RUNS.c.start_time < _naive(which.until)
+    if which.text:
+        cause, stack = RUNS.c.failure_cause, RUNS.c.failure_stack
+        yield or_(cause.icontains(which.text, autoescape=True), stack.icontains(which.text, autoescape=True))
+
+
+def _ended_so(outcome: str) -> ColumnElement[bool]:
+    ended = RUNS.c.complete_time.is_not(None)
+    if outcome == RUNNING:
+        return RUNS.c.complete_time.is_(None)
+    if outcome == Outcome.COMPLETED:
+        return and_(ended, RUNS.c.is_success == 1)
+    if outcome == Outcome.FAILED:
+        return and_(ended, RUNS.c.is_success == 0, or_(RUNS.c.outcome == outcome, RUNS.c.outcome.is_(None)))
+    return and_(ended, RUNS.c.outcome == outcome)
+
+
+def _state_conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
+    if which.outcome is not None:
+        raise InvalidSetting("outcome", which.outcome, "is a filter of runs, a trace has states")
+    if which.job is not None:
+        yield STATES.c.job_name == which.job
+    if which.item is not None:
+        yield STATES.c.sharding_item == str(which.item)
+    if which.instance is not None:
+        yield or_(STATES.c.instance == which.instance, STATES.c.slave_id == which.instance)
+    if which.source is not None:
+        yield STATES.c.execution_source == which.source
+    if which.state is not None:
+        yield STATES.c.state == which.state
+    if which.since is not None:
+        yield STATES.c.creation_time >= _naive(which.since)
+    if which.until is not None:
+        yield STATES.c.creation_time < _naive(which.until)
+    if which.text:
+        yield STATES.c.message.icontains(which.text, autoescape=True)
+
+
+def _page(
+    asked: Select[Any], table: FromClause, time: ColumnElement[datetime], after: str | None, limit: int
+) -> Select[Any]:
+    if not 1 <= limit <= LONGEST_PAGE:
+        raise InvalidSetting("limit", limit, f"a number of rows from 1 to {LONGEST_PAGE}")
+    if after is not None:
+        moment, key = _place(after)
+        asked = asked.where(time <= moment, or_(time < moment, table.c.id < key))
+    return asked.where(time.is_not(None)).order_by(time.desc(), table.c.id.desc()).limit(limit + 1)
+
+
+def _place(after: str) -> tuple[datetime, str]:
+    moment, _, key = after.partition("~")
+    try:
+        return _naive(datetime.fromisoformat(moment).replace(tzinfo=UTC)), key
+    except ValueError:
+        raise InvalidSetting("after", after, "must be the key that the page before has told") from None
+
+
+def _seconds(row: RowMapping) -> float | None:
+    seconds: float | None = row["seconds"]
+    if (
+        seconds is None
+        and row["outcome"] is None
+        and row["complete_time"] is not None
+        and row["start_time"] is not None
+    ):
+        took: float = (row["complete_time"] - row["start_time"]).total_seconds()  # Java's
+        return took
+    return seconds
+
+
+def _naive(moment: datetime | None) -> datetime:
+    if moment is None:
+        return datetime.max
+    if moment.tzinfo is None:
+        raise InvalidSetting("time", moment.isoformat(), "must say its time zone")
+    return moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC)
+
+
+def _aware(moment: datetime | None) -> datetime | None:
+    return None if moment is None else _utc(moment)

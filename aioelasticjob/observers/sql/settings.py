@@ -1,0 +1,123 @@
+"""Where events are kept and for how long: checked when the application is made, before a database is asked."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, fields
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from aioelasticjob.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+DRIVERS = {
+    "sqlite": ("aiosqlite", "sql"),
+    "postgresql": ("asyncpg", "postgresql"),
+    "mysql": ("asyncmy", "mysql"),
+    "mariadb": ("asyncmy", "mysql"),
+}
+"""The driver of each kind of database, and the extra that brings it."""
+EXAMPLES = "write sqlite:///events.db, postgresql://user:password@host/database or mysql://user:password@host/database"
+
+_PASSWORD = re.compile(r"://([^:/?#]*):.*@", re.DOTALL)
+"""Up to the last @, since a password may hold one that nobody has escaped."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class EventStoreSettings:
+    """Where events are kept, for how long, and how much may be waiting to be written; times in seconds.
+
+    Raises:
+        InvalidSetting: names the setting, its value and what would be right.
+    """
+
+    url: str
+    retention_days: float | None = 30
+    """Rows that are older are removed; None keeps them for ever."""
+    retention_rows: int | None = None
+    """Of each table the newest rows that are kept; None keeps all."""
+    batch_size: int = 1000
+    """Rows written by one transaction at most."""
+    batch_age: float = 0.25
+    """How long an event may wait for others to be written with it."""
+    backlog: int = 50_000
+    """Events that wait while the database is slow or absent; beyond that the oldest are dropped and counted."""
+    write_timeout: float = 10
+    shutdown_timeout: float = 5
+    """What is left to write when the application ends has this long."""
+
+    def __post_init__(self) -> None:
+        database(self.url)
+        for name in ("batch_age", "write_timeout", "shutdown_timeout"):
+            _above_zero(name, getattr(self, name), int | float, "a number of seconds above 0")
+        for name in ("batch_size", "backlog"):
+            _above_zero(name, getattr(self, name), int, "a whole number, 1 or more")
+        if self.retention_days is not None:
+            _above_zero("retention_days", self.retention_days, int | float, "a number of days above 0, or None")
+        if self.retention_rows is not None:
+            _above_zero("retention_rows", self.retention_rows, int, "a whole number, 1 or more, or None")
+
+    @classmethod
+    def of(cls, given: object) -> EventStoreSettings:
+        """Return settings as they are, or those of a URL.
+
+        Raises: InvalidSetting, which names the setting, its value and what would be right.
+        """
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, str):
+            raise InvalidSetting("event_store", given, f"must be a URL or EventStoreSettings: {EXAMPLES}")
+        return cls(given)
+
+    def __repr__(self) -> str:
+        others = [f"{field.name}={getattr(self, field.name)!r}" for field in fields(self) if field.name != "url"]
+        return f"EventStoreSettings({masked(self.url)!r}, {', '.join(others)})"
+
+
+def database(url: str) -> URL:
+    """Return the URL with the driver that serves it.
+
+    Raises:
+        InvalidSetting: no such kind of database, no file or database named, or what serves it is not installed.
+    """
+    kind = url.partition(":")[0].partition("+")[0]
+    if kind not in DRIVERS or "://" not in url:
+        raise InvalidSetting("event_store", masked(url), EXAMPLES)
+    driver, extra = DRIVERS[kind]
+    sqlalchemy = _extra("sqlalchemy", "sql", url)
+    _extra(driver, extra, url)
+    try:
+        parsed: URL = sqlalchemy.make_url(url)
+    except Exception as error:  # SQLAlchemy's own, or a ValueError about the port
+        raise InvalidSetting("event_store", masked(url), f"{EXAMPLES} ({type(error).__name__})") from None
+    named = parsed.get_driver_name() if "+" in parsed.drivername else driver
+    if named != driver:
+        raise InvalidSetting(
+            "event_store", masked(url), f"is served by {driver}: write {kind}://… or {kind}+{driver}://…"
+        )
+    if not parsed.database and kind != "sqlite":
+        raise InvalidSetting("event_store", masked(url), f"names no database; {EXAMPLES}")
+    return parsed.set(drivername=f"{kind}+{driver}")
+
+
+def masked(url: str) -> str:
+    """Return a URL fit to be shown: without its password, and without its options, which may hold one."""
+    return _PASSWORD.sub(r"://\1:…@", url).partition("?")[0]
+
+
+def _extra(module: str, extra: str, url: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ImportError:
+        raise InvalidSetting(
+            "event_store", masked(url), f"needs {module}, which is not installed: pip install 'aioelasticjob[{extra}]'"
+        ) from None
+
+
+def _above_zero(name: str, value: object, kind: type | object, expected: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind) or not 0 < value < math.inf:  # type: ignore[arg-type, operator]
+        raise InvalidSetting(name, value, expected)

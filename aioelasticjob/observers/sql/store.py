@@ -1,0 +1,227 @@
+"""The event store: one database, asked and written to.  Whoever asks is told when it does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from typing import Any
+
+from anyio import CancelScope, Lock, fail_after, move_on_after
+from sqlalchemy import Table, delete, select
+from sqlalchemy.exc import (
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+    StatementError,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from aioelasticjob.clock import Clock, SystemClock, moment
+from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.observers.sql import queries
+from aioelasticjob.observers.sql.engine import engine_for, widths
+from aioelasticjob.observers.sql.history import Beat, Filter, Page, Run, RunDetails, State
+from aioelasticjob.observers.sql.rows import Batch
+from aioelasticjob.observers.sql.schema import RUNS, STATES, upgrade
+from aioelasticjob.observers.sql.settings import EventStoreSettings, masked
+from aioelasticjob.observers.sql.writes import Writes
+
+JOBS_AT_ONCE = 50
+"""Jobs that one question for sparklines is about."""
+PRUNED_AT_ONCE = 500
+"""Rows removed by one transaction, so that nobody waits long for it."""
+CLOSING = 2.0
+"""Seconds to say goodbye to the database at most."""
+
+
+class EventStoreUnreachable(ElasticJobError):
+    """The event store's database did not answer, or did not do what it was asked."""
+
+    def __init__(self, url: str, reason: str, *, refused: bool = False) -> None:
+        super().__init__(f"event store {masked(url)}: {reason}")
+        self.reason, self.refused = reason, refused
+        """``refused``: the database is there, but took offence at the values."""
+
+
+@asynccontextmanager
+async def open_store(given: str | EventStoreSettings, *, clock: Clock | None = None) -> AsyncIterator[EventStore]:
+    """Open an event store: SQLite, PostgreSQL or MySQL by URL.  The database is first asked when it is first needed.
+
+    Raises:
+        InvalidSetting: the URL makes no sense, or what serves it is not installed.
+    """
+    settings = EventStoreSettings.of(given)
+    engine = engine_for(settings)
+    try:
+        yield EventStore(engine, settings, clock or SystemClock())
+    finally:
+        with CancelScope(shield=True), move_on_after(CLOSING):
+            await engine.dispose()
+
+
+class EventStore:
+    """The history of runs in a database.  Every question takes ``write_timeout`` seconds at most.
+
+    Raises:
+        EventStoreUnreachable: on every question, when the database does not answer.
+    """
+
+    def __init__(self, engine: AsyncEngine, settings: EventStoreSettings, clock: Clock) -> None:
+        self.settings = settings
+        self.widths: Mapping[str, int] = {}
+        """Characters that the columns hold, once the tables have been looked at."""
+        self._engine, self._clock = engine, clock
+        self._preparing = Lock()
+        self._prepared = False
+        self._writes = Writes(engine.dialect.name)
+
+    async def prepare(self) -> None:
+        """Make the tables, or bring older ones to their present shape; done by every question that is the first."""
+        async with self._preparing:
+            if self._prepared:
+                return
+            with self._asking():
+                async with self._writing() as connection:
+                    await connection.run_sync(lambda sync: upgrade(sync, self._clock))
+                    self.widths = await connection.run_sync(widths)
+            self._prepared = True
+
+    async def history(self, which: Filter = Filter(), *, after: str | None = None, limit: int = 50) -> Page[Run]:  # noqa: B008  # frozen
+        """Return a page of runs, the newest first; ``after`` is ``Page.next`` of the page before.
+
+        Raises:
+            InvalidSetting: a filter makes no sense.
+        """
+        rows = await self._ask(queries.runs(which, after, limit))
+        following = queries.key_of(rows[limit - 1], "start_time") if len(rows) > limit else None
+        return Page(tuple(map(queries.read_run, rows[:limit])), following)
+
+    async def states(self, which: Filter = Filter(), *, after: str | None = None, limit: int = 50) -> Page[State]:  # noqa: B008
+        """Return a page of the status trace, the newest first: what tells of misfires and rescues too.
+
+        Raises:
+            InvalidSetting: a filter makes no sense.
+        """
+        rows = await self._ask(queries.states(which, after, limit))
+        following = queries.key_of(rows[limit - 1], "creation_time") if len(rows) > limit else None
+        return Page(tuple(map(queries.read_state, rows[:limit])), following)
+
+    async def run(self, key: str) -> RunDetails | None:
+        """Return one run with its failure and what it went through; None if there is none (any more)."""
+        found = await self._ask(queries.one_run(key))
+        if not found:
+            return None
+        run = queries.read_run(found[0])
+        states = await self._ask(queries.trace_of(run))
+        kin = await self._ask(queries.kin_of(run)) if run.fire_time is not None else ()
+        told = tuple(map(queries.read_state, states))
+        return RunDetails(run, found[0]["failure_stack"], told, tuple(map(queries.read_run, kin)))
+
+    async def beats(self, jobs: Sequence[str], *, last: int = 30) -> Mapping[str, tuple[Beat, ...]]:
+        """Return the newest runs of each job, the oldest of them first: what sparklines are drawn from."""
+        found: dict[str, list[Beat]] = {job: [] for job in jobs}
+        names = list(found)
+        for n in range(0, len(names), JOBS_AT_ONCE):
+            for row in await self._ask(queries.beats(names[n : n + JOBS_AT_ONCE], last)):
+                found[row["job_name"]].append(queries.read_beat(row))
+        return {job: tuple(sorted(beats, key=lambda beat: beat.began)) for job, beats in found.items()}
+
+    async def counts(self, which: Filter = Filter()) -> Mapping[str, int]:  # noqa: B008
+        """Return how many runs there are of each outcome; ask with ``since``, or the whole history is counted."""
+        totals: dict[str, int] = {}
+        for outcomes in (await self.counts_by_job(which)).values():
+            for outcome, number in outcomes.items():
+                totals[outcome] = totals.get(outcome, 0) + number
+        return totals
+
+    async def counts_by_job(self, which: Filter = Filter()) -> Mapping[str, Mapping[str, int]]:  # noqa: B008
+        """Return how many runs there are of each outcome, by job."""
+        found: dict[str, dict[str, int]] = {}
+        for row in await self._ask(queries.counts(which)):
+            job, outcome, number = row.values()
+            found.setdefault(job, {})[outcome] = number
+        return found
+
+    async def job_names(self) -> tuple[str, ...]:
+        """Return the names of the jobs that have a history."""
+        rows = await self._ask(select(RUNS.c.job_name).distinct().order_by(RUNS.c.job_name))
+        return tuple(row["job_name"] for row in rows)
+
+    async def prune(self, *, days: float | None = None, rows: int | None = None) -> int:
+        """Remove what is older than ``days``, and all but the newest ``rows`` of each table; return how much it was."""
+        await self.prepare()
+        removed = 0
+        for table, time in ((RUNS, RUNS.c.start_time), (STATES, STATES.c.creation_time)):
+            if days is not None:
+                oldest = moment(self._clock.now()).replace(tzinfo=None) - timedelta(days=days)
+                removed += await self._remove(table, select(table.c.id).where(time < oldest))
+            if rows is not None:
+                newest = await self._ask(select(time.label("time")).order_by(time.desc()).offset(rows - 1).limit(1))
+                if newest and newest[0]["time"] is not None:
+                    removed += await self._remove(table, select(table.c.id).where(time < newest[0]["time"]))
+        return removed
+
+    async def write(self, batch: Batch) -> None:
+        """Write all of a batch or nothing; writing it again does no harm."""
+        await self.prepare()
+        with self._asking():
+            async with self._writing() as connection:
+                await self._writes.all_of(batch, connection)
+
+    async def _remove(self, table: Table, which: Any) -> int:
+        removed = 0
+        while True:
+            with self._asking():
+                async with self._writing() as connection:
+                    keys = (await connection.scalars(which.limit(PRUNED_AT_ONCE))).all()
+                    if keys:
+                        await connection.execute(delete(table).where(table.c.id.in_(keys)))
+            removed += len(keys)
+            if len(keys) < PRUNED_AT_ONCE:
+                return removed
+
+    async def _ask(self, question: Any) -> Sequence[Any]:
+        await self.prepare()
+        with self._asking():
+            async with self._engine.connect() as connection:
+                return (await connection.execute(question)).mappings().all()
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[AsyncConnection]:
+        async with self._engine.connect() as plain:
+            connection = await plain.execution_options(writing=True)
+            async with connection.begin():
+                yield connection
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Bound what is done in the block, and rename what databases and drivers raise."""
+        url = self.settings.url
+        try:
+            with fail_after(self.settings.write_timeout):
+                yield
+        except TimeoutError:
+            raise EventStoreUnreachable(url, f"no answer within {self.settings.write_timeout:g} s") from None
+        except DBAPIError as error:
+            kind, refused = type(error).__name__, not error.connection_invalidated and _is_about_values(error)
+            self._prepared = self._prepared and kind != "ProgrammingError"  # tables that were dropped are made again
+            raise EventStoreUnreachable(url, _line(error.orig or error), refused=refused) from error
+        except SQLAlchemyError as error:
+            raise EventStoreUnreachable(url, _line(error), refused=_is_about_values(error)) from error
+        except OSError as error:
+            raise EventStoreUnreachable(url, _line(error)) from error
+
+
+def _is_about_values(error: SQLAlchemyError) -> bool:
+    """Whether it would come again with the same rows: not when the database is locked, full, gone or without tables."""
+    return isinstance(error, StatementError) and not isinstance(
+        error, OperationalError | InterfaceError | InternalError | ProgrammingError
+    )
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

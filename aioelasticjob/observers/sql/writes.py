@@ -1,0 +1,62 @@
+"""The writing statements, in the words of each database.  Each may be repeated: what is there already stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Table, and_, bindparam, update
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from aioelasticjob.observers.sql.rows import CUT_OFF, HANDED_OVER, Batch, Row
+from aioelasticjob.observers.sql.schema import RUNS, STATES
+
+AT_ONCE = 100
+"""Rows handed to the driver at once: between two such portions the loop does other things."""
+
+_END = ("start_time", "is_success", "complete_time", "outcome", "seconds", "failure_cause", "failure_stack")
+"""What the end of a run adds to the row of its beginning."""
+
+
+class Writes:
+    """What is written, for one kind of database."""
+
+    def __init__(self, dialect: str) -> None:
+        self.begin = _insert(dialect, RUNS, ())
+        self.end = _insert(dialect, RUNS, _END)
+        self.state = _insert(dialect, STATES, ())
+        self.hand_over = update(RUNS).where(RUNS.c.id == bindparam("key")).values(outcome=HANDED_OVER)
+        the_run = and_(
+            RUNS.c.job_name == bindparam("job"),
+            RUNS.c.start_time >= bindparam("earliest"),
+            RUNS.c.sharding_item == bindparam("item"),
+            RUNS.c.fire_time == bindparam("fired"),
+            RUNS.c.instance == bindparam("who"),
+            RUNS.c.complete_time.is_(None),
+        )
+        self.cut_off = update(RUNS).where(the_run).values(outcome=CUT_OFF, complete_time=bindparam("over"))
+
+    async def all_of(self, batch: Batch, connection: AsyncConnection) -> None:
+        """Write a batch, in the transaction that the connection is in."""
+        await _each(connection, self.begin, list(batch.begun.values()))
+        await _each(connection, self.end, list(batch.ended.values()))
+        await _each(connection, self.state, batch.states)
+        await _each(connection, self.hand_over, batch.handed_over)
+        await _each(connection, self.cut_off, batch.cut_off)
+
+
+async def _each(connection: AsyncConnection, statement: Any, rows: Sequence[Row]) -> None:
+    for n in range(0, len(rows), AT_ONCE):
+        await connection.execute(statement, rows[n : n + AT_ONCE])
+
+
+def _insert(dialect: str, table: Table, replaced: Sequence[str]) -> Any:
+    """Return an insert that replaces these columns of a row that is there already, and leaves the rest."""
+    if dialect in ("mysql", "mariadb"):
+        rows = mysql.insert(table)
+        return rows.on_duplicate_key_update({name: rows.inserted[name] for name in replaced or ("id",)})
+    insert = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[dialect](table)
+    if not replaced:
+        return insert.on_conflict_do_nothing(index_elements=["id"])
+    return insert.on_conflict_do_update(index_elements=["id"], set_={name: insert.excluded[name] for name in replaced})
