@@ -15,6 +15,7 @@ from aioelasticjob.operations.acting import (
 from aioelasticjob.operations.changing import Preview, configure, preview
 from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal
 from aioelasticjob.operations.reading import dump, job, jobs, names
+from aioelasticjob.operations.removing import remove, remove_server
 from aioelasticjob.operations.status import (
     HostStatus,
     InstanceStatus,
@@ -24,6 +25,7 @@ from aioelasticjob.operations.status import (
     ServerStatus,
     by_server,
 )
+from aioelasticjob.operations.transfer import export_jobs, import_jobs
 from aioelasticjob.operations.watching import Newest, watch, watch_all
 
 __all__ = [
@@ -45,12 +47,16 @@ __all__ = [
     "dump",
     "enable",
     "enable_server",
+    "export_jobs",
+    "import_jobs",
     "job",
     "jobs",
     "names",
     "pause",
     "pause_server",
     "preview",
+    "remove",
+    "remove_server",
     "resume",
     "resume_server",
     "shut_down",

@@ -17,7 +17,7 @@ from aioelasticjob.coordination.rules.sharding import wanted
 from aioelasticjob.coordination.strategies import find
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal, carry_out
+from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal, carry_out, spelt
 from aioelasticjob.operations.reading import listed, view_of
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Set
@@ -95,7 +95,7 @@ async def configure(session: Session, job: str, settings: Mapping[str, object], 
     if not differences:
         return await carry_out(session, (), f"{job}: is configured so already")
     said = "; ".join(f"{name}: {before!r} → {after!r}" for name, (before, after) in differences.items())
-    return await carry_out(session, [Set(view.layout.config, config.to_json(), present)], f"{job}: {said}")
+    return await carry_out(session, [Set(view.layout.config, spelt(config), present)], f"{job}: {said}")
 
 
 def settings_from(given: Mapping[str, object]) -> dict[str, object]:
@@ -176,7 +176,7 @@ def _warnings(
     yield from _about_runs(before, config, moves)
     orphans = before.orphans if not config.failover else {item for item in before.orphans if not _within(item, config)}
     if orphans:
-        yield f"{_items(orphans)} wait for a rescuer and will be forgotten"
+        yield f"waiting for a rescuer and then forgotten: {_items(orphans)}"
     if "monitor_execution" in differences and not config.monitor_execution:
         yield "unmonitored, an item may run twice at a time after a crash, and its records are removed"
     if "disabled" in differences:
@@ -189,9 +189,9 @@ def _about_runs(
 ) -> Iterator[str]:
     running = {item for item in before.items if before.layout.item(item).running in before.tree}
     if beyond := {item for item in running if not _within(item, config)}:
-        yield f"{_items(beyond)} beyond the new count run now: they end in peace, then they are removed"
+        yield f"beyond the new count and running now: {_items(beyond)}; removed once that has ended in peace"
     if moving := {item for item in running.intersection(moves) if _within(item, config)}:
-        yield f"{_items(moving)} run now and change hands: the new holders wait until those runs have ended"
+        yield f"changing hands and running now: {_items(moving)}; the new holder waits until that has ended"
 
 
 def _unknown_here(config: JobConfig, differences: Mapping[str, object]) -> Iterator[str]:

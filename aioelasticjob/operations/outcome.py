@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aioelasticjob.errors import Conflict, ElasticJobError
+from aioelasticjob.config import JobConfig
+from aioelasticjob.errors import Conflict, ElasticJobError, InvalidSetting
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Check, Op
 
@@ -40,12 +41,29 @@ class Refusal(ElasticJobError):
     """The job is in no state for what was asked; says what has to come first."""
 
 
+FILLED = 0.9
+"""The part of a request that may be filled: sizes are reckoned, not measured."""
+OVERHEAD = 100
+"""Bytes of an operation besides its path and data, more than there are."""
 _REASONS = {
     "exists": "was made",
     "missing": "was removed",
     "version": "was changed",
     "not empty": "was given nodes below it",
 }
+
+
+def spelt(config: JobConfig) -> bytes:
+    """Return what the registry holds of a configuration.
+
+    Raises:
+        InvalidSetting: a text in it is none.
+    """
+    try:
+        return config.to_json()
+    except UnicodeEncodeError as error:
+        odd = error.object[max(0, error.start - 20) : error.end]
+        raise InvalidSetting("settings", odd, "must be text that UTF-8 can spell") from None
 
 
 async def carry_out(session: Session, operations: Sequence[Op], summary: str, already: str = "") -> Done:
@@ -64,3 +82,33 @@ async def carry_out(session: Session, operations: Sequence[Op], summary: str, al
         reason = _REASONS.get(conflict.reason, f"cannot be written ({conflict.reason})")
         raise ChangedMeanwhile(conflict.path, reason, already) from conflict
     return Done(summary, paths, committed.zxid)
+
+
+async def carry_out_groups(session: Session, groups: Sequence[Sequence[Op]], summary: str, noun: str) -> Done:
+    """Write groups of operations in one transaction, or in several where one would be too large; a group stays whole.
+
+    ``noun`` is what a group is about, in the plural.
+
+    Raises:
+        ChangedMeanwhile: a condition no longer holds; it tells how many groups were written before.
+        RegistryError: the registry could not be written, or did not answer.
+    """
+    paths, zxid, written = list[str](), session.zxid, 0
+    for part in _parts(groups, round(session.settings.max_request * FILLED), len(session.settings.namespace)):
+        already = f"{written:,} of {len(groups):,} {noun} were done before" if written else ""
+        done = await carry_out(session, [op for group in part for op in group], summary, already)
+        paths, zxid, written = [*paths, *done.paths], done.zxid, written + len(part)
+    return Done(summary, tuple(dict.fromkeys(paths)), zxid)
+
+
+def _parts(groups: Sequence[Sequence[Op]], limit: int, prefix: int) -> list[list[Sequence[Op]]]:
+    parts: list[list[Sequence[Op]]] = []
+    size = limit
+    for group in groups:
+        need = sum(len(op.path.encode()) + prefix + len(getattr(op, "data", b"")) + OVERHEAD for op in group)
+        if size + need > limit:
+            parts.append([])
+            size = 0
+        parts[-1].append(group)
+        size += need
+    return parts

@@ -1,0 +1,188 @@
+"""Configurations as text: to keep, to compare, to carry into another registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import yaml
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.view import parse
+from aioelasticjob.errors import ForeignData, InvalidSetting, JobConflict
+from aioelasticjob.layout import Layout
+from aioelasticjob.operations.outcome import Done, Refusal, carry_out, carry_out_groups, spelt
+from aioelasticjob.operations.reading import listed, names, no_such
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.tree import Node
+from aioelasticjob.registry.txn import Create, Op, Set
+
+LONGEST = 16 * 1024 * 1024
+"""Characters of a text to import: thousands of jobs."""
+
+_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""PyYAML's in C where they are: ten times as fast, and safe as well."""
+
+
+async def export_jobs(
+    session: Session, wanted: Iterable[str] | None = None, *, form: Literal["json", "yaml"] = "json"
+) -> str:
+    """Return the configurations of some jobs, or of all, as text that ``import_jobs`` takes.
+
+    Raises:
+        InvalidSetting: there is no such job, or no such form.
+        Refusal: what the registry holds of a job is no configuration.
+        RegistryError: the registry could not be read.
+    """
+    if form not in ("json", "yaml"):
+        raise InvalidSetting("form", form, "must be json or yaml")
+    await session.sync()
+    there = await names(session)
+    chosen = there if wanted is None else tuple(dict.fromkeys(wanted))
+    for name in chosen:
+        if name not in there:
+            raise await no_such(session, name)
+    layouts = [Layout(name) for name in chosen]
+    nodes = await session.get_many([layout.config for layout in layouts])
+    found = [_stored(node, layout) for node, layout in zip(nodes, layouts, strict=True) if node is not None]
+    told = {"jobs": [config.model_dump(by_alias=True, mode="json") for config in found]}
+    if form == "yaml":
+        return str(yaml.dump(told, Dumper=_DUMPER, allow_unicode=True, sort_keys=False))
+    return json.dumps(told, ensure_ascii=False, indent=2) + "\n"
+
+
+async def import_jobs(session: Session, text: str, *, overwrite: bool = False) -> Done:
+    """Write configurations that ``export_jobs`` or a person wrote, JSON or YAML: all of them or none.
+
+    Everything is validated before anything is written.  Jobs that are there keep their settings unless ``overwrite``.
+    What is too large for one transaction is written in several.
+
+    Raises:
+        InvalidSetting: the text is none, or a configuration in it is wrong; names the job.
+        JobConflict: the name belongs to another kind of job.
+        Refusal: jobs are there already with other settings.
+        ChangedMeanwhile: somebody else wrote one of them meanwhile.
+        RegistryError: the registry could not be read or written.
+    """
+    configs = _configs(_entries(text))
+    await session.sync()
+    layouts = [Layout(config.job_name) for config in configs]
+    nodes = await session.get_many([path for layout in layouts for path in (layout.root, layout.config)])
+    plan = _Plan(overwrite)
+    for config, layout, root, node in zip(configs, layouts, nodes[::2], nodes[1::2], strict=True):
+        plan.add(config, layout, root, node)
+    if plan.refused:
+        many = "jobs are" if len(plan.refused) > 1 else "job is"
+        raise Refusal(
+            f"{len(plan.refused):,} {many} there already with other settings ({listed(plan.refused)}):"
+            " leave out or overwrite"
+        )
+    if not plan.groups:
+        return await carry_out(session, (), plan.summary)
+    return await carry_out_groups(session, plan.groups, plan.summary, "jobs")
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What an import comes to."""
+
+    overwrite: bool
+    groups: list[list[Op]] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def summary(self) -> str:
+        """One sentence."""
+        parts = [
+            f"{len(those):,} {word} ({listed(those)})"
+            for word, those in (("new", self.new), ("replaced", self.replaced), ("unchanged", self.same))
+            if those
+        ]
+        return f"imported: {', '.join(parts) or 'no jobs were given'}"
+
+    def add(self, config: JobConfig, layout: Layout, root: Node | None, node: Node | None) -> None:
+        """Decide on one job."""
+        name = config.job_name
+        if node is None:
+            if root is not None:
+                raise InvalidSetting("job", name, "a node of that name is there that is no job: choose another name")
+            self.new.append(name)
+            self.groups.append([Create(layout.root), Create(layout.config, spelt(config))])
+            return
+        try:
+            present = parse(node.data, layout)
+        except InvalidSetting:
+            present = None
+        if present == config:
+            self.same.append(name)
+        elif not self.overwrite:
+            self.refused.append(name)
+        elif present is not None and present.job_type != config.job_type:
+            raise JobConflict("job", name, f"is a {present.job_type} job there, and {config.job_type} in the text")
+        else:
+            self.replaced.append(name)
+            self.groups.append([Set(layout.config, spelt(config), node.stat.version)])
+
+
+def _stored(node: Node, layout: Layout) -> JobConfig:
+    try:
+        return parse(node.data, layout)
+    except InvalidSetting as mistake:
+        raise Refusal(f"{mistake}: mend it first, or export the others by name") from None
+
+
+def _entries(text: str) -> Sequence[object]:
+    """Return what a text lists as jobs."""
+    if len(text) > LONGEST:
+        raise InvalidSetting(
+            "import", f"{text[:40]}…", f"is {len(text):,} characters long, at most {LONGEST:,} are read"
+        )
+    found = _read(text)
+    if isinstance(found, Mapping):
+        found = found["jobs"] if found.keys() == {"jobs"} else [found]
+    if not isinstance(found, list):
+        raise InvalidSetting("import", text[:40], 'write {"jobs": [{"jobName": "report", …}, …]}, as export does')
+    return found
+
+
+def _read(text: str) -> object:
+    try:
+        if text.lstrip()[:1] in ("{", "["):
+            return json.loads(text)
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _LOADER)):
+            raise InvalidSetting(
+                "import", text[:40], "YAML aliases (*name) are not taken: a few lines can mean gigabytes"
+            )
+        return yaml.load(text, _LOADER)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        if isinstance(error, InvalidSetting):
+            raise
+        why = " ".join(str(error).split())
+        raise InvalidSetting("import", text[:40], f"is neither JSON nor YAML: {why}") from None
+
+
+def _configs(entries: Sequence[object]) -> list[JobConfig]:
+    found: dict[str, JobConfig] = {}
+    for number, entry in enumerate(entries, 1):
+        config = _config(number, entry)
+        if config.job_name in found:
+            raise InvalidSetting("job", config.job_name, "is given twice")
+        found[config.job_name] = config
+    return list(found.values())
+
+
+def _config(number: int, entry: object) -> JobConfig:
+    name = entry.get("jobName", entry.get("job_name", "")) if isinstance(entry, Mapping) else ""
+    which = f"job {number} ({name})" if name else f"job {number}"
+    try:
+        return JobConfig.from_json(json.dumps(entry, default=str).encode(), which)
+    except ForeignData as mistake:
+        raise InvalidSetting(which, mistake.value, mistake.expected.removeprefix("no job configuration: ")) from None
+    except (TypeError, ValueError, RecursionError) as error:  # keys that no JSON has
+        raise InvalidSetting(which, str(entry)[:40], f"is no job configuration: {error}") from None
