@@ -19,6 +19,20 @@ LARGEST_OFFSET = 512 * 1024
 """Bytes of an offset: a checkpoint, not a store."""
 
 
+def encoded(value: str) -> bytes:
+    """Return an offset as it is stored.
+
+    Raises:
+        InvalidSetting: the value is no text, or larger than ``LARGEST_OFFSET``.
+    """
+    if not isinstance(value, str):
+        raise InvalidSetting("offset", value, "must be text; json.dumps makes one of anything else")
+    data = value.encode()
+    if len(data) > LARGEST_OFFSET:
+        raise InvalidSetting("offset", value[:40] + "…", f"must be at most {LARGEST_OFFSET} bytes, is {len(data)}")
+    return data
+
+
 class Offsets:
     """The offsets of the items held here.  Items that never saved one cost nothing at a fire."""
 
@@ -45,11 +59,7 @@ class Offsets:
             Fenced: the run was cut off; another may be under way.
             InvalidSetting: the value is no text, or larger than ``LARGEST_OFFSET``.
         """
-        if not isinstance(value, str):
-            raise InvalidSetting("offset", value, "must be text; json.dumps makes one of anything else")
-        data = value.encode()
-        if len(data) > LARGEST_OFFSET:
-            raise InvalidSetting("offset", value[:40] + "…", f"must be at most {LARGEST_OFFSET} bytes, is {len(data)}")
+        data = encoded(value)
         while True:
             try:
                 await self._member.session.commit(self._saving(claim, item, data), incarnation=claim.incarnation)
