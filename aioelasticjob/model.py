@@ -78,6 +78,8 @@ class Claim:
     """The zxid of the transaction that took each item: grows with every claim of it."""
     items: Mapping[int, Seen]
     """The record of each item as the claim wrote it."""
+    before: Mapping[int, Record]
+    """The record of each item as the claim found it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class Ledger:
         """Take note of a moment without asking the registry, for a job whose execution is not monitored."""
         assumed = {item: Seen(Record(slot=slot), None) for item in items}
         self._seen.update(assumed)
-        return None if fire is None else Claim(fire, self._member.id, self._member.incarnation, {}, assumed)
+        return None if fire is None else Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
 
     async def learn(self, items: Collection[int]) -> frozenset[int]:
         """Read the records of items newly held, once per assignment, not once per fire; return which are running."""
@@ -95,6 +95,7 @@ class Ledger:
             SessionEnded: the session was lost.
         """
         taken: dict[int, Seen] = {}
+        found: dict[int, Record] = {}
         fences: dict[int, int] = {}
         elsewhere: set[int] = set()
         refused: set[int] = set()
@@ -105,7 +106,7 @@ class Ledger:
             before = {item: self._seen[item].record for item in part}
             wanted = {item: self._begun(record, fire, now, next_fire) for item, record in before.items()}
             try:
-                committed, busy, stale = await self._take(view, fire, wanted, hold, refused)
+                committed, busy, stale = await self._take(view, fire, wanted, hold, refused, before)
             except Suspended:
                 if not taken:
                     raise
@@ -115,12 +116,13 @@ class Ledger:
                 if fire.source is FireSource.FAILOVER:
                     self._rescuing |= wanted.keys()
                 else:
-                    cut_off |= self._written_over(before, wanted)
+                    cut_off |= {item: before[item] for item in wanted if is_cut_off(before[item])}
+                found |= before
                 taken |= self._as_written(fire, wanted, committed.versions)
                 fences |= dict.fromkeys(wanted, committed.zxid)
         self._seen.update(taken)
         member = self._member
-        claim = Claim(fire, member.id, member.incarnation, fences, taken) if taken else None
+        claim = Claim(fire, member.id, member.incarnation, fences, taken, found) if taken else None
         return Taken(claim, frozenset(elsewhere), stale, frozenset(refused), cut_off)
 
     async def settle(self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool) -> bool:
@@ -133,6 +135,15 @@ class Ledger:
             part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
             ended = {item: _ended(claim.items[item], outcomes.get(item), now) for item in part}
             if not await self._give_back(ended, hand_over):
+                return False
+        return True
+
+    async def withdraw(self, claim: Claim) -> bool:
+        """Give items back as they were found, for their run has not begun; False if the session was lost."""
+        rest = [(item, Seen(claim.before[item], seen.version)) for item, seen in claim.items.items()]
+        while rest:
+            part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
+            if not await self._give_back(dict(part), hand_over=False):
                 return False
         return True
 
@@ -156,9 +167,18 @@ class Ledger:
             self._marked.add(item)
 
     async def _take(
-        self, view: JobView, fire: Fire, wanted: dict[int, Record], hold: Hold | None, refused: set[int]
+        self,
+        view: JobView,
+        fire: Fire,
+        wanted: dict[int, Record],
+        hold: Hold | None,
+        refused: set[int],
+        before: dict[int, Record],
     ) -> tuple[Committed | None, set[int], bool]:
-        """Commit the claim of ``wanted``, leaving out what cannot be had; what is left in it has been taken."""
+        """Commit the claim of ``wanted``, leaving out what cannot be had; what is left in it has been taken.
+
+        ``before`` are the records that it takes the place of.
+        """
         layout, elsewhere = self._member.layout, set[int]()
         while wanted:
             operations = self._entitled(view, fire, wanted)
@@ -175,18 +195,18 @@ class Ledger:
                 if conflict.index < first or not await self._cleared(conflict, wanted, refused):
                     return None, elsewhere, True
                 elsewhere |= await self._reconsider(fire, wanted, {})
-                continue
             except OutcomeUnknown:
                 mine: dict[int, Node] = {}
-                before = dict(wanted)
+                asked = dict(wanted)
                 elsewhere |= await self._look_up(fire, wanted, mine)
                 if mine:  # all or nothing: the transaction did happen
                     wanted.clear()
-                    wanted.update({item: before[item] for item in mine})
+                    wanted.update({item: asked[item] for item in mine})
                     return self._as_committed(fire, mine), elsewhere, False
-                continue
-            self._marked -= wanted.keys()
-            return committed, elsewhere, False
+            else:
+                self._marked -= wanted.keys()
+                return committed, elsewhere, False
+            before |= {item: self._seen[item].record for item in wanted}
         return None, elsewhere, False
 
     async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], refused: set[int]) -> bool:
@@ -218,17 +238,6 @@ class Ledger:
             paths = self._member.layout.item(item)
             operations += [Delete(paths.orphan), Create(paths.failover, me, ephemeral=True)]
         return operations
-
-    def _written_over(self, before: Mapping[int, Record], written: Mapping[int, Record]) -> dict[int, Record]:
-        """Return the records of cut-off runs that a claim has replaced; what it lost to another one was read anew."""
-        found = {}
-        for item, record in written.items():
-            last = self._seen[item].record
-            if last is not before[item] and _same(last, record):
-                last = before[item]
-            if is_cut_off(last):
-                found[item] = last
-        return found
 
     def _as_written(self, fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, Seen]:
         """Return the records as a claim wrote them, at the versions it gave them."""

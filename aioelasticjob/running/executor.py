@@ -14,6 +14,7 @@ from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.model import Claim, Outcome
 from aioelasticjob.running.blocking import Means
+from aioelasticjob.running.trace import Trace
 
 
 @dataclass(slots=True)  # one for every fire: a frozen one costs three times as much to make
@@ -27,6 +28,10 @@ class Flight:
     means: Means
     complain: Callable[[Context, BaseException], None]
     """Told of every failure."""
+    trace: Trace | None = None
+    """Tells observers; None unless there are any."""
+    begun: bool = False
+    """Whether its moment has come and its handlers may have run."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     """How each item ended; those cut off stay absent."""
 
@@ -46,7 +51,9 @@ async def execute(flight: Flight) -> None:
 
 
 async def _fly(flight: Flight, context: Context, *items: int) -> None:
-    tracer = flight.means.tracer
+    tracer, trace = flight.means.tracer, flight.trace
+    if trace is not None:
+        trace.started(context)
     if tracer is None:
         outcome = await _run(flight, context)
     else:
@@ -54,6 +61,8 @@ async def _fly(flight: Flight, context: Context, *items: int) -> None:
             outcome = await _run(flight, context)
             ended(outcome)
     flight.outcomes.update(dict.fromkeys(items, outcome))
+    if trace is not None:
+        trace.ended(items, outcome)
 
 
 async def _run(flight: Flight, context: Context) -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from asyncio import get_running_loop
+from asyncio import Future, get_running_loop, sleep
 from contextlib import suppress
 from dataclasses import dataclass, field
 from zlib import crc32
@@ -36,11 +36,14 @@ from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.health import JobHealth
+from aioelasticjob.running.schedule import Starts
 
 LONGEST_NAP = 60.0
 """Seconds after which the wall clock is looked at again: it may have been set, or the machine may have slept."""
 LEADS = (100, 140, 180, 220, 260, 300, 340, 380)
 """Milliseconds before a moment at which its claim is made ready: the jobs of a process share them out."""
+EARLY = 80
+"""Milliseconds before its moment that a claim leaves, so that it has been answered when the moment comes."""
 LAST_WORD = 3.0
 """Seconds that settling may take when everything is being cancelled."""
 
@@ -57,6 +60,7 @@ class Surroundings:
     complaints: Complaints
     runners: dict[Runner, None] = field(default_factory=dict)  # a set that keeps its order, so simulations repeat
     comparing: Lock = field(default_factory=Lock)
+    starts: Starts = field(default_factory=Starts)
 
 
 class Runner:
@@ -75,6 +79,7 @@ class Runner:
         self._claim_flown: Claim | None = None
         self._nap = self._flight = CancelScope()
         self._hold: Hold | None = None
+        self._start: Future[bool] | None = None
         self._tasks: TaskGroup
         self._loop = get_running_loop()
 
@@ -108,6 +113,8 @@ class Runner:
         """Take back a claim that waits for its moment: what it was decided on has changed."""
         if self._hold is not None:
             self._member.session.withdraw(self._hold)
+        if self._start is not None and not self._start.done():
+            self._start.set_result(False)
 
     def cut(self) -> None:
         """Cancel the flight; its items are settled as cancelled."""
@@ -191,9 +198,9 @@ class Runner:
         return True
 
     async def _fly_ahead(self, view: JobView) -> bool:
-        """Fly at the next moment, its claim ready before: the claims of all that are due together leave at once.
+        """Fly at the next moment, claimed just before: the claims of all that are due together leave at once.
 
-        If anything has changed when the moment comes, the claim is withdrawn and what is owed is looked up anew.
+        If anything changes until it comes, the claim is withdrawn and what is owed is looked up anew.
         """
         upcoming, duty = self._duty.timetable.upcoming or 0, self._duty
         if not 0 < upcoming - duty.now() <= self._lead or duty.intolerable_skew():
@@ -205,7 +212,7 @@ class Runner:
         return bool(items)
 
     async def _fly(self, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
-        """Claim, run and settle; return whether anything was claimed.
+        """Claim, run and settle; return whether anything was run.
 
         The flight's scope is entered before the claim: a thousand claims may be answered at once, and then every
         microsecond between an answer and its handler adds up.
@@ -226,8 +233,9 @@ class Runner:
             return False
         if not await self._settle(flight):
             raise SessionEnded("the session was lost before its items were settled")
-        self._duty.collapse(rerun=self._config.misfire)
-        return True
+        if flight.begun:
+            self._duty.collapse(rerun=self._config.misfire)
+        return flight.begun
 
     async def _board(self, view: JobView, fire: Fire, items: frozenset[int]) -> Flight | None:
         offsets = await self._duty.offsets.read(items)
@@ -239,15 +247,33 @@ class Runner:
 
     async def _handle(self, view: JobView, flight: Flight, scope: CancelScope) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
-        session, began = self._member.session, self._begin(flight.claim)
+        session = self._member.session
         session.bind(scope, self._member.incarnation)
         try:
-            if not scope.cancel_called:  # a reply that comes too late shall not start a handler's first step
-                await fly(flight, self._member, view)
+            flight.begun = await self._reach(view, flight.claim.fire)
+            if flight.begun:
+                began = self._begin(flight.claim)
+                try:
+                    if not scope.cancel_called:  # a reply that comes too late shall not start a handler's first step
+                        await fly(flight, self._member, view)
+                finally:
+                    self._end(flight, self._loop.time() - began)
         finally:
             session.unbind(scope)
-            self._end(flight, self._loop.time() - began)
+        await sleep(0)
         await session.lull()
+
+    async def _reach(self, view: JobView, fire: Fire) -> bool:
+        """Wait for the fire's moment, if it has not come; False if what it was decided on has changed until then."""
+        ahead = fire.slot - self._duty.now()
+        if ahead > 0 and fire.source is FireSource.CRON:
+            if self._leaving or self._views.value is not view:
+                return False
+            self._start = self._shared.starts.at(fire.slot, min(ahead, EARLY))  # a clock set back keeps no items
+            if not await self._start:
+                return False
+            self._duty.timetable.advance(fire.slot)
+        return True
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Claim | None:
         duty = self._duty
@@ -255,12 +281,12 @@ class Runner:
             return duty.ledger.assume(items, fire.slot, fire)
         now, following, hold = duty.now(), duty.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
-            until = self._loop.time() + (fire.slot - now) / 1000
+            until = self._loop.time() + (fire.slot - now - EARLY) / 1000
             hold = self._hold = Hold(until, lambda: self._views.value is view and not self._leaving)
             now, following = fire.slot, duty.timetable.following()
         taken = await duty.ledger.claim(view, fire, items, now, following, hold)
-        if hold is not None and not taken.stale:
-            duty.timetable.advance(fire.slot)
+        if taken.elsewhere or taken.refused:
+            duty.timetable.advance(fire.slot)  # what cannot be had at this moment is told of it
         duty.mourn(taken.cut_off)
         if taken.refused:
             duty.pass_over(taken.refused)
@@ -278,6 +304,8 @@ class Runner:
         claim, duty = flight.claim, self._duty
         if not claim.fences:
             return True
+        if not flight.begun:
+            return await duty.ledger.withdraw(claim)
         return await duty.ledger.settle(claim, flight.outcomes, duty.now(), hand_over=self._config.failover)
 
     async def _wait_for_others(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from asyncio import Future, get_running_loop
+
 from aioelasticjob.clock import moment
 from aioelasticjob.cron import Cron
 
@@ -54,3 +56,25 @@ class Timetable:
             following = self._cron.next_after(moment(milliseconds / 1000))
             self._known = milliseconds, None if following is None else round(following.timestamp() * 1000)
         return self._known[1]
+
+
+class Starts:
+    """Lets all jobs of a process that wait for one moment begin in the same breath: one timer serves them all."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, list[Future[bool]]] = {}
+
+    def at(self, slot: int, ahead: int) -> Future[bool]:
+        """Return what becomes true at the moment ``slot``, ``ahead`` milliseconds away; whoever waits may deny it."""
+        loop = get_running_loop()
+        if slot not in self._waiting:
+            self._waiting[slot] = []
+            loop.call_at(loop.time() + ahead / 1000, self._open, slot)
+        start: Future[bool] = loop.create_future()
+        self._waiting[slot].append(start)
+        return start
+
+    def _open(self, slot: int) -> None:
+        for start in self._waiting.pop(slot):
+            if not start.done():
+                start.set_result(True)

@@ -27,7 +27,7 @@ from aioelasticjob.events import Events, JobEvent, Misfired
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Claim, Fire, Outcome, instance_id
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, instance_id
 from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.runner import Runner, Surroundings
@@ -280,10 +280,24 @@ class StepRunner(Runner):
         flight = await self._board(view, fire, items)
         if flight is None:
             return False
-        await self._handlers(flight)
+        flight.begun = await self._reach(view, fire)
+        if flight.begun:
+            await self._handlers(flight)
         if not await self._settle(flight):
             raise SessionEnded("the session was lost before its items were settled")
-        self._duty.collapse(rerun=self._config.misfire)
+        if flight.begun:
+            self._duty.collapse(rerun=self._config.misfire)
+        return flight.begun
+
+    async def _reach(self, view: JobView, fire: Fire) -> bool:
+        def stale() -> bool:
+            return self._leaving or self._life.lost or self._life.process.hurried or self._views.value is not view
+
+        if self._duty.now() < fire.slot and fire.source is FireSource.CRON:
+            await until(lambda: stale() or self._duty.now() >= fire.slot)
+            if stale():
+                return False
+            self._duty.timetable.advance(fire.slot)
         return True
 
     async def _handlers(self, flight: Flight) -> None:

@@ -12,7 +12,9 @@ from math import inf
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired, Refused
+from aioelasticjob.model import Record
 from aioelasticjob.testing.history import (
     Begun,
     Entry,
@@ -108,6 +110,20 @@ class Facts:
                 if change.created and "/instances/" in change.path:
                     found.setdefault(change.path.rpartition("/")[2], written.session)
         return found
+
+    @cached_property
+    def withdrawn(self) -> frozenset[tuple[int, str]]:
+        """The transactions (zxid) that put an item's record (path) back as it was before the claim they take back."""
+        before, last, found = dict[str, Record | None](), dict[str, Record | None](), set[tuple[int, str]]()
+        for written in of_kind(self.entries, Written):
+            given_back = {change.path for change in written.changes if change.data is None}
+            for change in written.changes:
+                if change.path.split("/")[2:-1] == ["execution"] and change.data is not None:
+                    record = records.decode(change.data)
+                    if f"{change.path}/running" in given_back and record == before.get(change.path, Record()):
+                        found.add((written.zxid, change.path))
+                    before[change.path], last[change.path] = last.get(change.path, Record()), record
+        return frozenset(found)
 
     @cached_property
     def calm(self) -> tuple[Span, ...]:

@@ -77,7 +77,7 @@ def no_dead_writes(facts: Facts) -> Iterator[Violation]:
     for written in of_kind(facts.entries, Written):
         for change in () if written.ending else written.changes:
             author = _author(change)
-            if author is None:
+            if author is None or (written.zxid, change.path) in facts.withdrawn:
                 continue
             incarnation = facts.incarnations.get(author)
             if incarnation is not None and incarnation != written.session:
@@ -155,17 +155,18 @@ def orphans_are_rescued(facts: Facts) -> Iterator[Violation]:
             continue
         for item in facts.nodes.children(f"/{name}/execution", facts.end):
             path, last = f"/{name}/execution/{item}", records.decode(b"")
+            before = last
             for at, data in facts.nodes.changes(path):
                 record = records.decode(data or b"")
-                if record is None or last is None or data is None:
-                    last = None
+                if record is None or last is None or data is None or record == before:  # the last: a claim taken back
+                    before, last = last, record if data is not None and record == before else None
                     continue
                 forgotten = last.begun and not last.completed and record.begun != last.begun
                 if forgotten and (record.source, record.slot) != (FireSource.FAILOVER, last.slot):
                     yield Violation(
                         "orphans are rescued", at, f"{path}: the run of {last.slot} was cut off and forgotten"
                     )
-                last = record
+                before, last = last, record
 
 
 def nobody_dies(facts: Facts) -> Iterator[Violation]:

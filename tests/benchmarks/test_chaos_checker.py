@@ -149,7 +149,7 @@ def test_a_broken_promise_is_found(config: JobConfig, parts: list[list[Entry] | 
 
 
 def context(slot: int) -> ItemContext:
-    claim = Claim(Fire(slot, CRON), "a-1", 7, {0: 42}, {0: Seen(Record(), 0)})
+    claim = Claim(Fire(slot, CRON), "a-1", 7, {0: 42}, {0: Seen(Record(), 0)}, {0: Record()})
     return item_context(PLAIN, claim, 0, None)  # type: ignore[arg-type]  # no offsets here
 
 

@@ -109,13 +109,14 @@ async def staff(here: Office, names: str = "ab", work: float = 0.2, **settings: 
 
 
 async def remove(here: Office, order: str) -> None:
-    """Remove the whole job node by node; nothing may have grown below a node meanwhile."""
-    tree = await here.observer.subtree([LAYOUT.root])
-    by_level = sorted(tree, key=lambda path: (-path.count("/"), path))
-    by_name = sorted(tree, key=lambda path: [*(f"{part}\0" for part in path.split("/")), "\uffff"])
-    for path in by_level if order == "by level" else by_name:
-        if await here.observer.exists(path):
-            await here.write(Delete(path))
+    """Remove the whole job node by node, and what has grown below a node meanwhile."""
+    while tree := await here.observer.subtree([LAYOUT.root]):
+        by_level = sorted(tree, key=lambda path: (-path.count("/"), path))
+        by_name = sorted(tree, key=lambda path: [*(f"{part}\0" for part in path.split("/")), "\uffff"])
+        for path in by_level if order == "by level" else by_name:
+            if await here.observer.exists(path):
+                with suppress(Conflict):
+                    await here.write(Delete(path))
 
 
 def test_one_instance_is_triggered_and_once_for_however_many_requests() -> None:

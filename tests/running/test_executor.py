@@ -29,7 +29,7 @@ class NoCheckpoints:
 
 def flight(config: JobConfig, handler: Callable[[ItemContext], None], *items: int) -> Flight:
     seen = dict.fromkeys(items, Seen(Record(), 0))
-    claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(items, 1), seen)
+    claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(items, 1), seen, {})
     return Flight(
         Job.declare(config, handler), config, claim, NoCheckpoints(), Means(anyio.CapacityLimiter(5)), lambda *_: None
     )
