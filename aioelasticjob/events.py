@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from anyio import Event
 
 from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.rates import Flowed, Rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +132,7 @@ class CaughtUp:
     items: tuple[int, ...]
 
 
-JobEvent: TypeAlias = Began | Started | Ended | Rescued | HandedOver | Misfired | CaughtUp | Refused
+JobEvent: TypeAlias = Began | Started | Ended | Rescued | HandedOver | Misfired | CaughtUp | Refused | Flowed
 
 
 class Sink(Protocol):
@@ -206,6 +207,8 @@ class Events:
         self._sinks: list[Sink] = []
         self.counts: defaultdict[str, Counts] = defaultdict(Counts)
         """By job; kept whether or not anybody listens."""
+        self.rates = Rates()
+        """The flow of dataflow jobs' records."""
 
     @property
     def heard(self) -> bool:

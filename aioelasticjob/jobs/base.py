@@ -35,6 +35,8 @@ class Job:
     """Called around each run, in this order."""
     needs: Needs | None = None
     """What the handler asks for besides its context."""
+    engine: Callable[[Any], Awaitable[None]] | None = None
+    """What runs a whole flight, for kinds whose run is more than one call per context."""
 
     @classmethod
     def declare(cls, config: JobConfig, handler: Handler, listeners: Iterable[Listener] = ()) -> Job:

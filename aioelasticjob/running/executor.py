@@ -14,6 +14,7 @@ from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.model import Claim, Outcome
 from aioelasticjob.running.blocking import Means
+from aioelasticjob.running.reins import Reins
 from aioelasticjob.running.trace import Trace
 
 
@@ -28,6 +29,8 @@ class Flight:
     means: Means
     complain: Callable[[Context, BaseException], None]
     """Told of every failure."""
+    reins: Reins | None = None
+    """For jobs with an engine."""
     trace: Trace | None = None
     """Tells observers; None unless there are any."""
     begun: bool = False
@@ -39,7 +42,9 @@ class Flight:
 async def execute(flight: Flight) -> None:
     """Run the handlers of all claimed items and note how each one ended."""
     config, claim, checkpoints = flight.config, flight.claim, flight.checkpoints
-    if config.per == "instance":
+    if flight.job.engine is not None:
+        await flight.job.engine(flight)
+    elif config.per == "instance":
         await _fly(flight, instance_context(config, claim, checkpoints), *claim.items)
     elif len(claim.items) == 1:
         (item,) = claim.items

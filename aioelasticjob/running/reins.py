@@ -1,0 +1,52 @@
+"""How a run that could go on for ever is held: it is asked to end, and ends after what it has in process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anyio import Event
+
+from aioelasticjob.coordination.progress import Tally
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.events import Events
+from aioelasticjob.latest import Latest
+from aioelasticjob.model import Claim, FireSource
+
+
+@dataclass(slots=True)
+class Reins:
+    """What an engine is given besides its flight: when to end, and where to count."""
+
+    me: str
+    """The instance."""
+    view: JobView
+    """What the run was decided on."""
+    views: Latest[JobView]
+    """The newest view."""
+    tally: Tally
+    events: Events
+    until: float | None = None
+    """Seconds until the run has to end because something else is due then; None if nothing is."""
+    end: Event = field(default_factory=Event)
+    """Set when the run is to end: nothing more is fetched."""
+
+
+def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
+    """Whether a streaming run has to give way, so that what an operator or the leader wants can happen.
+
+    Elastic-Job ends a stream when resharding is wanted (DataflowJobExecutor, isNeedSharding); pause, disable, a changed
+    setting, a trigger and an orphan wait for it all the same, so they end it too.
+    """
+    if now is begun:
+        return False
+    me, items, trigger = claim.instance, claim.items.keys(), now.layout.trigger(claim.instance)
+    return (
+        (begun.settled and not now.settled)
+        or now.sharding_version != begun.sharding_version
+        or now.config != begun.config
+        or me not in now.eligible
+        or not now.disabled_items.isdisjoint(items)
+        or (trigger in now.tree and not now.obstructed(trigger))
+        or (claim.fire.source is not FireSource.FAILOVER and any(now.assignment.get(item) != me for item in items))
+        or (now.config.failover and any(map(now.awaits_rescue, now.orphans - now.disabled_items)))
+    )
