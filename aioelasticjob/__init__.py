@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from aioelasticjob.cron import Cron, fire_times
     from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError
     from aioelasticjob.jobs.context import InstanceContext, ItemContext
+    from aioelasticjob.jobs.dependencies import Depends
     from aioelasticjob.jobs.listeners import JobListener, OnceListener
     from aioelasticjob.model import FireSource, Outcome
 
 __all__ = [
     "Cron",
+    "Depends",
     "ElasticJob",
     "ElasticJobError",
     "FireSource",
@@ -32,6 +34,7 @@ __all__ = [
 
 _HOMES = {
     "Cron": "cron",
+    "Depends": "jobs.dependencies",
     "ElasticJob": "app",
     "ElasticJobError": "errors",
     "FireSource": "model",

@@ -1,0 +1,5 @@
+"""FastAPI: ``FastAPI(lifespan=elastic_job(jobs))`` and ``app.get("/health")(health(jobs))``."""
+
+from aioelasticjob.integrations.starlette import elastic_job, health
+
+__all__ = ["elastic_job", "health"]

@@ -1,0 +1,78 @@
+"""Jobs as guests of an application that is not ours: they take no signals, choose no loop, and never end their host."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar, copy_context
+from typing import Any
+
+from aioelasticjob.app import ElasticJob
+from aioelasticjob.errors import InvalidSetting
+
+_HOST: ContextVar[tuple[Any, Any]] = ContextVar("aioelasticjob_host")
+"""The application around the jobs, and what its own lifespan has yielded.  Every task of the jobs inherits it."""
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def guest(jobs: ElasticJob, host: object = None, state: object = None) -> AsyncIterator[None]:
+    """Run the jobs while the block is open; leave gracefully at its end.
+
+    They live in a task of their own: a framework may leave the block in another task than it entered it in, and what
+    ends the jobs must not cancel their host.  It is logged then, told by ``jobs.health``, and raised at the end.
+
+    Raises:
+        RegistryUnreachable, AuthenticationFailed, InvalidSetting: as ``ElasticJob.running()``, before the block.
+    """
+    ready, leave = asyncio.Event(), asyncio.Event()
+
+    async def stay() -> None:
+        try:
+            async with jobs.running():
+                ready.set()
+                await leave.wait()
+        except Exception:
+            if ready.is_set():
+                log.critical("the jobs have ended, the application around them goes on", exc_info=True)
+            raise
+        finally:
+            ready.set()
+
+    context = copy_context()
+    context.run(_HOST.set, (host, state))
+    task = asyncio.get_running_loop().create_task(stay(), name="aioelasticjob", context=context)
+    try:
+        await ready.wait()
+        if not task.done():
+            yield
+    finally:
+        if ready.is_set():
+            leave.set()
+        else:  # cancelled while the jobs were joining
+            task.cancel()
+        await task
+
+
+def host() -> Any:
+    """Provide the web application that the jobs run inside: ``Annotated[FastAPI, Depends(host)]``."""
+    return _around()[0]
+
+
+def lifespan_state() -> Any:
+    """Provide what the web application's own lifespan has yielded."""
+    return _around()[1]
+
+
+def _around() -> tuple[Any, Any]:
+    try:
+        return _HOST.get()
+    except LookupError:
+        raise InvalidSetting(
+            "host",
+            None,
+            "no application is around these jobs: start them through an integration, or override host",
+        ) from None

@@ -1,0 +1,41 @@
+"""Starlette: ``Starlette(lifespan=elastic_job(jobs))``, and an endpoint that says what this process holds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from aioelasticjob.app import ElasticJob
+from aioelasticjob.integrations.guest import guest
+
+Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
+
+
+def elastic_job(jobs: ElasticJob, lifespan: Lifespan | None = None) -> Lifespan:
+    """Return a lifespan that runs the jobs, within the application's own one if that is given."""
+
+    @asynccontextmanager
+    async def around(app: Any) -> AsyncIterator[Any]:
+        own: AbstractAsyncContextManager[Any] = nullcontext() if lifespan is None else lifespan(app)
+        async with own as state, guest(jobs, app, state):
+            yield state
+
+    return around
+
+
+def health(jobs: ElasticJob) -> Callable[[Request], Awaitable[JSONResponse]]:
+    """Return an endpoint: what this process holds, with status 503 when its jobs have ended.
+
+    While the registry does not answer it stays 200: the jobs go on by themselves when it is back, and a restart of
+    every process would only add to the trouble.
+    """
+
+    async def answer(request: Request) -> JSONResponse:
+        now = jobs.health
+        return JSONResponse(now.as_json(), status_code=503 if now.status == "down" else 200)
+
+    return answer
