@@ -17,8 +17,6 @@ from aioelasticjob.model import Claim, FireSource
 class Reins:
     """What an engine is given besides its flight: when to end, and where to count."""
 
-    me: str
-    """The instance."""
     view: JobView
     """What the run was decided on."""
     views: Latest[JobView]

@@ -35,6 +35,7 @@ from aioelasticjob.running.around import fly
 from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
+from aioelasticjob.running.reins import Reins
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.schedule import Starts
 
@@ -80,6 +81,7 @@ class Runner:
         self._nap = self._flight = CancelScope()
         self._hold: Hold | None = None
         self._start: Future[bool] | None = None
+        self._reins: Reins | None = None
         self._tasks: TaskGroup
         self._loop = get_running_loop()
 
@@ -107,6 +109,7 @@ class Runner:
         """Claim nothing any more; ``run`` returns once the flight is over."""
         self._leaving = True
         self._nap.cancel()
+        self._rein_in()
         self.reconsider()
 
     def reconsider(self) -> None:
@@ -115,6 +118,11 @@ class Runner:
             self._member.session.withdraw(self._hold)
         if self._start is not None and not self._start.done():
             self._start.set_result(False)
+
+    def _rein_in(self) -> None:
+        """Let a run that could go on for ever end after what it has in process."""
+        if self._reins is not None:
+            self._reins.end.set()
 
     def cut(self) -> None:
         """Cancel the flight; its items are settled as cancelled."""
@@ -252,6 +260,7 @@ class Runner:
         try:
             flight.begun = await self._reach(view, flight.claim.fire)
             if flight.begun:
+                self._harness(view, flight)
                 began = self._begin(flight.claim)
                 try:
                     if not scope.cancel_called:  # a reply that comes too late shall not start a handler's first step
@@ -262,6 +271,17 @@ class Runner:
             session.unbind(scope)
         await sleep(0)
         await session.lull()
+
+    def _harness(self, view: JobView, flight: Flight) -> None:
+        """Give an engine what it has to know; a rescued item goes back to its owner when its next moment comes."""
+        if flight.job.engine is None:
+            return
+        upcoming, until = self._duty.timetable.upcoming, None
+        if flight.claim.fire.source is FireSource.FAILOVER and upcoming is not None:
+            until = max(0, upcoming - self._duty.now()) / 1000
+        flight.reins = self._reins = Reins(view, self._views, self.tally, self._shared.events, until)
+        if self._leaving:
+            self._rein_in()
 
     async def _reach(self, view: JobView, fire: Fire) -> bool:
         """Wait for the fire's moment, if it has not come; False if what it was decided on has changed until then."""
@@ -329,6 +349,7 @@ class Runner:
                 await self._duty.ledger.learn([item])
         self._duty.freed(item)
         self._nap.cancel()
+        self._rein_in()
 
     def _begin(self, claim: Claim) -> float:
         fire, events, job, me = claim.fire, self._shared.events, self._member.layout.job, self._member.id
@@ -347,7 +368,8 @@ class Runner:
         self._claim_flown = None
         for item in flight.claim.items:
             outcome = flight.outcomes.get(item, Outcome.CANCELLED)
-            self.tally.count(outcome)
+            if flight.job.engine is None:  # which counts for itself
+                self.tally.count(outcome)
             self._counts.runs[outcome] += 1
             if events.heard:
                 events.put(Ended(job, me, fire.slot, fire.source, item, outcome, seconds))
