@@ -179,5 +179,10 @@ class _RunLog(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
 
+def task_id(job: str, items: str, instance: str, number: int) -> str:
+    """Return the name of a run: the number is the fence of its claim, or without one the scheduled moment."""
+    return f"{job}@-@{items}@-@READY@-@{instance}@-@{number:x}"
+
+
 def _task_id(context: Context, items: str, fence: int) -> str:
-    return f"{context.job_name}@-@{items}@-@READY@-@{context.instance}@-@{fence or context.fire.slot:x}"
+    return task_id(context.job_name, items, context.instance, fence or context.fire.slot)

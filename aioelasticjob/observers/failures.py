@@ -1,4 +1,4 @@
-"""A failure as text: one line for lists, and its stack.  A storm of like failures must not cost a formatted stack each."""
+"""A failure as text: one line for lists, and its stack.  A storm of like failures costs the formatting of one."""
 
 from __future__ import annotations
 

@@ -108,14 +108,14 @@ class RealPostgres:
 def postgres() -> Iterator[RealPostgres]:
     """Yield a running server of its own; it is ended with the block."""
     # Not below pytest's directory, which nobody but its owner may enter.
-    with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as directory:
-        with reserved_ports(1) as (port,):
-            server = RealPostgres(Path(directory), port)
-            server.start()
-            try:
-                yield server
-            finally:
-                server.stop()
+    directories = tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True)
+    with directories as directory, reserved_ports(1) as (port,):
+        server = RealPostgres(Path(directory), port)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 def closed_port() -> int:

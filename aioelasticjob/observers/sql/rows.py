@@ -33,7 +33,7 @@ ASKEW = timedelta(minutes=5)
 class Batch:
     """What one transaction writes.
 
-    A row's id follows from the run it tells of: what is written again, since nobody knows whether it was, is there once.
+    A row's id follows from the run it tells of: what is written again, for nobody knows whether it was, is there once.
     """
 
     host: str

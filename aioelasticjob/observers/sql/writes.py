@@ -1,4 +1,4 @@
-"""The writing statements, in the words of each database.  Each may be repeated: what is there already stays as it is."""
+"""The writing statements, in the words of each database.  Each may be repeated: what is there already stays."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _insert(dialect: str, table: Table, replaced: Sequence[str]) -> Any:
     if dialect in ("mysql", "mariadb"):
         rows = mysql.insert(table)
         return rows.on_duplicate_key_update({name: rows.inserted[name] for name in replaced or ("id",)})
-    insert = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[dialect](table)
+    insert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
     if not replaced:
         return insert.on_conflict_do_nothing(index_elements=["id"])
     return insert.on_conflict_do_update(index_elements=["id"], set_={name: insert.excluded[name] for name in replaced})

@@ -1,0 +1,100 @@
+"""One flight as observers are told of it.  While nobody listens there is none, and a fire pays nothing for it."""
+
+from __future__ import annotations
+
+from asyncio import get_running_loop
+from collections.abc import Callable, Iterable, Mapping
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.events import Began, Ended, Events, HandedOver, Rescued, Started
+from aioelasticjob.jobs.context import Context, task_id
+from aioelasticjob.model import Claim, FireSource, Outcome
+
+
+class Trace:
+    """What has been told of a flight, so that every item that began also ends, and once."""
+
+    def __init__(self, events: Events, clock: Clock, job: str, claim: Claim, *, per_instance: bool) -> None:
+        self._events, self._clock, self._job, self._claim = events, clock, job, claim
+        self._loop = get_running_loop()
+        self._open = _task_ids(job, claim, per_instance)
+        """The items that have not ended, each with the name of its run."""
+        self._cancelled: dict[int, str] = {}
+        self._started: dict[int, float] = {}
+        self._failures: dict[int, BaseException] = {}
+
+    def began(self) -> None:
+        """Tell that the moment has come; and of a rescue, whom it is from."""
+        fire, me, now = self._claim.fire, self._claim.instance, self._clock.now()
+        items, tasks = tuple(self._open), tuple(self._open.values())
+        self._events.put(Began(self._job, me, fire.slot, fire.source, items, now - fire.slot / 1000, tasks))
+        if fire.source is FireSource.FAILOVER:
+            for item, task in self._open.items():
+                cut_off = self._claim.before[item].instance
+                self._events.put(Rescued(self._job, me, fire.slot, item, cut_off, task, now))
+
+    def started(self, context: Context) -> None:
+        """Tell that a handler is called for the items of a context."""
+        fire, now = self._claim.fire, self._loop.time()
+        for item in context.claimed:
+            self._started[item] = now
+        told = self._clock.now()
+        self._events.put(
+            Started(
+                self._job,
+                self._claim.instance,
+                fire.slot,
+                fire.source,
+                context.claimed,
+                self._open[context.claimed[0]],
+                told,
+            )
+        )
+
+    def ended(self, items: Iterable[int], outcome: Outcome) -> None:
+        """Tell that the handler of items is over."""
+        for item in items:
+            if (task := self._open.pop(item, None)) is not None:
+                self._tell_end(item, task, outcome, self._loop.time() - self._started.get(item, self._loop.time()))
+
+    def close(self, outcomes: Mapping[int, Outcome], seconds: float) -> None:
+        """Tell the end of what has not ended otherwise; it began ``seconds`` ago."""
+        now = self._loop.time()
+        for item, task in self._open.items():
+            outcome = outcomes.get(item, Outcome.CANCELLED)
+            self._tell_end(item, task, outcome, now - self._started[item] if item in self._started else seconds)
+            if outcome is Outcome.CANCELLED:
+                self._cancelled[item] = task
+        self._open = {}
+
+    def handed_over(self) -> None:
+        """Tell that what was cancelled has been put up for others."""
+        fire, now = self._claim.fire, self._clock.now()
+        for item, task in self._cancelled.items():
+            self._events.put(HandedOver(self._job, self._claim.instance, fire.slot, fire.source, item, task, now))
+
+    def complaining(self, told: Callable[[Context, BaseException], None]) -> Callable[[Context, BaseException], None]:
+        """Return a complaint that is remembered until the items end, and passed on."""
+
+        def complain(context: Context, error: BaseException) -> None:
+            self._failures.update(dict.fromkeys(context.claimed, error))
+            told(context, error)
+
+        return complain
+
+    def _tell_end(self, item: int, task: str, outcome: Outcome, seconds: float) -> None:
+        fire, failure, now = self._claim.fire, self._failures.pop(item, None), self._clock.now()
+        me = self._claim.instance
+        if outcome is Outcome.COMPLETED:
+            failure = None  # a dataflow's records may fail without its run
+        self._events.put(Ended(self._job, me, fire.slot, fire.source, item, outcome, seconds, task, now, failure))
+
+
+def _task_ids(job: str, claim: Claim, per_instance: bool) -> dict[int, str]:
+    """Return the names that the contexts of these items have."""
+    me, slot, fences = claim.instance, claim.fire.slot, claim.fences
+    if per_instance:
+        items = sorted(claim.items)
+        together = task_id(job, ",".join(map(str, items)), me, max(fences.values(), default=0) or slot)
+        return dict.fromkeys(items, together)
+    return {item: task_id(job, str(item), me, fences.get(item, 0) or slot) for item in claim.items}
