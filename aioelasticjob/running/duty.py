@@ -138,13 +138,14 @@ class Duty:
             self.report([item], 1, "another instance still ran it")
             self.pass_over([item])
 
-    def report(self, items: Iterable[int], moments: int, why: str, slot: int = 0) -> None:
+    def report(self, items: Iterable[int], moments: int, why: str, slot: int = 0, cut_off: str = "") -> None:
         """Tell that moments have passed without a run."""
         job, slot = self._member.layout.job, slot or self.timetable.newest
         log.warning("misfire: %s", why, extra={"job": job, "slot": slot, "moments": moments})
         concerned = tuple(sorted(items))
         self._events.counts[job].misfired += moments * len(concerned)
-        self._events.put(Misfired(job, self._member.id, slot, concerned, moments, why))
+        at = self._clock.now()
+        self._events.put(Misfired(job, self._member.id, slot, concerned, moments, why, cut_off, at))
 
     def mourn(self, cut_off: Mapping[int, Record]) -> None:
         """Tell of runs that were cut off and are not rescued, each once: when an item is gained, or claimed anew.
@@ -154,7 +155,7 @@ class Duty:
         for item, record in cut_off.items():
             if self._mourned.get(item) != record.begun:
                 self._mourned[item] = record.begun
-                self.report([item], 1, "its run was cut off, and failover is off", record.slot)
+                self.report([item], 1, "its run was cut off, and failover is off", record.slot, record.instance)
 
     def intolerable_skew(self) -> ClockSkew | None:
         """Return the clocks' difference if it is beyond what the job tolerates."""
