@@ -59,6 +59,14 @@ class Address:
         server = SharedServer.parse(*settings.hosts[0], query)
         return cls(text, replace(settings, hosts=((server.host, server.port),)), shared=server)
 
+    def changed(self, text: str | None = None, **options: Unpack[ConnectionOptions]) -> Address:
+        """Return another address, or other options, with the rest as it is.
+
+        Raises: InvalidSetting, as `parse` does.
+        """
+        kept = {name: getattr(self.settings, name) for name in ConnectionOptions.__optional_keys__}
+        return Address.parse(self.text if text is None else text, **{**kept, **options})  # type: ignore[typeddict-item]
+
 
 @asynccontextmanager
 async def open_registry(

@@ -12,6 +12,8 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group, move_on_after, open_signal_receiver
@@ -40,6 +42,8 @@ from aioelasticjob.running.watchdog import watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from aioelasticjob.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., object])
 YOUNG = 10_000
@@ -91,6 +95,7 @@ class ElasticJob:
             "digest": digest,
         }
         self._registry = Address.parse(address, **options)
+        self._from_outside: Settings | None = None
         self._jobs: dict[str, Job] = {}
         self._threads = _positive("threads", threads)
         self._processes = processors() if processes is None else _positive("processes", processes)
@@ -184,6 +189,8 @@ class ElasticJob:
 
     def _enlist(self, job: Job) -> JobConfig:
         """Take in a job that has been declared in one way or another."""
+        if self._from_outside is not None:
+            job = replace(job, config=self._from_outside.applied(job.config))
         config = job.config
         find(config.sharding_strategy)
         error_handlers.check(config.error_handler, config.error_handler_options)
@@ -193,6 +200,49 @@ class ElasticJob:
             raise InvalidSetting("name", config.job_name, "jobs are declared before the application runs")
         self._jobs[config.job_name] = job
         return config
+
+    @classmethod
+    def from_settings(cls, file: str | Path | None = None, **arguments: Any) -> ElasticJob:
+        """Return an application as a settings file and the environment have it; ``arguments`` go before both.
+
+        Its script and HTTP jobs are declared; those of the code that follows find their settings there.
+
+        Raises:
+            WrongSettings: with all mistakes there are, their files and lines.
+        """
+        from aioelasticjob.settings import load
+
+        settings = load(file)
+        given = {**settings.application.given, **arguments}
+        if (registry := given.pop("registry", None)) is None:
+            raise InvalidSetting("registry", None, "write registry: zk://host:port/namespace, or set its variable")
+        app = cls(registry, **given)
+        app._adopt(settings)
+        return app
+
+    def configure(self, file: str | Path | None = None) -> None:
+        """Let a settings file and the environment go before what the code says, also for jobs declared later.
+
+        Raises:
+            WrongSettings: with all mistakes there are, their files and lines.
+        """
+        from aioelasticjob.settings import load
+
+        if self._running:
+            raise InvalidSetting("file", file, "an application is configured before it runs")
+        settings = load(file)
+        given = settings.application
+        self._registry = self._registry.changed(given.registry, **given.connection)
+        self._threads, self._processes = given.threads or self._threads, given.processes or self._processes
+        self._adopt(settings)
+
+    def _adopt(self, settings: Settings) -> None:
+        self._from_outside = settings
+        for name, job in self._jobs.items():
+            self._jobs[name] = replace(job, config=settings.applied(job.config))
+        for name, kind in settings.jobs.items():
+            if kind is not None and name not in self._jobs:
+                self._enlist(Job.declare(settings.declared(name), kinds.handler(kinds.find(kind))))
 
     @contextmanager
     def events(self) -> Iterator[EventListener]:
@@ -232,6 +282,8 @@ class ElasticJob:
         """
         if self._running:
             raise InvalidSetting("running", True, "this application runs already")
+        if self._from_outside is not None:
+            self._from_outside.all_declared(self._jobs)
         self._running = True
         failure: Exception | None = None
         try:

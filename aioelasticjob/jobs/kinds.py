@@ -28,7 +28,13 @@ _BUILT_IN = {"http": "aioelasticjob.jobs.http", "script": "aioelasticjob.jobs.sc
 class Options(BaseModel):
     """A kind's own settings, spelt in snake case by people and in camel case in the registry."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        coerce_numbers_to_str=True,  # a port among the environment, a number among the headers
+    )
 
 
 OptionsT = TypeVar("OptionsT", bound=BaseModel)
@@ -91,6 +97,11 @@ class Kind(Generic[OptionsT]):
         return common, own
 
 
+def names() -> tuple[str, ...]:
+    """Return the names of all kinds that are known here, besides those that are coded."""
+    return tuple(sorted({*_BUILT_IN, *(point.name.lower() for point in entry_points(group="aioelasticjob.kinds"))}))
+
+
 @cache
 def find(name: str) -> Kind[Any]:
     """Return the kind of this name, in whatever case.
@@ -104,7 +115,7 @@ def find(name: str) -> Kind[Any]:
     else:
         points = {point.name.lower(): point for point in entry_points(group="aioelasticjob.kinds")}
         if wanted not in points:
-            near = get_close_matches(wanted, known := sorted({*_BUILT_IN, *points}), n=1)
+            near = get_close_matches(wanted, known := names(), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InvalidSetting("kind", name, f"must be one of {', '.join(known)}{hint}")
         try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Annotated
 
 from anyio import CancelScope, create_task_group, current_time, lowlevel, move_on_after, sleep
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.jobs.context import AnyContext, ItemContext, described
@@ -55,10 +55,17 @@ class ScriptFailed(ElasticJobError):
         """As a shell has it, but negative for the signal that ended it; None if it never ran."""
 
 
+def _command(given: object) -> object:
+    words = given if isinstance(given, list | tuple) else [given]
+    if not all(isinstance(word, str | int | float) and not isinstance(word, bool) for word in words):
+        raise ValueError("must be a string, or a list of strings and numbers")
+    return given if isinstance(given, str) else [str(word) for word in words]
+
+
 class Script(Options):
     """What a script job is told besides what every job is."""
 
-    command: str | list[str]
+    command: Annotated[str | list[str], BeforeValidator(_command)]
     """The program and its arguments; a string is split as a shell would, without anything else that a shell does."""
     shell: bool = False
     """Give the string to ``/bin/sh`` as it is."""

@@ -1,0 +1,109 @@
+"""Settings of an application from a YAML or TOML file and from the environment, which goes before the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.jobs import kinds
+from aioelasticjob.settings.checking import Application, Examination, Given
+from aioelasticjob.settings.environment import spelt
+from aioelasticjob.settings.files import Written, read
+from aioelasticjob.settings.mistakes import Mistake, WrongSettings
+
+__all__ = ["Mistake", "Settings", "WrongSettings", "examine", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a file and the environment say, right as far as can be seen without the code that it belongs to."""
+
+    _seen: Examination
+
+    @property
+    def application(self) -> Application:
+        """What is set of the application as a whole."""
+        return self._seen.application
+
+    @property
+    def jobs(self) -> Mapping[str, str | None]:
+        """The jobs that are named, with the kind of each; None for one that is declared in code."""
+        return {name: given.kind for name, given in self._seen.jobs.items()}
+
+    def declared(self, name: str) -> JobConfig:
+        """Return the configuration of a job that is declared by its kind.
+
+        Raises:
+            WrongSettings: it makes no sense here, for instance because its script does not exist.
+        """
+        given = self._seen.jobs[name]
+        assert given.kind is not None
+        try:
+            return kinds.declared(given.kind, name, {**self._seen.defaults.values, **given.values})
+        except InvalidSetting as wrong:
+            raise self._wrong(name, given, wrong) from None
+
+    def applied(self, config: JobConfig) -> JobConfig:
+        """Return a job's configuration with what is set of it here; defaults count where the code says nothing.
+
+        Raises:
+            WrongSettings: the two do not go together.
+        """
+        names = {spelt(name): name for name in self._seen.jobs}
+        name = config.job_name if config.job_name in self._seen.jobs else names.get(spelt(config.job_name), "")
+        given = self._seen.jobs.get(name, Given())
+        defaults = {key: one for key, one in self._seen.defaults.values.items() if key not in config.model_fields_set}
+        if given.kind is not None and given.kind.upper() != config.job_type:
+            wrong = InvalidSetting("kind", given.kind, f"the code declares {name} as {config.job_type}")
+            raise self._wrong(name, given, wrong)
+        try:
+            return kinds.configured(config, {**defaults, **given.values})
+        except InvalidSetting as wrong:
+            raise self._wrong(name or config.job_name, given, wrong) from None
+
+    def all_declared(self, names: Iterable[str]) -> None:
+        """See to it that every job that is set here exists.
+
+        Raises:
+            WrongSettings: one is declared nowhere.
+        """
+        known = {spelt(name): name for name in names}
+        amiss = []
+        for name, given in self._seen.jobs.items():
+            if given.kind is None and spelt(name) not in known:
+                near = get_close_matches(spelt(name), known, n=1)
+                hint = f"did you mean {known[near[0]]}?" if near else "give it a kind: script or http, or declare it"
+                first = next(iter(given.keys.values()), ("jobs", name))
+                amiss.append(self._seen.mistake(first[:3], None, f"no job of this name is declared; {hint}"))
+        if amiss:
+            raise WrongSettings(amiss)
+
+    def _wrong(self, name: str, given: Given, wrong: InvalidSetting) -> WrongSettings:
+        first, *deeper = wrong.setting.split(".")
+        keys = given.keys.get(first) or self._seen.defaults.keys.get(first) or ("jobs", name, first)
+        return WrongSettings([self._seen.mistake((*keys, *deeper), wrong.value, wrong.expected)])
+
+
+def examine(file: str | Path | None = None, *, elsewhere: bool = False) -> tuple[Settings, tuple[Mistake, ...]]:
+    """Return the settings and every mistake in them; if ``elsewhere``, scripts are not looked for on this host."""
+    written = Written("environment") if file is None else read(file)
+    examination = Examination(written, os.environ, elsewhere)
+    examination.run()
+    return Settings(examination), examination.mistakes
+
+
+def load(file: str | Path | None = None) -> Settings:
+    """Read a settings file, and the environment, which goes before it.
+
+    Raises:
+        WrongSettings: with all mistakes there are.
+    """
+    settings, found = examine(file)
+    if found:
+        raise WrongSettings(found)
+    return settings

@@ -1,0 +1,256 @@
+"""Settings looked at as a whole: every mistake is found, not only the first, and the place of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pydantic import PositiveInt
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from aioelasticjob import error_handlers
+from aioelasticjob.addresses import Address
+from aioelasticjob.config import MAX_ITEMS, JobConfig, unknown_setting
+from aioelasticjob.coordination import strategies
+from aioelasticjob.cron import Cron
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.jobs import kinds
+from aioelasticjob.registry.settings import ConnectionOptions
+from aioelasticjob.settings.environment import PREFIX, name_of, of_jobs
+from aioelasticjob.settings.files import Keys, Written
+from aioelasticjob.settings.mistakes import Mistake, in_order, sifted
+from aioelasticjob.settings.placeholders import resolved
+
+_SECTIONS = ("defaults", "jobs")
+_NOT_HERE = {
+    "job_name": "is the key that this stands below",
+    "job_type": "write kind: script, or kind: http; a job that is declared in code is what it is",
+    "options": "write each of them beside the other settings",
+}
+
+
+class Application(BaseSettings):
+    """What stands at the top of a file, or in a variable of its own; the meanings are those of `ElasticJob`."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
+
+    registry: str | None = None
+    session_timeout: float | None = None
+    connection_timeout: float | None = None
+    base_sleep_time: float | None = None
+    max_sleep_time: float | None = None
+    max_retries: int | None = None
+    digest: str | None = None
+    threads: PositiveInt | None = None
+    processes: PositiveInt | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is set, by the names that `ElasticJob` has for it, but for the address, which is ``registry``."""
+        return self.model_dump(exclude_none=True)
+
+    @property
+    def connection(self) -> ConnectionOptions:
+        """What is set of the connection."""
+        options = ConnectionOptions.__optional_keys__
+        return cast(ConnectionOptions, {name: one for name, one in self.given.items() if name in options})
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what is given and nothing else: the environment is added where its mistakes can be told from others."""
+        return (init_settings,)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is set of one job, or of all: values by the names that Python uses, and where each stands."""
+
+    kind: str | None = None
+    values: Mapping[str, object] = field(default_factory=dict)
+    keys: Mapping[str, Keys] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Examination:
+    """One look at a file and the environment; ``mistakes`` are complete when it is over."""
+
+    written: Written
+    environment: Mapping[str, str]
+    elsewhere: bool = False
+    """The jobs run on other hosts: what they need there is not looked for here."""
+    application: Application = field(default_factory=Application)
+    defaults: Given = field(default_factory=Given)
+    jobs: dict[str, Given] = field(default_factory=dict)
+    _found: dict[Keys, Mistake] = field(default_factory=dict)
+    _variables: dict[Keys, str] = field(default_factory=dict)
+
+    @property
+    def mistakes(self) -> tuple[Mistake, ...]:
+        """All mistakes, in order."""
+        return in_order([*self.written.mistakes, *self._found.values()])
+
+    def mistake(self, keys: Keys, value: object, expected: str) -> Mistake:
+        """Return a mistake at the place where a value comes from."""
+        if expected == "field required":
+            value, expected = None, "is missing"
+        elif isinstance(value, bool | int | float) and "valid string" in expected:
+            expected += ": put it in quotes"
+        variable = next((self._variables[keys[:n]] for n in range(len(keys), 0, -1) if keys[:n] in self._variables), "")
+        line = None if variable else self.written.line(keys)
+        return Mistake(variable or self.written.file, line, ".".join(keys), value, expected)
+
+    def run(self) -> None:
+        """Look at everything."""
+        unresolved: list[tuple[Keys, str, str]] = []
+        values = resolved(self.written.values, (), self.environment, unresolved)
+        assert isinstance(values, dict)
+        for keys, value, why in unresolved:
+            self._note(keys, value, why)
+        self._look_at_top({name: value for name, value in values.items() if name not in _SECTIONS})
+        self.defaults = self._given(("defaults",), self._section(values, "defaults"))
+        self._look_at_settings("defaults", self.defaults)
+        jobs = {name: self._mapping(("jobs", name), value) for name, value in self._section(values, "jobs").items()}
+        self._take_variables(jobs)
+        for name, settings in jobs.items():
+            self.jobs[name] = self._given(("jobs", name), settings)
+            self._look_at_settings(name, self._with_defaults(self.jobs[name]))
+
+    def _note(self, keys: Keys, value: object, expected: str) -> None:
+        self._found.setdefault(keys, self.mistake(keys, value, expected))
+
+    def _section(self, values: Mapping[str, object], name: str) -> dict[str, object]:
+        return self._mapping((name,), values.get(name))
+
+    def _mapping(self, keys: Keys, value: object) -> dict[str, object]:
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self._note(keys, value, "must be a mapping, each setting on a line of its own below it")
+            return {}
+        return value
+
+    def _look_at_top(self, given: Mapping[str, object]) -> None:
+        known = (*Application.model_fields, *_SECTIONS)
+        for name in given.keys() - Application.model_fields.keys():
+            wrong = unknown_setting(name, given[name], known)
+            self._note((name,), wrong.value, wrong.expected)
+        for name in Application.model_fields:
+            if variable := name_of(name, self.environment):
+                self._variables[(name,)] = variable
+        named = {name: value for name, value in given.items() if name in Application.model_fields}
+        found, right = sifted(Application, {**named, **EnvSettingsSource(Application)()})
+        self.application = Application.model_validate(right)
+        found += sifted(_address, {"address": self.application.registry, **self.application.connection})[0]
+        for one in found:
+            setting = "registry" if one.setting == "address" else one.setting
+            self._note(tuple(setting.split(".")), one.value, one.expected)
+
+    def _take_variables(self, jobs: dict[str, dict[str, object]]) -> None:
+        for variable in of_jobs(self.environment, jobs):
+            if not variable.setting:
+                name = variable.name
+                self._found[(name,)] = Mistake(name, None, "", None, f"write {PREFIX}JOBS__JOB__SETTING")
+                continue
+            self._variables[("jobs", variable.job, variable.setting)] = variable.name
+            jobs.setdefault(variable.job, {})[variable.setting] = variable.value
+
+    def _given(self, keys: Keys, settings: Mapping[str, object]) -> Given:
+        """Return settings by the names that Python uses, after a look at the names."""
+        kind, found = settings.get("kind"), Given()
+        if kind is not None:
+            try:
+                if not isinstance(kind, str):
+                    raise InvalidSetting("kind", kind, f"must be one of {', '.join(kinds.names())}")
+                found = Given(kind)
+                kinds.find(kind)
+            except InvalidSetting as wrong:
+                self._note((*keys, "kind"), kind, wrong.expected)
+                return found  # what else it may have, nobody knows
+        spellings = dict(_spellings(kind))
+        values, places = dict[str, object](), dict[str, Keys]()
+        for key, value in settings.items():
+            name = spellings.get(key)
+            if key == "kind":
+                continue
+            if name is None:
+                self._note((*keys, key), value, unknown_setting(key, value, set(spellings.values())).expected)
+            elif name in _NOT_HERE:
+                self._note((*keys, key), value, _NOT_HERE[name])
+            elif name in values:
+                self._note((*keys, key), value, f"is the same setting as {places[name][-1]}")
+            else:
+                values[name], places[name] = value, (*keys, key)
+        return Given(kind, values, places)
+
+    def _with_defaults(self, given: Given) -> Given:
+        return Given(given.kind, {**self.defaults.values, **given.values}, {**self.defaults.keys, **given.keys})
+
+    def _look_at_settings(self, name: str, given: Given) -> None:
+        base: Keys = ("jobs", name)
+        for one in _wrong_with(name, given, self.elsewhere):
+            first, *deeper = one.setting.split(".")
+            keys = base if first == "job_name" else given.keys.get(first, (*base, first))
+            self._note((*keys, *deeper), one.value, one.expected)
+
+
+def _wrong_with(name: str, given: Given, elsewhere: bool) -> list[InvalidSetting]:
+    """Return what is wrong with a job's settings, as far as their names are right."""
+    kind, common = None, {key: value for key, value in given.values.items() if key in JobConfig.model_fields}
+    if given.kind is not None:
+        with suppress(InvalidSetting):  # complained of already
+            kind = kinds.find(given.kind)
+    if kind is None:  # the rest is in the code: what depends on it is looked at when the two meet
+        common = {"sharding_total_count": MAX_ITEMS, "monitor_execution": True, **common}
+    wrong = [one for one in sifted(JobConfig, {"job_name": name, **common})[0] if one.setting != "jobName"]
+    wrong += sifted(_named, {key: common[key] for key in _NAMED if isinstance(common.get(key), str)})[0]
+    if kind is None:
+        return wrong
+    if not wrong:
+        chosen = JobConfig.build(job_name=name, **common)
+        wrong += sifted(lambda: error_handlers.check(chosen.error_handler, chosen.error_handler_options), {})[0]
+    own = {key: value for key, value in given.values.items() if key in kind.options.model_fields}
+    amiss, _ = sifted(kind.options, own)
+    if not amiss and not elsewhere:
+        amiss, _ = sifted(lambda: kind.check(kind.parse(own)), {})
+    return wrong + amiss
+
+
+_NAMED = ("time_zone", "sharding_strategy", "error_handler")
+
+
+def _named(time_zone: Any = "UTC", sharding_strategy: Any = "average", error_handler: Any = "log") -> None:
+    """See to it that what is chosen by name is there."""
+    Cron.parse("@daily", time_zone)  # a zone counts only with an expression, which may stand elsewhere
+    strategies.find(sharding_strategy)
+    error_handlers.find(error_handler)
+
+
+def _address(address: str | None = None, **options: Any) -> None:
+    Address.parse("zk://host" if address is None else address, **options)
+
+
+def _spellings(kind: str | None) -> Iterator[tuple[str, str]]:
+    """Yield each way to write a setting with its name in Python; for a job in code those of all kinds."""
+    for name, one in JobConfig.model_fields.items():
+        yield from ((key, name) for key in _keys(name, one.alias, one.validation_alias, one.serialization_alias))
+    for known in kinds.names() if kind is None else (kind,):
+        for name, option in kinds.find(known).options.model_fields.items():
+            yield from ((key, name) for key in _keys(name, option.alias))
+
+
+def _keys(name: str, *aliases: object) -> Iterable[str]:
+    """Return a setting's name and the other ways to write it."""
+    several = [getattr(alias, "choices", [alias]) for alias in aliases if alias is not None]
+    return {name, *(key for choices in several for key in choices if isinstance(key, str))}
+
+
+__all__ = ["Application", "Examination", "Given"]

@@ -1,0 +1,52 @@
+"""Settings of single jobs from the environment: ``AIOELASTICJOB_JOBS__BACKUP__CRON``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+PREFIX = "AIOELASTICJOB_"
+_OF_A_JOB = f"{PREFIX}JOBS__"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One variable that sets something of one job."""
+
+    name: str
+    job: str
+    """The job, named as below ``jobs`` of the file if it is there."""
+    setting: str
+    value: object
+
+
+def spelt(name: str) -> str:
+    """Return a job's name as a variable can have it: ``order-export`` is ``order_export``."""
+    return re.sub(r"[^a-z0-9]", "_", name.lower())
+
+
+def of_jobs(environment: Mapping[str, str], names: Iterable[str]) -> Iterator[Variable]:
+    """Return the variables that set something of a job; one without a setting's name has an empty one."""
+    known = {spelt(name): name for name in names}
+    for variable, value in environment.items():
+        if variable.upper().startswith(_OF_A_JOB):
+            job, _, setting = variable[len(_OF_A_JOB) :].rpartition("__")
+            yield Variable(variable, known.get(spelt(job), spelt(job)), setting.lower() if job else "", _value(value))
+
+
+def name_of(field: str, environment: Mapping[str, str]) -> str | None:
+    """Return the variable that sets a field of the settings, None if there is none."""
+    wanted = f"{PREFIX}{field}".upper()
+    return next((name for name in environment if name.upper() == wanted), None)
+
+
+def _value(text: str) -> object:
+    """Return a list or an object where the text is one in JSON; anything else stays text, and is understood as that."""
+    if text[:1] not in ("{", "["):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,163 @@
+"""Settings files read with their lines, so that a mistake can be shown where it was written."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import yaml
+
+from aioelasticjob.settings.mistakes import Mistake
+
+Keys: TypeAlias = tuple[str, ...]
+"""Where a value is: the keys that lead to it."""
+_TABLE = re.compile(r"\s*\[\[?\s*(?P<keys>[^\[\]]+?)\s*\]\]?\s*(#.*)?$")
+_PAIR = re.compile(r"""\s*(?P<keys>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_KEY = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+_TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a file says, where, and what is wrong with it as a file."""
+
+    file: str
+    values: Mapping[str, object] = field(default_factory=dict)
+    lines: Mapping[Keys, int] = field(default_factory=dict)
+    mistakes: tuple[Mistake, ...] = ()
+
+    def line(self, keys: Keys) -> int | None:
+        """Return the line of a value, or of the nearest thing around it that has one."""
+        while keys and keys not in self.lines:
+            keys = keys[:-1]
+        return self.lines.get(keys)
+
+
+def read(file: str | Path) -> Written:
+    """Read a YAML, JSON or TOML file; nothing is raised, all that is wrong is in the answer."""
+    path, name = Path(file), str(file)
+    readers = {".yaml": _read_yaml, ".yml": _read_yaml, ".json": _read_yaml, ".toml": _read_toml}
+    if path.suffix.lower() not in readers:
+        return _unread(name, None, f"must end in {', '.join(readers)}")
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return _unread(name, None, f"is no UTF-8: byte {error.start}")
+    except OSError as error:
+        return _unread(name, None, f"cannot be read: {error.strerror}")
+    return readers[path.suffix.lower()](name, text)
+
+
+def _unread(file: str, line: int | None, why: str) -> Written:
+    return Written(file, mistakes=(Mistake(file, line, "", None, why),))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose dates stay text: no setting is a date, and a job's parameter may look like one."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _read_yaml(file: str, text: str) -> Written:
+    try:
+        loader = _Loader(text)
+        try:
+            root = loader.get_single_node()
+            if root is None:
+                return Written(file)
+            document = _Document(file, loader)
+            values = document.value(root, ())
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = None if mark is None else mark.line + 1
+        return _unread(file, line, f"is no YAML: {error.problem}{_quoting(error)}")
+    except yaml.YAMLError as error:  # a character that YAML does not allow
+        return _unread(file, None, f"is no YAML: {' '.join(str(error).split())}")
+    except RecursionError:
+        return _unread(file, None, "is nested too deeply, or refers to itself")
+    if not isinstance(values, dict):
+        return _unread(file, 1, "must be a mapping, such as registry: …, jobs: …")
+    return Written(file, values, document.lines, tuple(document.mistakes))
+
+
+def _quoting(error: yaml.MarkedYAMLError) -> str:
+    """Return a hint for what people run into: expressions that begin with a character that means something."""
+    problem = error.problem or ""
+    hints = ("alias", "cannot start any token", "expected alphabetic", "mapping values are not allowed")
+    return "; a value like */5 * * * * or @daily needs quotes" if any(hint in problem for hint in hints) else ""
+
+
+class _Document:
+    """A YAML document's values, with the line of each key."""
+
+    def __init__(self, file: str, loader: _Loader) -> None:
+        self.lines: dict[Keys, int] = {}
+        self.mistakes: list[Mistake] = []
+        self._file, self._loader = file, loader
+
+    def value(self, node: yaml.Node, keys: Keys) -> object:
+        """Return what a node says, all the way down."""
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(one, (*keys, str(index))) for index, one in enumerate(node.value)]
+        if not isinstance(node, yaml.MappingNode):
+            return self._loader.construct_object(node, deep=True)
+        self._note_doubles(node, keys)
+        self._loader.flatten_mapping(node)
+        found: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            key = str(self._loader.construct_object(key_node, deep=True))
+            self.lines[(*keys, key)] = key_node.start_mark.line + 1
+            found[key] = self.value(value_node, (*keys, key))
+        return found
+
+    def _note_doubles(self, node: yaml.MappingNode, keys: Keys) -> None:
+        """Complain of a key given twice, of which YAML would silently take the last."""
+        first: dict[str, int] = {}
+        for key_node, _ in node.value:
+            key, line = str(key_node.value), key_node.start_mark.line + 1
+            if key in first:
+                again = f"is given twice, first in line {first[key]}"
+                self.mistakes.append(Mistake(self._file, line, ".".join((*keys, key)), None, again))
+            first.setdefault(key, line)
+
+
+def _read_toml(file: str, text: str) -> Written:
+    try:
+        values = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        found = _TOML_PLACE.search(str(error))
+        return _unread(file, int(found[1]) if found else None, f"is no TOML: {_TOML_PLACE.sub('', str(error))}")
+    return Written(file, values, dict(_toml_lines(text)))
+
+
+def _toml_lines(text: str) -> Iterator[tuple[Keys, int]]:
+    """Yield each key with its line; what is inside an inline table has none of its own."""
+    table: Keys = ()
+    quotes = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if quotes:  # inside a text of several lines nothing is a key
+            quotes = "" if quotes in line else quotes
+            continue
+        if header := _TABLE.match(line):
+            table = _keys(header["keys"])
+            yield table, number
+        elif pair := _PAIR.match(line):
+            keys = _keys(pair["keys"])
+            for length in range(1, len(keys) + 1):
+                yield (*table, *keys[:length]), number
+            rest = line[pair.end() :]
+            quotes = next((mark for mark in ('"""', "'''") if rest.count(mark) == 1), "")
+
+
+def _keys(written: str) -> Keys:
+    return tuple(key.strip("\"'") for key in _KEY.findall(written))

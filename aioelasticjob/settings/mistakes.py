@@ -1,0 +1,80 @@
+"""Mistakes in settings: each with its place, what is wrong and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from pydantic import ValidationError
+
+from aioelasticjob.config import mistakes
+from aioelasticjob.errors import InvalidSetting
+
+LONGEST_VALUE = 80
+"""Characters of a wrong value that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One mistake."""
+
+    source: str
+    """The file, or the environment variable."""
+    line: int | None
+    setting: str
+    """The keys that lead to it, such as ``jobs.backup.cron``; empty if it is the source as a whole."""
+    value: object
+    expected: str
+
+    @property
+    def place(self) -> str:
+        """File and line as editors and terminals understand them, or the variable."""
+        return self.source if self.line is None else f"{self.source}:{self.line}"
+
+    def __str__(self) -> str:
+        if not self.setting:
+            return f"{self.place}: {self.expected}"
+        shown = "" if self.value is None else f" = {_shortened(repr(self.value))}"
+        return f"{self.place}: {self.setting}{shown}: {self.expected}"
+
+
+class WrongSettings(InvalidSetting):
+    """A settings file, or the environment, is wrong; ``mistakes`` are all there are."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        first, *others = mistakes
+        super().__init__(first.setting, first.value, first.expected)
+        self.mistakes = tuple(mistakes)
+        more = f" (and {len(others)} more: aioelasticjob config check tells them all)" if others else ""
+        self.args = (f"{first}{more}",)
+
+
+def in_order(found: Sequence[Mistake]) -> tuple[Mistake, ...]:
+    """Return mistakes as a reader meets them: down the file, then the environment."""
+    return tuple(sorted(found, key=lambda one: (one.line is None, one.line or inf, one.source, one.setting)))
+
+
+def sifted(build: Callable[..., object], given: Mapping[str, object]) -> tuple[list[InvalidSetting], dict[str, object]]:
+    """Return all that is wrong with settings, and those that are right.
+
+    What was complained of is taken out, and the rest looked at again, until nothing is left to complain of.
+    """
+    wrong, rest = list[InvalidSetting](), dict(given)
+    while True:
+        try:
+            build(**rest)
+            return wrong, rest
+        except ValidationError as error:
+            found = list(mistakes(error))
+        except InvalidSetting as error:
+            found = [error]
+        wrong += found
+        culprits = {one.setting.partition(".")[0] for one in found} & rest.keys()
+        if not culprits:
+            return wrong, rest
+        rest = {name: value for name, value in rest.items() if name not in culprits}
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
