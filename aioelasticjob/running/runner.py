@@ -25,7 +25,7 @@ from aioelasticjob.coordination.progress import Offsets, Tally
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints, Failure
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
-from aioelasticjob.events import Began, CaughtUp, Ended, Events, Refused
+from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.latest import Latest
@@ -38,6 +38,7 @@ from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.reins import Reins
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.schedule import Starts
+from aioelasticjob.running.trace import Trace
 
 LONGEST_NAP = 60.0
 """Seconds after which the wall clock is looked at again: it may have been set, or the machine may have slept."""
@@ -251,7 +252,14 @@ class Runner:
         if claim is None:
             return None
         checkpoints = _Checkpoints(self._duty.offsets, claim, offsets)
-        return Flight(self._job, view.config, claim, checkpoints, self._shared.means, self._complain)
+        trace, complain = self._trace(view.config, claim), self._complain
+        complain = complain if trace is None else trace.complaining(complain)
+        return Flight(self._job, view.config, claim, checkpoints, self._shared.means, complain, trace)
+
+    def _trace(self, config: JobConfig, claim: Claim) -> Trace | None:
+        events, job = self._shared.events, self._member.layout.job
+        per_instance = config.per == "instance"
+        return Trace(events, self._shared.clock, job, claim, per_instance=per_instance) if events.heard else None
 
     async def _handle(self, view: JobView, flight: Flight, scope: CancelScope) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
@@ -261,7 +269,7 @@ class Runner:
             flight.begun = await self._reach(view, flight.claim.fire)
             if flight.begun:
                 self._harness(view, flight)
-                began = self._begin(flight.claim)
+                began = self._begin(flight)
                 try:
                     if not scope.cancel_called:  # a reply that comes too late shall not start a handler's first step
                         await fly(flight, self._member, view)
@@ -326,7 +334,11 @@ class Runner:
             return True
         if not flight.begun:
             return await duty.ledger.withdraw(claim)
-        return await duty.ledger.settle(claim, flight.outcomes, duty.now(), hand_over=self._config.failover)
+        hand_over = self._config.failover
+        settled = await duty.ledger.settle(claim, flight.outcomes, duty.now(), hand_over=hand_over)
+        if settled and hand_over and flight.trace is not None:
+            flight.trace.handed_over()
+        return settled
 
     async def _wait_for_others(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Let another instance finish what it runs of our items; then run the newest moment, if misfire is wanted."""
@@ -351,28 +363,27 @@ class Runner:
         self._nap.cancel()
         self._rein_in()
 
-    def _begin(self, claim: Claim) -> float:
-        fire, events, job, me = claim.fire, self._shared.events, self._member.layout.job, self._member.id
+    def _begin(self, flight: Flight) -> float:
+        claim, events, job, me = flight.claim, self._shared.events, self._member.layout.job, self._member.id
+        fire = claim.fire
         self._counts.fires[fire.source] += 1
         self._claim_flown = claim
         if fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot):
             self._counts.caught_up += 1
             events.put(CaughtUp(job, me, fire.slot, tuple(claim.items)))
-        if events.heard:
-            late = self._shared.clock.now() - fire.slot / 1000
-            events.put(Began(job, me, fire.slot, fire.source, tuple(claim.items), late))
+        if flight.trace is not None:
+            flight.trace.began()
         return self._loop.time()
 
     def _end(self, flight: Flight, seconds: float) -> None:
-        fire, events, job, me = flight.claim.fire, self._shared.events, self._member.layout.job, self._member.id
         self._claim_flown = None
         for item in flight.claim.items:
             outcome = flight.outcomes.get(item, Outcome.CANCELLED)
             if flight.job.engine is None:  # which counts for itself
                 self.tally.count(outcome)
             self._counts.runs[outcome] += 1
-            if events.heard:
-                events.put(Ended(job, me, fire.slot, fire.source, item, outcome, seconds))
+        if flight.trace is not None:
+            flight.trace.close(flight.outcomes, seconds)
 
     def _complain(self, context: Context, error: BaseException) -> None:
         """Pass a failure on to the error handler now configured."""
