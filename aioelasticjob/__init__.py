@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from aioelasticjob.cron import Cron, fire_times
     from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError
     from aioelasticjob.jobs.context import InstanceContext, ItemContext
+    from aioelasticjob.jobs.dataflow import Dataflow, Retry
     from aioelasticjob.jobs.dependencies import Depends
     from aioelasticjob.jobs.listeners import JobListener, OnceListener
     from aioelasticjob.model import FireSource, Outcome
 
 __all__ = [
     "Cron",
+    "Dataflow",
     "Depends",
     "ElasticJob",
     "ElasticJobError",
@@ -28,12 +30,14 @@ __all__ = [
     "OnceListener",
     "Outcome",
     "RegistryError",
+    "Retry",
     "Streams",
     "fire_times",
 ]
 
 _HOMES = {
     "Cron": "cron",
+    "Dataflow": "jobs.dataflow",
     "Depends": "jobs.dependencies",
     "ElasticJob": "app",
     "ElasticJobError": "errors",
@@ -46,6 +50,7 @@ _HOMES = {
     "OnceListener": "jobs.listeners",
     "Outcome": "model",
     "RegistryError": "errors",
+    "Retry": "jobs.dataflow",
     "Streams": "coordination.streams",
     "fire_times": "cron",
 }

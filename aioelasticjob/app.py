@@ -29,7 +29,7 @@ from aioelasticjob.errors import InvalidSetting, unwrapped
 from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import Listener as EventListener
 from aioelasticjob.jobs import kinds
-from aioelasticjob.jobs.base import InstanceHandler, ItemHandler, Job
+from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job
 from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.observers.tracing import find_tracer
@@ -42,6 +42,9 @@ from aioelasticjob.running.watchdog import watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from aioelasticjob.jobs.dataflow import Dataflow, Strategy
+    from aioelasticjob.rates import Rate
 
     from aioelasticjob.settings import Settings
 
@@ -159,6 +162,38 @@ class ElasticJob:
         config = JobConfig.build(job_name=name or getattr(handler, "__name__", ""), **settings)
         return self._enlist(Job.declare(config, handler, listeners))
 
+    def dataflow(
+        self,
+        name: str | None = None,
+        *,
+        retry: Strategy | None = None,
+        listeners: Iterable[Listener] = (),
+        **settings: Any,
+    ) -> Callable[[Handler], Dataflow]:
+        """Declare the decorated fetch as a dataflow job; its ``process`` is declared on what that gives.
+
+        A fetch is a coroutine function that returns a list of records, or an async generator that yields such lists;
+        an empty list or None ends the run.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+        """
+        from aioelasticjob.jobs.dataflow import Dataflow
+        from aioelasticjob.running.dataflow import Engine
+
+        if callable(name):
+            raise InvalidSetting("name", name, "write @app.dataflow() with parentheses")
+        for setting in _NOT_GIVEN.keys() & settings.keys():
+            raise InvalidSetting(setting, settings[setting], _NOT_GIVEN[setting])
+
+        def declare(fetch: Handler) -> Dataflow:
+            given = getattr(fetch, "__name__", "") if name is None else name
+            flow = Dataflow(JobConfig.build(job_name=given, job_type="DATAFLOW", **settings), fetch, retry)
+            self._enlist(Job(flow.config, fetch, False, tuple(listeners), engine=Engine(flow)))
+            return flow
+
+        return declare
+
     def script(self, name: str, *, command: str | Sequence[str], **settings: Any) -> JobConfig:
         """Declare a job that runs a command line; ``settings`` are those of `Script` and of every job.
 
@@ -261,6 +296,11 @@ class ElasticJob:
         joined = self._shared.runners if self._shared else ()
         return Health.of(self._session, self.jobs, (runner.health for runner in joined))
 
+    @property
+    def rates(self) -> Mapping[str, tuple[Rate, ...]]:
+        """How fast records flow through the items of this process's dataflow jobs, now, by job."""
+        return self._events.rates
+
     def streams(self, job: str) -> Streams:
         """Return the event streams of a job: servers, config, leader, execution.
 
@@ -282,6 +322,9 @@ class ElasticJob:
         """
         if self._running:
             raise InvalidSetting("running", True, "this application runs already")
+        for job in self._jobs.values():
+            if job.engine is not None:
+                job.engine.check()
         if self._from_outside is not None:
             self._from_outside.all_declared(self._jobs)
         self._running = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Concatenate, TypeAlias
+from typing import Any, Concatenate, Protocol, TypeAlias
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
@@ -23,6 +23,22 @@ InstanceHandler: TypeAlias = (
 Handler: TypeAlias = Callable[..., Any]
 
 
+class Engine(Protocol):
+    """What runs a whole flight."""
+
+    def check(self) -> None:
+        """See to it that all handlers have been declared.
+
+        Raises:
+            InvalidSetting: one is missing.
+        """
+        ...
+
+    async def __call__(self, flight: Any) -> None:
+        """Run a flight and note how each of its items ended."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job and the handler that does its work here."""
@@ -35,7 +51,7 @@ class Job:
     """Called around each run, in this order."""
     needs: Needs | None = None
     """What the handler asks for besides its context."""
-    engine: Callable[[Any], Awaitable[None]] | None = None
+    engine: Engine | None = None
     """What runs a whole flight, for kinds whose run is more than one call per context."""
 
     @classmethod

@@ -1,0 +1,182 @@
+"""A dataflow job as its author declares it: fetch, process, and what becomes of records that fail for good."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from anyio import sleep
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.jobs.base import Handler
+from aioelasticjob.jobs.dependencies import Needs, needs_of
+
+Call: TypeAlias = Callable[..., Awaitable[object]]
+F = TypeVar("F", bound=Handler)
+
+
+class RecordFailed(ElasticJobError):
+    """What ``dead`` is told when process returned False."""
+
+    def __init__(self) -> None:
+        super().__init__("process returned False")
+
+
+class TooManyFailures(ElasticJobError):
+    """More records have failed than ``max_failures`` allows: nothing more was fetched."""
+
+    def __init__(self, failed: int, allowed: int) -> None:
+        super().__init__(f"{failed} records failed, max_failures = {allowed}: nothing more was fetched")
+        self.failed, self.allowed = failed, allowed
+
+
+class Strategy(Protocol):
+    """How ``process`` is retried: a ``Retry``, or one of tenacity's ``AsyncRetrying``."""
+
+    def wraps(self, call: Any) -> Call:
+        """Return ``call`` with its further attempts."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often ``process`` is called for a record that makes it raise, and with what pauses.
+
+    ``backoff`` is the pause in seconds before the second attempt; it doubles with each further one up to ``longest``,
+    and each is shortened by up to half at random so that many records do not come back at the same moment.
+
+    Raises:
+        InvalidSetting: a number that makes no sense, or an exception that is none.
+    """
+
+    attempts: int = 3
+    backoff: float = 0.1
+    on: type[Exception] | tuple[type[Exception], ...] = Exception
+    longest: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.attempts, int) and self.attempts >= 1):
+            raise InvalidSetting("retry.attempts", self.attempts, "must be a whole number, at least 1")
+        for name in ("backoff", "longest"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0 <= value < inf):
+                raise InvalidSetting(f"retry.{name}", value, "must be seconds, 0 or more")
+        kinds = self.on if isinstance(self.on, tuple) else (self.on,)
+        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+            raise InvalidSetting("retry.on", self.on, "must be an exception class, or a tuple of them")
+
+    def wraps(self, call: Call) -> Call:
+        """Return ``call`` with its further attempts; the first one costs nothing extra."""
+
+        async def attempt(*given: Any, **named: Any) -> object:
+            pause = self.backoff
+            for _ in range(self.attempts - 1):
+                try:
+                    return await call(*given, **named)
+                except self.on:
+                    await sleep(min(pause, self.longest) * random.uniform(0.5, 1))
+                    pause *= 2
+            return await call(*given, **named)
+
+        return attempt
+
+
+class Dataflow:
+    """What ``@app.dataflow`` makes of a fetch: takes its ``process`` and ``dead``, and stays callable as the fetch."""
+
+    def __init__(self, config: JobConfig, fetch: Handler, retry: Strategy | None = None) -> None:
+        needs = _bind("fetch", fetch, "context")
+        if inspect.isgeneratorfunction(fetch):
+            raise InvalidSetting("fetch", _name(fetch), "is a plain generator: write async def, and yield batches")
+        if retry is not None and not (callable(getattr(retry, "wraps", None)) and _is_async(retry)):
+            raise InvalidSetting("retry", retry, "must be a Retry, or one of tenacity's AsyncRetrying")
+        self.config, self.fetch, self.retry = config, fetch, retry
+        self.generates = inspect.isasyncgenfunction(inspect.unwrap(fetch))
+        """Whether the fetch is an async generator, each of whose yields is a batch."""
+        self.needs: list[Needs | None] = [needs, None, None]
+        """What fetch, process and dead ask for besides their arguments."""
+        self._process: Handler | None = None
+        self._dead: Handler | None = None
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Fetch."""
+        return self.fetch(*given, **named)
+
+    def __repr__(self) -> str:
+        return f"<dataflow {self.config.job_name}>"
+
+    def process(self, handler: F) -> F:
+        """Declare what is called with the context and each record, or with lists of records if ``batch_size`` is set.
+
+        A record that it returns False for, or raises for, has failed; the others go on.
+
+        Raises:
+            InvalidSetting: it cannot be called so, or there is one already.
+        """
+        self._once("process", handler, self._process)
+        self.needs[1] = _bind("process", handler, "context", self._takes)
+        self._process = handler
+        return handler
+
+    def dead(self, handler: F) -> F:
+        """Declare what is called with the context, the record (or the list) that failed for good, and the error.
+
+        Raises:
+            InvalidSetting: it cannot be called so, or there is one already.
+        """
+        self._once("dead", handler, self._dead)
+        self.needs[2] = _bind("dead", handler, "context", self._takes, "error")
+        self._dead = handler
+        return handler
+
+    @property
+    def handlers(self) -> tuple[Handler, Handler | None]:
+        """Process, and dead if there is one.
+
+        Raises:
+            InvalidSetting: there is no process.
+        """
+        if self._process is None:
+            name = getattr(self.fetch, "__name__", "fetch")
+            raise InvalidSetting("process", None, f"is missing in {self!r}: decorate a function with @{name}.process")
+        return self._process, self._dead
+
+    @property
+    def _takes(self) -> str:
+        return "record" if self.config.batch_size is None else "records"
+
+    def _once(self, role: str, handler: Handler, present: Handler | None) -> None:
+        if present is not None:
+            known = _name(present)
+            raise InvalidSetting(role, _name(handler), f"{self!r} has one already: {known}")
+
+
+def _bind(role: str, handler: object, *takes: str) -> Needs | None:
+    """Return what a handler asks for besides these arguments; refuse what cannot be called with them."""
+    wanted = f"must be a function that takes {', '.join(takes)}, and what is provided"
+    if not callable(handler):
+        raise InvalidSetting(role, handler, wanted)
+    if role != "fetch" and (inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler)):
+        raise InvalidSetting(role, _name(handler), "is a generator: only fetch yields")
+    needs = needs_of(handler, given=len(takes))
+    try:
+        inspect.signature(handler).bind(*takes, **({} if needs is None else needs.provided))
+    except TypeError as mismatch:
+        raise InvalidSetting(role, _name(handler), f"{wanted}: {mismatch}") from None
+    except ValueError:  # built in C: it has no signature to look at
+        pass
+    return needs
+
+
+def _is_async(retry: object) -> bool:
+    """Whether a strategy awaits what it calls: tenacity's plain ``Retrying`` does not."""
+    return isinstance(retry, Retry) or inspect.iscoroutinefunction(getattr(retry, "__call__", None))  # noqa: B004
+
+
+def _name(handler: Handler) -> str:
+    return getattr(handler, "__qualname__", repr(handler))

@@ -1,0 +1,291 @@
+"""The engine of dataflow jobs: a run fetches batch after batch, has them processed, and keeps the offset behind them.
+
+Everything is bounded: at most ``concurrency`` calls of process at a time, and per item one batch in process and one
+fetched ahead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from reprlib import repr as short
+from typing import Any, TypeAlias
+
+from anyio import CancelScope, create_task_group, fail_after, move_on_after, sleep
+from anyio.abc import TaskGroup
+
+from aioelasticjob.errors import InvalidSetting, RegistryError
+from aioelasticjob.jobs.base import Handler, instance_context, is_async, item_context
+from aioelasticjob.jobs.context import Context, ItemContext
+from aioelasticjob.jobs.dataflow import Dataflow, RecordFailed, TooManyFailures
+from aioelasticjob.jobs.dependencies import ProviderFailed, provided
+from aioelasticjob.model import Outcome
+from aioelasticjob.rates import Flowed, Meter
+from aioelasticjob.running.executor import Flight
+from aioelasticjob.running.lanes import Batch, Call, Lane, Position, Workers, is_being_cancelled
+from aioelasticjob.running.reins import Reins, is_to_end
+
+PACE = 1.0
+"""Seconds between two counts of what is through, and between two events that tell of it."""
+GRACE = 5.0
+"""Seconds that a fetch under way may take when the run is to end, before it is cancelled."""
+
+Batches: TypeAlias = AsyncGenerator[Sequence[object], None]
+Given: TypeAlias = dict[str, Any]
+"""What providers have made for one handler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What runs the flights of a dataflow."""
+
+    flow: Dataflow
+
+    def check(self) -> None:
+        """See to it that the dataflow is complete.
+
+        Raises:
+            InvalidSetting: it has no process.
+        """
+        self.flow.handlers  # noqa: B018  # a property that raises
+
+    async def __call__(self, flight: Flight) -> None:
+        """Fetch and process until there is nothing more, or the run is to end; note how each item ended."""
+        assert flight.reins is not None
+        await _Run(self.flow, flight, flight.reins).run()
+
+
+class _Run:
+    """One flight of a dataflow."""
+
+    def __init__(self, flow: Dataflow, flight: Flight, reins: Reins) -> None:
+        self._flow, self._flight, self._reins, self._config = flow, flight, reins, flight.config
+        self._process, self._dead = flow.handlers
+        self._meters = {lane: self._meter(lane) for lane in self._lanes()}
+        self._tasks: TaskGroup
+
+    async def run(self) -> None:
+        """Run the whole flight."""
+        timeout = self._config.timeout
+        try:
+            with move_on_after(timeout) as limit:
+                async with create_task_group() as self._tasks:
+                    self._tasks.start_soon(self._count)
+                    if self._config.streaming:
+                        self._tasks.start_soon(self._watch)
+                        self._tasks.start_soon(self._hold)
+                    await self._flow_through()
+                    self._tasks.cancel_scope.cancel()
+            if limit.cancel_called:
+                for lane in self._meters:
+                    if not lane.ended:
+                        self._end(lane, Outcome.TIMED_OUT, TimeoutError(f"the run took longer than {timeout:g} s"))
+        finally:
+            self._tell()
+            for lane, meter in self._meters.items():
+                lane.position.over = True
+                meter.end()
+
+    def _lanes(self) -> list[Lane]:
+        """Return the lanes of this flight: one for each item, or one for all of them."""
+        config, claim, saved = self._config, self._flight.claim, self._flight.checkpoints
+        contexts: list[Context] = (
+            [instance_context(config, claim, saved)]
+            if config.per == "instance"
+            else [item_context(config, claim, item, saved) for item in sorted(claim.items)]
+        )
+        positions = [Position(saved) for _ in contexts]
+        fetching = [replace(one, checkpoints=each) for one, each in zip(contexts, positions, strict=True)]
+        return list(map(Lane, contexts, fetching, positions))
+
+    def _meter(self, lane: Lane) -> Meter:
+        item = lane.context.item if isinstance(lane.context, ItemContext) else None
+        meter = self._reins.events.rates.meter(self._config.job_name, item)
+        meter.begin(lane.load)
+        return meter
+
+    async def _flow_through(self) -> None:
+        shared = None if self._config.ordered else Workers(self._tasks, self._config.concurrency)
+        async with create_task_group() as feeding:
+            for lane in self._meters:
+                feeding.start_soon(self._feed, lane, shared or Workers(self._tasks, 1))
+
+    async def _feed(self, lane: Lane, workers: Workers) -> None:
+        """Fetch and process for one lane until its end."""
+        failure: BaseException | None = None
+        try:
+            async with self._provided(lane) as (for_fetch, for_process, for_dead):
+                lane.call = self._attempts(self._awaitable(self._process, for_process))
+                lane.fail = partial(self._fail, self._dead and self._awaitable(self._dead, for_dead))
+                failure = await self._flow_to_the_end(lane, workers, for_fetch)
+        except ProviderFailed as error:
+            failure = failure or error
+        if failure is None and self._has_failed(lane):
+            failure = TooManyFailures(lane.failed, self._config.max_failures or 0)
+        self._end(lane, Outcome.COMPLETED if failure is None else Outcome.FAILED, failure)
+
+    def _provided(self, lane: Lane) -> AbstractAsyncContextManager[tuple[Given, ...]]:
+        """Return what provides the handlers' other arguments; one value of each provider for the whole run."""
+        needs = self._flow.needs
+        return provided(lane.context, self._flight.means.overrides, *needs) if any(needs) else nullcontext(({}, {}, {}))
+
+    async def _flow_to_the_end(self, lane: Lane, workers: Workers, given: Given) -> BaseException | None:
+        """Fetch until there is nothing more, wait until all of it is through, and return what went wrong."""
+        failure: BaseException | None = None
+        try:
+            with CancelScope() as lane.fetching_scope:
+                await self._fetch_all(lane, workers, given)
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            failure = RuntimeError("fetch was cancelled from within, not by us")
+        except (Exception, SystemExit) as error:
+            failure = error
+        try:
+            await self._drain(lane)
+        except RegistryError as error:
+            failure = failure or error
+        return failure
+
+    async def _fetch_all(self, lane: Lane, workers: Workers, given: Given) -> None:
+        async with aclosing(self._batches(lane, given)) as batches:
+            while not self._is_over(lane) and (records := await self._next(lane, batches)):
+                workers.put(lane.take(records, self._config.batch_size))
+                ahead = lane.position.known if self._config.prefetch is None else self._config.prefetch
+                while len(lane.open) > ahead and not self._is_over(lane):
+                    await lane.changed()
+                await self._save(lane)
+            await self._drain(lane)  # records may need what the generator holds open
+            lane.due |= lane.position.take()
+
+    async def _next(self, lane: Lane, batches: Batches) -> Sequence[object]:
+        """Return the next batch, an empty one at the end."""
+        lane.asking = True
+        try:
+            return await anext(batches, ())
+        finally:
+            lane.asking = False
+
+    async def _batches(self, lane: Lane, given: Given) -> Batches:
+        """Yield what fetch hands out: a coroutine's batch, and again if streaming, or all batches of a generator."""
+        if self._flow.generates:
+            async with aclosing(self._flow.fetch(lane.fetching, **given)) as generator:
+                async for found in generator:
+                    yield _checked(found)
+            return
+        fetch = self._awaitable(self._flow.fetch, given)
+        yield _checked(await fetch(lane.fetching))
+        while self._config.streaming:
+            yield _checked(await fetch(lane.fetching))
+
+    def _awaitable(self, handler: Handler, given: Given) -> Call:
+        """Return the handler if it is async, else what runs it in a thread or a process."""
+        if not is_async(handler):
+            return partial(self._flight.means.call, self._config.executor, handler, **given)
+        return partial(handler, **given) if given else handler
+
+    def _attempts(self, call: Call) -> Call:
+        """Return process with the time limit and the retries that are wanted, each attempt within its own limit."""
+        limit, once = self._config.record_timeout, call
+
+        async def within(context: Context, record: Any) -> object:
+            with fail_after(limit):
+                return await once(context, record)
+
+        if limit is not None:
+            call = within
+        return call if self._flow.retry is None else self._flow.retry.wraps(call)
+
+    async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: BaseException | None) -> None:
+        """Count a call that has failed for good, and show its record to ``dead``."""
+        lane, records = batch.lane, 1 if self._config.batch_size is None else len(record)
+        batch.failed += records
+        lane.failed += records
+        if error is not None and not batch.complained:  # one for each batch: a million stacks help nobody
+            batch.complained = True
+            self._flight.complain(lane.context, error)
+        if dead is None:
+            return
+        try:
+            await dead(lane.context, record, error or RecordFailed())
+            self._meters[lane].dead += records
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+        except (Exception, SystemExit) as own:
+            self._flight.complain(lane.context, own)
+
+    def _is_over(self, lane: Lane) -> bool:
+        """Whether nothing more is to be fetched."""
+        return (self._config.streaming and self._reins.end.is_set()) or self._has_failed(lane)
+
+    def _has_failed(self, lane: Lane) -> bool:
+        return self._config.max_failures is not None and lane.failed > self._config.max_failures
+
+    async def _drain(self, lane: Lane) -> None:
+        """Wait until everything is through, and save how far that is."""
+        while lane.open:
+            await lane.changed()
+        await self._save(lane)
+
+    async def _save(self, lane: Lane) -> None:
+        due, lane.due = lane.due, {}
+        for item, value in due.items():
+            await self._flight.checkpoints.save(item, value)
+
+    def _end(self, lane: Lane, outcome: Outcome, failure: BaseException | None) -> None:
+        lane.ended = True
+        self._flight.outcomes.update(dict.fromkeys(lane.context.claimed, outcome))
+        if failure is not None:
+            self._flight.complain(lane.context, failure)
+
+    async def _count(self) -> None:
+        while True:
+            await sleep(PACE)
+            self._tell()
+
+    def _tell(self) -> None:
+        """Count what is through since the last time, and tell whoever listens."""
+        for lane, meter in self._meters.items():
+            succeeded, failed = lane.count()
+            meter.succeeded, meter.failed = meter.succeeded + succeeded, meter.failed + failed
+            self._reins.tally.succeeded += succeeded
+            self._reins.tally.failed += failed
+            meter.sample()
+        if self._reins.events.heard:
+            rates = tuple(meter.read() for meter in self._meters.values())
+            self._reins.events.put(Flowed(self._config.job_name, self._flight.claim.instance, rates))
+
+    async def _watch(self) -> None:
+        """Set the end when the newest view wants it."""
+        reins, claim = self._reins, self._flight.claim
+        await reins.views.until(lambda now: is_to_end(reins.view, now, claim))
+        reins.end.set()
+
+    async def _hold(self) -> None:
+        """When the run is to end, wake those that wait, and cut off those that go on fetching."""
+        with move_on_after(self._reins.until):
+            await self._reins.end.wait()
+        self._reins.end.set()
+        for lane in self._meters:
+            lane.news.set()
+        await sleep(GRACE)
+        for lane in self._meters:
+            if lane.asking:
+                lane.fetching_scope.cancel()
+
+
+def _checked(found: object) -> Sequence[object]:
+    """Return the records that fetch handed out.
+
+    Raises:
+        InvalidSetting: it is no batch.
+    """
+    if found is None or found == ():
+        return ()
+    if isinstance(found, tuple | str | bytes | bytearray) or not isinstance(found, Sequence):
+        raise InvalidSetting("fetch", short(found), "must hand out lists of records, or None when there are none left")
+    return found
