@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from aioelasticjob.jobs.dataflow import Dataflow, Strategy
     from aioelasticjob.rates import Rate
-
     from aioelasticjob.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., object])
