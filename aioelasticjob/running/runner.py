@@ -254,7 +254,7 @@ class Runner:
         checkpoints = _Checkpoints(self._duty.offsets, claim, offsets)
         trace, complain = self._trace(view.config, claim), self._complain
         complain = complain if trace is None else trace.complaining(complain)
-        return Flight(self._job, view.config, claim, checkpoints, self._shared.means, complain, trace)
+        return Flight(self._job, view.config, claim, checkpoints, self._shared.means, complain, trace=trace)
 
     def _trace(self, config: JobConfig, claim: Claim) -> Trace | None:
         events, job = self._shared.events, self._member.layout.job
