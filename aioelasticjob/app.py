@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
-import signal
 import socket
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -16,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anyio import CancelScope, CapacityLimiter, Event, create_task_group, move_on_after, open_signal_receiver
+from anyio import CancelScope, CapacityLimiter, Event, create_task_group, move_on_after
 
 from aioelasticjob import error_handlers
 from aioelasticjob.addresses import Address, open_registry
@@ -33,6 +30,7 @@ from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job
 from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.observers.tracing import find_tracer
+from aioelasticjob.process import await_signals, by_force, loop_factory, spare_the_collector
 from aioelasticjob.registry.session import ConnectionSettings, Session
 from aioelasticjob.running.blocking import THREADS, Means, Processes, pickled, processors
 from aioelasticjob.running.health import Health
@@ -48,12 +46,8 @@ if TYPE_CHECKING:
     from aioelasticjob.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., object])
-YOUNG = 10_000
-"""Objects made between two looks at the young ones: more than a burst of a thousand fires makes."""
 LAST_COMPLAINTS = 5.0
 """Seconds that error handlers have for what is left to tell when the application ends."""
-BY_FORCE_AFTER = 5.0
-"""Seconds after being told to stop at once until the process ends whatever a handler that cannot be cancelled does."""
 _NOT_GIVEN = {
     "job_name": "give it as name",
     "job_type": "follows from how the job is declared",
@@ -352,14 +346,14 @@ class ElasticJob:
         What is in memory once all jobs have joined stays out of the garbage collector's sight from then on
         (``gc.freeze``).
         """
-        with _force() as force, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with by_force() as force, asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(self._main(force))
 
     async def _main(self, force: threading.Timer) -> None:
         with unwrapped(), CancelScope() as everything:
             async with create_task_group() as tasks:
                 asked, arrived = Event(), Event()
-                await tasks.start(_await_signals, arrived, asked, everything, force)
+                await tasks.start(await_signals, arrived, asked, everything, force)
                 async with self.running():
                     spare_the_collector()
                     arrived.set()
@@ -398,59 +392,7 @@ class ElasticJob:
                 tasks.cancel_scope.cancel()
 
 
-def spare_the_collector() -> None:
-    """Let the garbage collector pass over what is there now: a process of its own has it to its end.
-
-    With a thousand jobs each full collection would otherwise stop the loop for 150 ms, every few seconds.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
-
-
-async def _await_signals(
-    arrived: Event, asked: Event, everything: CancelScope, force: threading.Timer, *, task_status: Any
-) -> None:
-    with open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        task_status.started()
-        async for number in signals:
-            if asked.is_set():
-                log.warning("second signal: stopping at once", extra={"signal": number})
-            elif arrived.is_set():
-                asked.set()
-                continue
-            everything.cancel()  # what has not begun has nothing to finish
-            force.start()
-            return
-
-
-@contextmanager
-def _force() -> Iterator[threading.Timer]:
-    """Yield what ends the process from outside its loop; it need not be started, and does nothing after the block."""
-
-    def end() -> None:
-        log.error("ended by force: a handler cannot be cancelled")
-        os._exit(1)
-
-    timer = threading.Timer(BY_FORCE_AFTER, end)
-    timer.daemon = True
-    try:
-        yield timer
-    finally:
-        timer.cancel()
-
-
 def _positive(setting: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidSetting(setting, value, "must be a whole number, 1 or more")
     return value
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if sys.platform == "win32":
-        return None
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -15,8 +15,8 @@ from pathlib import Path
 import uvloop
 
 from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.app import spare_the_collector
 from aioelasticjob.layout import Layout
+from aioelasticjob.process import spare_the_collector
 from aioelasticjob.registry.session import Session
 from benchmarks.servers import cpu_of
 

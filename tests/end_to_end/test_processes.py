@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from aioelasticjob.app import BY_FORCE_AFTER
 from aioelasticjob.coordination.records import decode
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Outcome, Record
+from aioelasticjob.process import BY_FORCE_AFTER
 from tests.end_to_end.journal import Line
 from tests.end_to_end.scene import Lookout, lookout
 from tests.end_to_end.staff import Staff, ended, listens_to_signals, of
