@@ -19,6 +19,7 @@ ElasticJobError
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -26,6 +27,9 @@ from datetime import timedelta
 
 class ElasticJobError(Exception):
     """Base of all errors of this package."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # constructors take facts, args has the text
 
 
 class InvalidSetting(ElasticJobError, ValueError):

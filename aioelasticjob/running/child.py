@@ -64,6 +64,18 @@ class Snapshot:
         raise InvalidSetting("executor", "process", "offsets are saved where the session is: use executor = 'thread'")
 
 
+class _Sender(QueueHandler):
+    """Sends log records as they are but for what cannot be: the caller's objects, and the frames of a traceback."""
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Return the record with its message and its traceback as text, once each."""
+        record.msg, record.args = record.getMessage(), None
+        if record.exc_info:
+            record.exc_text = record.exc_text or logging.Formatter().formatException(record.exc_info)
+            record.exc_info = None
+        return record
+
+
 class _Line:
     """The way back, shared by what the function logs in its threads and what it returns."""
 
@@ -83,7 +95,7 @@ def serve(connection: Connection, levels: Mapping[str, int]) -> None:
     """
     _stand_alone()
     line = _Line(connection)
-    logging.getLogger().addHandler(QueueHandler(line))  # type: ignore[arg-type]  # it puts and does nothing else
+    logging.getLogger().addHandler(_Sender(line))  # type: ignore[arg-type]  # it puts and does nothing else
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
     with suppress(EOFError, OSError):
