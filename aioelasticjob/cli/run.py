@@ -1,22 +1,49 @@
-"""`aioelasticjob run module:app`: one process of an application."""
+"""`aioelasticjob run module:app`, or `run --config jobs.yaml`: one process of an application."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from aioelasticjob.app import ElasticJob
 from aioelasticjob.cli import logs
 from aioelasticjob.cli.target import load
+from aioelasticjob.errors import InvalidSetting
 
 
 def run(
-    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="Where the ElasticJob is, as jobs:app.")],
+    app: Annotated[
+        str | None, typer.Argument(metavar="[MODULE:APP]", help="Where the ElasticJob is, as jobs:app.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A YAML or TOML file with settings, and with script and HTTP jobs.")
+    ] = None,
     log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.INFO,
 ) -> None:
     """Run an application's jobs until SIGTERM or Ctrl-C; a second signal stops at once.
 
-    The module is looked for in the current directory too.
+    The module is looked for in the current directory too.  Without one, the jobs are those of the file.
     """
     logs.set_up(log_level)
-    load(app).run()
+    application(app, config).run()
+
+
+def application(app: str | None, config: Path | None) -> ElasticJob:
+    """Return the application that is asked for, made of code, of a file, or of both.
+
+    Raises:
+        InvalidSetting: there is none, or it has no job.
+    """
+    if app is None:
+        if config is None:
+            raise InvalidSetting("app", None, "write module:app, as jobs:app, or --config FILE, or both")
+        found = ElasticJob.from_settings(config)
+    else:
+        found = load(app, jobs_may_come=config is not None)
+        if config is not None:
+            found.configure(config)
+    if not found.jobs:
+        raise InvalidSetting("jobs", str(config), "the file declares no job: below jobs, give each a kind")
+    return found

@@ -28,8 +28,8 @@ class ImportFailed(ElasticJobError):
         self.module, self.place, self.reason = module, place, reason
 
 
-def load(target: str) -> ElasticJob:
-    """Import the application, also from the current directory.
+def load(target: str, *, jobs_may_come: bool = False) -> ElasticJob:
+    """Import the application, also from the current directory; its jobs may come from a settings file.
 
     Raises:
         InvalidSetting: there is no such application.
@@ -50,7 +50,7 @@ def load(target: str) -> ElasticJob:
     if not isinstance(found, ElasticJob):
         kind = type(found).__name__
         raise InvalidSetting("app", target, f"{name} is no ElasticJob but of type {kind}; {_there_are(module)}")
-    if not found.jobs:
+    if not found.jobs and not jobs_may_come:
         raise InvalidSetting("app", target, "declares no job: decorate a function with @app.job(cron=…)")
     return found
 

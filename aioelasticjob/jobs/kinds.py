@@ -127,8 +127,10 @@ def find(name: str) -> Kind[Any]:
     return found
 
 
-def declared(kind: str, name: str, given: Mapping[str, object]) -> JobConfig:
+def declared(kind: str, name: str, given: Mapping[str, object], *, look: bool = True) -> JobConfig:
     """Return the configuration of a job of a kind, from keywords for both the job and its kind.
+
+    With ``look`` the kind looks whether this host can run it.
 
     Raises:
         InvalidSetting: names the setting, its value and what would be right.
@@ -136,7 +138,8 @@ def declared(kind: str, name: str, given: Mapping[str, object]) -> JobConfig:
     found = find(kind)
     bare = JobConfig.build(job_name=name, job_type=kind.upper())
     config = configured(bare, {**found.settings, **given})
-    found.check(found.parse(config.options))
+    if look:
+        found.check(found.parse(config.options))
     return config
 
 

@@ -35,8 +35,8 @@ class Settings:
         """The jobs that are named, with the kind of each; None for one that is declared in code."""
         return {name: given.kind for name, given in self._seen.jobs.items()}
 
-    def declared(self, name: str) -> JobConfig:
-        """Return the configuration of a job that is declared by its kind.
+    def declared(self, name: str, *, look: bool = True) -> JobConfig:
+        """Return the configuration of a job that is declared by its kind; with ``look``, if this host can run it.
 
         Raises:
             WrongSettings: it makes no sense here, for instance because its script does not exist.
@@ -44,7 +44,7 @@ class Settings:
         given = self._seen.jobs[name]
         assert given.kind is not None
         try:
-            return kinds.declared(given.kind, name, {**self._seen.defaults.values, **given.values})
+            return kinds.declared(given.kind, name, {**self._seen.defaults.values, **given.values}, look=look)
         except InvalidSetting as wrong:
             raise self._wrong(name, given, wrong) from None
 
