@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from aioelasticjob.cli import cron, demo, dump, jobs, run, zookeeper
+from aioelasticjob.cli import acting, changing, config, cron, demo, dump, jobs, run, zookeeper
 from aioelasticjob.cli.console import complain
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
@@ -57,14 +57,27 @@ def common(
     """Distributed cron for asyncio: sharded jobs over ZooKeeper."""
 
 
-START, LOOK = "Start", "Look"
+START, LOOK, ACT = "Start", "Look", "Act"
 application.command(rich_help_panel=START)(run.run)
 application.command(rich_help_panel=START)(zookeeper.zookeeper)
 application.command(rich_help_panel=START)(demo.demo)
 application.command(rich_help_panel=LOOK)(jobs.jobs)
 application.command(rich_help_panel=LOOK)(jobs.job)
+application.command(rich_help_panel=LOOK)(jobs.servers)
+application.command(rich_help_panel=LOOK)(jobs.watch)
 application.command(rich_help_panel=LOOK)(dump.dump)
 application.command(rich_help_panel=LOOK)(cron.cron)
+application.add_typer(config.config, rich_help_panel=LOOK)
+application.command(rich_help_panel=ACT)(acting.trigger)
+application.command(rich_help_panel=ACT)(acting.pause)
+application.command(rich_help_panel=ACT)(acting.resume)
+application.command(rich_help_panel=ACT)(acting.disable)
+application.command(rich_help_panel=ACT)(acting.enable)
+application.command("set", rich_help_panel=ACT)(changing.set_)
+application.command(rich_help_panel=ACT)(acting.shutdown)
+application.command(rich_help_panel=ACT)(acting.remove)
+application.command(rich_help_panel=ACT)(changing.export)
+application.command("import", rich_help_panel=ACT)(changing.import_)
 
 
 def main() -> None:

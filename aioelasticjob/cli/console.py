@@ -6,6 +6,7 @@ import json
 import sys
 from datetime import datetime
 
+import typer
 from rich.console import Console
 
 
@@ -22,9 +23,15 @@ def complain(message: str) -> None:
     console.print(line.encode(errors="backslashreplace").decode(), markup=False)
 
 
-def write_json(value: object) -> None:
-    """Write a value for programs; times in ISO 8601."""
-    print(json.dumps(value, ensure_ascii=False, indent=2, default=_text))
+def write_json(value: object, *, line: bool = False) -> None:
+    """Write a value for programs, on request as one line; times in ISO 8601."""
+    print(json.dumps(value, ensure_ascii=False, indent=None if line else 2, default=_text), flush=line)
+
+
+def make_sure(question: str, *, sure: bool) -> None:
+    """Ask before something is destroyed, unless that was said already; no answer is no."""
+    if not sure:
+        typer.confirm(question, abort=True, err=True)
 
 
 def _text(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from aioelasticjob.coordination import records
-from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, ServerStatus
+from aioelasticjob.operations import Done, HostStatus, InstanceStatus, ItemStatus, JobStatus, Preview, ServerStatus
 
 Json: TypeAlias = dict[str, object]
 
@@ -25,6 +25,10 @@ def summary_as_json(status: JobStatus) -> Json:
         "fault": status.fault,
         "leader": status.leader,
         "nextFireTime": status.next_fire,
+        "lastRun": None if status.last is None else records.as_json(status.last),
+        "orphanedItems": [item.item for item in status.orphans],
+        "misfiredItems": [item.item for item in status.misfired],
+        "configVersion": status.config_version,
     }
 
 
@@ -37,10 +41,40 @@ def job_as_json(status: JobStatus) -> Json:
         "leader": status.leader,
         "settled": status.settled,
         "nextFireTime": status.next_fire,
+        "configVersion": status.config_version,
         "config": status.config.model_dump(by_alias=True, mode="json"),
         "instances": [_instance(one) for one in status.instances],
         "servers": [_server(one) for one in status.servers],
         "items": [_item(one) for one in status.items],
+    }
+
+
+def host_as_json(host: HostStatus) -> Json:
+    """Return one server over all jobs."""
+    return {
+        "ip": host.ip,
+        "host": host.host,
+        "jobs": host.jobs,
+        "instances": host.instances,
+        "items": host.holds,
+        "disabledIn": host.disabled_in,
+        "pausedIn": host.paused_in,
+    }
+
+
+def done_as_json(done: Done) -> Json:
+    """Return what an action did."""
+    return {"summary": done.summary, "changed": done.changed, "paths": done.paths, "zxid": done.zxid}
+
+
+def preview_as_json(preview: Preview) -> Json:
+    """Return what a change would do."""
+    return {
+        "changed": {name: {"before": before, "after": after} for name, (before, after) in preview.changed.items()},
+        "nextFireTimes": preview.next_fires,
+        "moves": {item: {"from": source, "to": target} for item, (source, target) in preview.moves.items()},
+        "warnings": preview.warnings,
+        "configVersion": preview.version,
     }
 
 
@@ -64,6 +98,8 @@ def _server(one: ServerStatus) -> Json:
         "disabled": one.disabled,
         "paused": one.paused,
         "instances": one.instances,
+        "processSuccessCount": one.succeeded,
+        "processFailureCount": one.failed,
     }
 
 
@@ -78,5 +114,6 @@ def _item(one: ItemStatus) -> Json:
         "orphaned": one.orphaned,
         "disabled": one.disabled,
         "misfired": one.misfired,
+        "offset": one.offset,
         "record": None if one.record is None else records.as_json(one.record),
     }

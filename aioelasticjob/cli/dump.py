@@ -7,15 +7,15 @@ from typing import Annotated
 import typer
 
 from aioelasticjob import operations
-from aioelasticjob.cli.registry import DEFAULT, Digest, Patience, Registry, look
+from aioelasticjob.cli.jobs import Name
+from aioelasticjob.cli.registry import Where, on_a_registry
 
 
+@on_a_registry
 def dump(
-    name: Annotated[str, typer.Argument(help="The job's name.")],
-    registry: Registry = DEFAULT,
-    digest: Digest = None,
-    timeout: Patience = 5,
+    where: Where,
+    name: Name,
     mask: Annotated[bool, typer.Option("--mask", help="Replace addresses and host names: ip1, host1, …")] = False,
 ) -> None:
     """Print every node of a job, one line each: path | data | version. To look at, or to send to somebody."""
-    typer.echo(look(registry, digest, timeout, lambda session: operations.dump(session, name, masked=mask)))
+    typer.echo(where.look(lambda session: operations.dump(session, name, masked=mask)))

@@ -1,58 +1,103 @@
-"""`aioelasticjob jobs` and `aioelasticjob job NAME`: what is where, now."""
+"""`aioelasticjob jobs`, `job NAME`, `servers` and `watch`: what is where, now, and as it changes."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 from rich import box
-from rich.console import Console
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from aioelasticjob import operations
+from aioelasticjob.cli import completion
 from aioelasticjob.cli.console import out, write_json
 from aioelasticjob.cli.cron import in_words
-from aioelasticjob.cli.describe import job_as_json, summary_as_json
-from aioelasticjob.cli.registry import DEFAULT, Digest, Patience, Registry, look
+from aioelasticjob.cli.describe import host_as_json, job_as_json, summary_as_json
+from aioelasticjob.cli.live import Watch
+from aioelasticjob.cli.registry import Where, on_a_registry
 from aioelasticjob.clock import SystemClock
-from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
+from aioelasticjob.model import Record
+from aioelasticjob.operations import HostStatus, InstanceStatus, ItemStatus, JobStatus
 
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+Name: TypeAlias = Annotated[str, typer.Argument(help="The job's name.", autocompletion=completion.jobs)]
+AnyName: TypeAlias = Annotated[
+    str | None, typer.Argument(help="The job's name; all jobs without.", autocompletion=completion.jobs)
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs.")]
+Live: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show every change.")]
 
 _STATES = {"running": "green", "faulty": "red", "nobody there": "yellow", "switched off": "yellow"}
 
 
-def jobs(registry: Registry = DEFAULT, digest: Digest = None, timeout: Patience = 5, as_json: AsJson = False) -> None:
+@on_a_registry
+def jobs(where: Where, watch: Live = False, as_json: AsJson = False) -> None:
     """List the jobs of a namespace."""
+    if watch:
+        Watch(operations.watch_all, _list, _summaries if as_json else None).show(where)
+        return
     now = SystemClock().now()
-    found = look(registry, digest, timeout, lambda session: operations.jobs(session, now=now))
+    found = where.look(lambda session: operations.jobs(session, now=now))
     if as_json:
-        write_json([summary_as_json(status) for status in found])
+        write_json(_summaries(found))
     elif found:
         out().print(_list(found, now))
     else:
-        out().print(f"no jobs in {registry}", style="dim", markup=False)
+        out().print(f"no jobs in {where.address}", style="dim", markup=False)
 
 
-def job(
-    name: Annotated[str, typer.Argument(help="The job's name.")],
-    registry: Registry = DEFAULT,
-    digest: Digest = None,
-    timeout: Patience = 5,
-    as_json: AsJson = False,
-) -> None:
+@on_a_registry
+def job(where: Where, name: Name, watch: Live = False, as_json: AsJson = False) -> None:
     """Show one job: its settings, who leads, which instance holds and runs which item."""
+    if watch:
+        _follow(where, name, as_json)
+        return
     now = SystemClock().now()
-    status = look(registry, digest, timeout, lambda session: operations.job(session, name, now=now))
+    status = where.look(lambda session: operations.job(session, name, now=now))
     if as_json:
         write_json(job_as_json(status))
     else:
-        _show(out(), status, now)
+        out().print(_picture(status, now))
+
+
+@on_a_registry
+def servers(where: Where, watch: Live = False, as_json: AsJson = False) -> None:
+    """List the servers of a namespace, and what operators have said about them."""
+    if watch:
+        Watch(operations.watch_all, _servers, _hosts if as_json else None).show(where)
+        return
+    now = SystemClock().now()
+    found = where.look(lambda session: operations.jobs(session, now=now))
+    if as_json:
+        write_json(_hosts(found))
+    else:
+        out().print(_servers(found, now))
+
+
+@on_a_registry
+def watch(where: Where, name: AnyName = None, as_json: AsJson = False) -> None:
+    """Stay and show every change: of all jobs, or of one. The same as --watch after jobs and job."""
+    if name is not None:
+        _follow(where, name, as_json)
+    else:
+        Watch(operations.watch_all, _list, _summaries if as_json else None).show(where)
+
+
+def _follow(where: Where, name: str, as_json: bool) -> None:
+    Watch(lambda session: operations.watch(session, name), _picture, job_as_json if as_json else None).show(where)
+
+
+def _summaries(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
+    return [summary_as_json(status) for status in found]
+
+
+def _hosts(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
+    return [host_as_json(host) for host in operations.by_server(found)]
 
 
 def _list(found: tuple[JobStatus, ...], now: float) -> Table:
-    table = _table("Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Next fire")
+    table = _table("Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire")
     for status in found:
         config = status.config
         table.add_row(
@@ -61,37 +106,66 @@ def _list(found: tuple[JobStatus, ...], now: float) -> Table:
             Text(_schedule(status)),
             f"{config.sharding_total_count:,}",
             str(len(status.instances)),
-            Text(status.state, style=_STATES.get(status.state, "")),
+            Text(_state(status), style=_STATES.get(status.state, "")),
+            _outcome(status.last, now),
             _next(status, now),
         )
     return table
 
 
-def _show(console: Console, status: JobStatus, now: float) -> None:
+def _state(status: JobStatus) -> str:
+    """Return the state in a word, and what is out of the ordinary."""
+    odd = ((status.orphans, "orphaned"), (status.misfired, "misfired"))
+    return ", ".join([status.state, *(f"{len(items):,} {word}" for items, word in odd if items)])
+
+
+def _picture(status: JobStatus, now: float) -> RenderableType:
     config = status.config
     title = Text(config.job_name, style="bold").append(f"  {config.job_type.lower()} job, ", style="not bold")
-    console.print(title.append(status.state, style=f"not bold {_STATES.get(status.state, '')}"))
+    lines: list[RenderableType] = [title.append(_state(status), style=f"not bold {_STATES.get(status.state, '')}")]
     if status.fault is not None:
-        console.print(Text(status.fault, style="red"))
+        lines.append(Text(status.fault, style="red"))
     if config.description:
-        console.print(Text(config.description))
-    sentence = "on demand only" if config.schedule is None else f"{config.cron}  {config.schedule.describe()}"
-    console.print(Text(sentence))
+        lines.append(Text(config.description))
+    lines.append(Text("on demand only" if config.schedule is None else f"{config.cron}  {config.schedule.describe()}"))
     if status.next_fire is not None:
-        console.print(Text("next fire ").append_text(_next(status, now)))
-    console.print()
-    _show_instances(console, status, now)
-    console.print(_items(status, now) if status.items else Text("no items assigned yet", style="dim"))
+        lines.append(Text("next fire ").append_text(_next(status, now)))
+    if status.succeeded or status.failed:
+        lines.append(Text(f"in the last interval {status.succeeded:,} runs succeeded and {status.failed:,} failed"))
+    lines += [Text(), _instances(status, now)]
+    lines.append(_items(status, now) if status.items else Text("no items assigned yet", style="dim"))
     for server in status.servers:
         words = [word for word, said in (("disabled", server.disabled), ("paused", server.paused)) if said]
         if words:
-            console.print(Text(f"server {server.ip} {server.host} is {' and '.join(words)}", style="yellow"))
+            lines.append(Text(f"server {server.ip} {server.host} is {' and '.join(words)}", style="yellow"))
+    return Group(*lines)
 
 
-def _show_instances(console: Console, status: JobStatus, now: float) -> None:
+def _servers(found: tuple[JobStatus, ...], now: float) -> RenderableType:
+    table = _table("Server", "Host", ">Jobs", ">Instances", ">Items", "")
+    for host in operations.by_server(found):
+        table.add_row(
+            Text(host.ip),
+            Text(host.host),
+            f"{len(host.jobs):,}",
+            f"{host.instances:,}",
+            f"{host.holds:,}",
+            Text("; ".join(_said(host)), style="yellow"),
+        )
+    return table
+
+
+def _said(host: HostStatus) -> list[str]:
+    return [
+        f"{word} in {'all' if len(jobs) == len(host.jobs) else operations.listed(jobs, 5)}"
+        for word, jobs in (("disabled", host.disabled_in), ("paused", host.paused_in))
+        if jobs
+    ]
+
+
+def _instances(status: JobStatus, now: float) -> RenderableType:
     if not status.instances:
-        console.print(Text("no instance is there", style="yellow"))
-        return
+        return Text("no instance is there", style="yellow")
     table = _table("Instance", "Host", ">Process", "Holds", "Runs", "Here for", "")
     for one in status.instances:
         table.add_row(
@@ -103,7 +177,7 @@ def _show_instances(console: Console, status: JobStatus, now: float) -> None:
             in_words(max(0.0, now - one.joined.timestamp())),
             _role(status, one),
         )
-    console.print(table)
+    return table
 
 
 def _role(status: JobStatus, one: InstanceStatus) -> Text:
@@ -140,7 +214,15 @@ def _last(item: ItemStatus, now: float) -> Text:
         if item.run is not None:
             return Text("·", style="dim")
         return Text(f"cut off, begun {in_words(max(0.0, now - record.begun / 1000))} ago", style="red")
+    return _outcome(record, now)
+
+
+def _outcome(record: Record | None, now: float) -> Text:
+    if record is None or not record.completed_at:
+        return Text("")
     ago, took = max(0.0, now - record.completed_at / 1000), max(0, record.completed_at - record.begun)
+    if not record.outcome:  # the next one is under way
+        return Text(f"ended {in_words(ago)} ago")
     style = "" if record.outcome == "completed" else "red"
     return Text(record.outcome, style=style).append(f" {in_words(ago)} ago ({took:,} ms)", style="default")
 
@@ -152,8 +234,13 @@ def _marks(item: ItemStatus) -> list[str]:
         ("waits for a rescuer", item.orphaned),
         (rescued, rescued),
         ("misfired", item.misfired),
+        (f"offset {_short(item.offset or '')}", item.offset is not None),
     )
     return [word for word, holds in marks if holds]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 30 else f"{text[:30]}… ({len(text):,} characters)"
 
 
 def _schedule(status: JobStatus) -> str:

@@ -1,18 +1,27 @@
-"""The registry that a looking command is about: its options, and a session that ends with the command."""
+"""The registry that a command is about: its options, and a session that ends with the command."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeAlias, TypeVar
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
 from aioelasticjob.addresses import Address, open_registry
+from aioelasticjob.cli import profiles
+from aioelasticjob.cli.profiles import Profile
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.session import Session
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+DEFAULT = "zk://127.0.0.1:2181"
+PATIENCE = 5.0
+"""Seconds to wait for the registry, unless told otherwise."""
 
 Registry: TypeAlias = Annotated[
     str,
@@ -21,29 +30,121 @@ Registry: TypeAlias = Annotated[
         "-r",
         envvar="AIOELASTICJOB_REGISTRY",
         help="zk://host:port,host:port/namespace or embedded://host:port/…",
+        rich_help_panel="Registry",
+    ),
+]
+ProfileName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        "-p",
+        envvar="AIOELASTICJOB_PROFILE",
+        help="A registry by its name in profiles.toml.",
+        rich_help_panel="Registry",
+        autocompletion=lambda: sorted(profiles.load().by_name),
     ),
 ]
 Digest: TypeAlias = Annotated[
-    str | None, typer.Option(envvar="AIOELASTICJOB_DIGEST", help="user:password, where the registry asks for it.")
+    str | None,
+    typer.Option(
+        envvar="AIOELASTICJOB_DIGEST",
+        help="user:password, where the registry asks for it.",
+        rich_help_panel="Registry",
+    ),
 ]
-Patience: TypeAlias = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the registry.")]
+Patience: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        min=0.1,
+        help=f"Seconds to wait for the registry, {PATIENCE:g} by default.",
+        rich_help_panel="Registry",
+    ),
+]
 
-DEFAULT = "zk://127.0.0.1:2181"
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A registry, and how to get in."""
+
+    address: str
+    digest: str | None = None
+    timeout: float = PATIENCE
+
+    @classmethod
+    def of(cls, context: typer.Context, given: Mapping[str, Any]) -> Where:
+        """Return what options, environment and profiles come to: the command line first, an address before a profile.
+
+        Raises:
+            InvalidSetting: there is no such profile, or both an address and a profile are typed.
+        """
+
+        def said(option: str) -> str:
+            source = context.get_parameter_source(option)
+            return "nowhere" if source is None or given.get(option) is None else source.name.lower()
+
+        address, name = said("registry"), said("profile")
+        if address == name == "commandline":
+            raise InvalidSetting("profile", given["profile"], "give either a profile or a registry")
+        if name == "commandline" or address not in ("commandline", "environment"):
+            profile = _profile(given.get("profile"))
+        else:
+            profile = Profile(registry=given["registry"])
+        digest, timeout = given.get("digest") or profile.digest, given.get("timeout") or profile.timeout or PATIENCE
+        return cls(profile.registry, digest, timeout)
+
+    def look(self, read: Callable[[Session], Awaitable[T]]) -> T:
+        """Return what ``read`` finds or does in the registry.
+
+        Raises:
+            InvalidSetting: the address makes no sense.
+            RegistryError: the registry did not answer, or did not let us in.
+        """
+        registry = Address.parse(self.address, connection_timeout=self.timeout, digest=self.digest)
+        if registry.private:
+            raise InvalidSetting(
+                "address", self.address, "a private registry lives and dies with its process: nothing to see"
+            )
+
+        async def main() -> T:
+            async with open_registry(registry) as session:
+                return await read(session)
+
+        return asyncio.run(main())
 
 
-def look(address: str, digest: str | None, timeout: float, read: Callable[[Session], Awaitable[T]]) -> T:
-    """Return what ``read`` finds in the registry.
+def on_a_registry(command: Callable[Concatenate[Where, P], None]) -> Callable[..., None]:
+    """Give a command the options that say which registry it is about; it is called with what they come to."""
 
-    Raises:
-        InvalidSetting: the address makes no sense.
-        RegistryError: the registry did not answer, or did not let us in.
-    """
-    registry = Address.parse(address, connection_timeout=timeout, digest=digest)
-    if registry.private:
-        raise InvalidSetting("address", address, "a private registry lives and dies with its process: nothing to see")
+    def called(context: typer.Context, **given: Any) -> None:
+        options = {name: given.pop(name) for name in _OPTIONS}
+        command(Where.of(context, options), **given)  # type: ignore[call-arg]
 
-    async def main() -> T:
-        async with open_registry(registry) as session:
-            return await read(session)
+    hints = get_type_hints(command, include_extras=True)
+    own = [one.replace(annotation=hints[one.name]) for one in list(inspect.signature(command).parameters.values())[1:]]
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    given = (one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own, *_OPTIONS.values()))
+    parameters = [context, *given]
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    return called
 
-    return asyncio.run(main())
+
+def _profile(name: str | None) -> Profile:
+    known = profiles.load()
+    if name is None and known.default is None:
+        return Profile(registry=DEFAULT)
+    return known.named(str(name or known.default))
+
+
+def _option(name: str, annotation: object, default: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+_OPTIONS: Mapping[str, inspect.Parameter] = {
+    "registry": _option("registry", Registry, DEFAULT),
+    "profile": _option("profile", ProfileName, None),
+    "digest": _option("digest", Digest, None),
+    "timeout": _option("timeout", Patience, None),
+}

@@ -14,7 +14,7 @@ from aioelasticjob.operations.acting import (
 )
 from aioelasticjob.operations.changing import Preview, configure, preview
 from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal
-from aioelasticjob.operations.reading import dump, job, jobs, names
+from aioelasticjob.operations.reading import dump, job, jobs, listed, names
 from aioelasticjob.operations.removing import remove, remove_server
 from aioelasticjob.operations.status import (
     HostStatus,
@@ -51,6 +51,7 @@ __all__ = [
     "import_jobs",
     "job",
     "jobs",
+    "listed",
     "names",
     "pause",
     "pause_server",

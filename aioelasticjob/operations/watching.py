@@ -198,6 +198,8 @@ class _Follower:
     async def _read_dirty(self) -> list[str]:
         """Read again what has changed, of jobs that are known; others whole."""
         dirty, self._dirty = self._dirty, {}
+        if not dirty:  # only time has passed
+            return []
         by_job: dict[str, list[str]] = {}
         for path in dirty:
             by_job.setdefault(path.split("/", 2)[1], []).append(path)

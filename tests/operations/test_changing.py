@@ -121,7 +121,7 @@ def test_a_job_that_nobody_runs_is_configured_all_the_same() -> None:
 def test_wrong_settings_are_named_and_nothing_is_written() -> None:
     async def scene(here: Office) -> None:
         await staff(here)
-        wrong = [
+        wrong: list[tuple[dict[str, object], str]] = [
             ({"cron": "every day"}, "cron"),
             ({"shardingTotalCount": "0"}, "sharding"),
             ({"sharding_item_parameters": "9=x"}, "out of range"),

@@ -1,0 +1,133 @@
+"""`trigger`, `pause`, `resume`, `disable`, `enable`, `shutdown`, `remove`: what an operator does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeAlias
+
+import typer
+
+from aioelasticjob import operations
+from aioelasticjob.cli import completion
+from aioelasticjob.cli.console import make_sure, out, write_json
+from aioelasticjob.cli.describe import done_as_json
+from aioelasticjob.cli.jobs import AsJson, Name
+from aioelasticjob.cli.registry import Where, on_a_registry
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.operations import Done
+from aioelasticjob.registry.session import Session
+
+Instance: TypeAlias = Annotated[
+    str | None, typer.Option(help="Only this instance, by its id.", autocompletion=completion.instances)
+]
+Server: TypeAlias = Annotated[
+    str | None, typer.Option(help="Only this server, by its address.", autocompletion=completion.servers)
+]
+Item: TypeAlias = Annotated[int | None, typer.Option(help="Only this sharding item.", min=0)]
+JobOrNone: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(help="The job's name; without it --server is meant in all jobs.", autocompletion=completion.jobs),
+]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@on_a_registry
+def trigger(
+    where: Where,
+    name: Name,
+    instance: Instance = None,
+    parameter: Annotated[str | None, typer.Option(help="The job's parameter for this run alone.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a job now, once: the items of all instances, or of one."""
+    _do(where, lambda session: operations.trigger(session, name, instance=instance, parameter=parameter), as_json)
+
+
+@on_a_registry
+def pause(where: Where, name: JobOrNone = None, server: Server = None, as_json: AsJson = False) -> None:
+    """Let a job run nothing for the time being: on all its servers, on one; or pause a server in all jobs."""
+    if name is None:
+        ip = _needed(server)
+        _do(where, lambda session: operations.pause_server(session, ip), as_json)
+    else:
+        _do(where, lambda session: operations.pause(session, name, server=server), as_json)
+
+
+@on_a_registry
+def resume(where: Where, name: JobOrNone = None, server: Server = None, as_json: AsJson = False) -> None:
+    """Take a pause back."""
+    if name is None:
+        ip = _needed(server)
+        _do(where, lambda session: operations.resume_server(session, ip), as_json)
+    else:
+        _do(where, lambda session: operations.resume(session, name, server=server), as_json)
+
+
+@on_a_registry
+def disable(
+    where: Where, name: JobOrNone = None, server: Server = None, item: Item = None, as_json: AsJson = False
+) -> None:
+    """Switch off what is meant to stay off: a job, a job on a server, one item, or a server in all jobs."""
+    if name is None:
+        ip = _needed(server, item)
+        _do(where, lambda session: operations.disable_server(session, ip), as_json)
+    else:
+        _do(where, lambda session: operations.disable(session, name, server=server, item=item), as_json)
+
+
+@on_a_registry
+def enable(
+    where: Where, name: JobOrNone = None, server: Server = None, item: Item = None, as_json: AsJson = False
+) -> None:
+    """Switch on again what was disabled."""
+    if name is None:
+        ip = _needed(server, item)
+        _do(where, lambda session: operations.enable_server(session, ip), as_json)
+    else:
+        _do(where, lambda session: operations.enable(session, name, server=server, item=item), as_json)
+
+
+@on_a_registry
+def shutdown(where: Where, name: Name, instance: Instance = None, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Let instances leave a job once their runs have ended; a new start of their processes brings them back."""
+    make_sure(f"Let {instance or 'all instances'} leave {name}?", sure=yes)
+    _do(where, lambda session: operations.shut_down(session, name, instance=instance), as_json)
+
+
+@on_a_registry
+def remove(
+    where: Where,
+    name: JobOrNone = None,
+    server: Server = None,
+    force: Annotated[bool, typer.Option(help="Also while instances are there.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove everything the registry holds of a job; or forget a server in all jobs."""
+    if name is not None and server is not None:
+        raise InvalidSetting("server", server, "give either a job or a server")
+    if name is None:
+        ip = _needed(server)
+        make_sure(f"Forget the server {ip} in all jobs, and what was said about it?", sure=yes)
+        _do(where, lambda session: operations.remove_server(session, ip), as_json)
+    else:
+        make_sure(f"Remove {name} with its settings, records and offsets?", sure=yes)
+        _do(where, lambda session: operations.remove(session, name, force=force), as_json)
+
+
+def _do(where: Where, act: Callable[[Session], Awaitable[Done]], as_json: bool) -> None:
+    tell(where.look(act), as_json=as_json)
+
+
+def tell(done: Done, *, as_json: bool) -> None:
+    """Say what an action did."""
+    if as_json:
+        write_json(done_as_json(done))
+    else:
+        out().print(done.summary, markup=False, style="" if done.changed else "dim")
+
+
+def _needed(server: str | None, item: int | None = None) -> str:
+    if server is None or item is not None:
+        raise InvalidSetting("name", None, "name a job; or a server that is meant in all jobs, by --server")
+    return server

@@ -1,0 +1,66 @@
+"""What the shell offers after TAB: names from the registry, if it answers within a moment, and nothing else ever."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import typer
+
+from aioelasticjob import operations
+from aioelasticjob.cli.registry import Where
+from aioelasticjob.config import JobConfig
+from aioelasticjob.registry.session import Session
+
+MOMENT = 1.0
+"""Seconds that somebody who pressed a key may wait."""
+
+
+def jobs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the jobs whose names begin so."""
+    return _beginning(incomplete, _found(ctx, operations.names))
+
+
+def instances(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the instances of the job typed before."""
+
+    async def read(session: Session) -> Sequence[str]:
+        return [one.id for one in (await operations.job(session, _name(ctx), now=0)).instances]
+
+    return _beginning(incomplete, _found(ctx, read))
+
+
+def servers(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the servers of the job typed before, or of all."""
+
+    async def read(session: Session) -> Sequence[str]:
+        if name := _name(ctx):
+            return [one.ip for one in (await operations.job(session, name, now=0)).servers]
+        return [one.ip for one in operations.by_server(await operations.jobs(session, now=0))]
+
+    return _beginning(incomplete, _found(ctx, read))
+
+
+def settings(incomplete: str) -> list[str]:
+    """Return the settings that can be changed, ready for a value."""
+    return _beginning(incomplete, [f"{name}=" for name in JobConfig.model_fields])
+
+
+def _found(ctx: typer.Context, read: Callable[[Session], Awaitable[Sequence[str]]]) -> Sequence[str]:
+    logging.disable()  # whatever goes wrong, a half typed line is no place to say so
+    try:
+        where = Where.of(ctx, ctx.params)
+        return Where(where.address, where.digest, MOMENT).look(read)
+    except Exception:
+        return []
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _name(ctx: typer.Context) -> str:
+    name = ctx.params.get("name")
+    return name if isinstance(name, str) else ""
+
+
+def _beginning(incomplete: str, found: Sequence[str]) -> list[str]:
+    return [one for one in found if one.startswith(incomplete)]

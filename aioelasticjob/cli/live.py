@@ -1,0 +1,76 @@
+"""`--watch`: a picture that is drawn anew whenever the registry changes, and once a second for what counts down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Generic, TypeVar
+
+from anyio import move_on_after
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from aioelasticjob.cli.console import out, write_json
+from aioelasticjob.cli.registry import Where
+from aioelasticjob.clock import SystemClock
+from aioelasticjob.operations import Newest
+from aioelasticjob.registry.session import Session, SessionState
+
+T = TypeVar("T")
+COUNTED = 1.0
+"""Seconds between two pictures when nothing changes but the time."""
+
+
+class Watch(Generic[T]):
+    """What is followed, and how it is shown."""
+
+    def __init__(
+        self,
+        follow: Callable[[Session], AbstractAsyncContextManager[Newest[T]]],
+        picture: Callable[[T, float], RenderableType],
+        as_json: Callable[[T], object] | None,
+    ) -> None:
+        self._follow, self._picture, self._as_json = follow, picture, as_json
+
+    def show(self, where: Where) -> None:
+        """Show it until Ctrl-C, or until there is nothing left to follow.
+
+        Raises:
+            InvalidSetting: the address makes no sense, or there is no such job.
+            RegistryError: the registry did not answer, or did not let us in.
+        """
+        try:
+            where.look(self._show)
+        except KeyboardInterrupt:  # how one ends it
+            return
+
+    async def _show(self, session: Session) -> None:
+        async with self._follow(session) as states:
+            console = out()
+            if self._as_json is not None:
+                async for state in states:
+                    write_json(self._as_json(state), line=True)
+            elif console.is_terminal:
+                await self._draw(session, states, console)
+            else:
+                async for state in states:
+                    console.print(self._picture(state, SystemClock().now()))
+
+    async def _draw(self, session: Session, states: Newest[T], console: Console) -> None:
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            state = await anext(states)
+            while True:
+                picture = self._picture(state, SystemClock().now())
+                live.update(Group(_connection(session), picture), refresh=True)
+                with move_on_after(COUNTED):
+                    try:
+                        state = await anext(states)
+                    except StopAsyncIteration:
+                        return
+
+
+def _connection(session: Session) -> Text:
+    if session.status.value.state is SessionState.CONNECTED:
+        return Text("Ctrl-C ends this", style="dim")
+    return Text("no connection to the registry: this is what was seen last", style="bold red")

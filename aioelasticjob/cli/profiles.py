@@ -1,0 +1,83 @@
+"""Several registries by name: a settings file of the person who types, `profiles.toml`."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from aioelasticjob.errors import InvalidSetting
+
+FILE = "AIOELASTICJOB_PROFILES"
+"""Names another file than the usual one."""
+
+
+class Profile(BaseModel):
+    """One registry."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    registry: str
+    digest: str | None = None
+    timeout: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] | None = None
+    """Seconds to wait for the registry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """All of a file."""
+
+    path: Path
+    by_name: Mapping[str, Profile]
+    default: str | None
+
+    def named(self, name: str) -> Profile:
+        """Return one of them.
+
+        Raises:
+            InvalidSetting: there is none of that name.
+        """
+        if name not in self.by_name:
+            there = ", ".join(sorted(self.by_name)) or "none"
+            raise InvalidSetting("profile", name, f"{self.path} has no such profile; there are: {there}")
+        return self.by_name[name]
+
+
+def path() -> Path:
+    """Return where the profiles are, or would be."""
+    return Path(os.environ.get(FILE) or Path(typer.get_app_dir("aioelasticjob")) / "profiles.toml")
+
+
+def load() -> Profiles:
+    """Return the profiles; none if there is no file.
+
+    Raises:
+        InvalidSetting: the file cannot be read, or makes no sense; names the file and the place.
+    """
+    file = path()
+    try:
+        told = tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        return Profiles(file, {}, None)
+    except (OSError, ValueError) as error:  # what is neither UTF-8 nor TOML is a ValueError
+        raise InvalidSetting("profiles", str(file), f"cannot be read: {error}") from None
+    default = told.pop("default", None)
+    found = Profiles(file, {name: _profile(file, name, value) for name, value in told.items()}, default)
+    if default is not None:
+        found.named(str(default))
+    return found
+
+
+def _profile(file: Path, name: str, told: object) -> Profile:
+    try:
+        return Profile.model_validate(told)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]  # the input may be a digest
+        where = ".".join([name, *map(str, first["loc"])])
+        raise InvalidSetting("profiles", str(file), f"{where}: {first['msg']}") from None
