@@ -19,7 +19,6 @@ ElasticJobError
 
 from __future__ import annotations
 
-import copyreg
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -29,7 +28,11 @@ class ElasticJobError(Exception):
     """Base of all errors of this package."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # constructors take facts, args has the text
+        return _made_again, (type(self), self.args), self.__dict__  # constructors take facts, args has the text
+
+
+def _made_again(kind: type[ElasticJobError], args: tuple[object, ...]) -> ElasticJobError:
+    return kind.__new__(kind, *args)
 
 
 class InvalidSetting(ElasticJobError, ValueError):
