@@ -6,10 +6,18 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
+from typing import Protocol
 
 from anyio import CancelScope
 
 BEATS = 6  # heartbeats per session timeout
+
+
+class Cancellable(Protocol):
+    """A cancel scope, or what stands for one."""
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Cancel what runs inside."""
 
 
 class Lease:
@@ -26,7 +34,7 @@ class Lease:
         self._good_for = 0.0
         self.proven = -inf  # when the newest request was sent that was answered through the leader
         self.zxid = 0  # the newest one seen in a reply
-        self._scopes: dict[CancelScope, None] = {}  # a set that keeps its order, so simulations repeat
+        self._scopes: dict[Cancellable, None] = {}  # a set that keeps its order, so simulations repeat
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -59,7 +67,7 @@ class Lease:
             finally:
                 self.unbind(scope)
 
-    def bind(self, scope: CancelScope, incarnation: int) -> None:
+    def bind(self, scope: Cancellable, incarnation: int) -> None:
         """Cancel ``scope`` when the session ``incarnation`` can no longer be proven alive, until it is unbound."""
         if incarnation != self.incarnation or self.limit <= self._loop.time():
             scope.cancel()
@@ -68,7 +76,7 @@ class Lease:
         if self._timer is None:
             self._arm()
 
-    def unbind(self, scope: CancelScope) -> None:
+    def unbind(self, scope: Cancellable) -> None:
         """Let a scope go."""
         self._scopes.pop(scope, None)
 

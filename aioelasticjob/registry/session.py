@@ -23,6 +23,7 @@ from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.client import Client
 from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.keeper import Keeper, SessionState, SessionStatus
+from aioelasticjob.registry.lease import Cancellable
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.tree import Node, Stat, Tree, parent
 from aioelasticjob.registry.txn import Committed, Create, Hold, Op, Set
@@ -183,11 +184,11 @@ class Session:
         """Cancel what runs inside before the registry can have ended that session; at once if there is another."""
         return self._keeper.lease.scope(incarnation)
 
-    def bind(self, scope: anyio.CancelScope, incarnation: int) -> None:
+    def bind(self, scope: Cancellable, incarnation: int) -> None:
         """Let ``deadline`` hold for a scope that has been entered already, until it is unbound."""
         self._keeper.lease.bind(scope, incarnation)
 
-    def unbind(self, scope: anyio.CancelScope) -> None:
+    def unbind(self, scope: Cancellable) -> None:
         """Lift the deadline."""
         self._keeper.lease.unbind(scope)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
-from anyio import create_task_group, get_cancelled_exc_class, move_on_after
+from anyio import CancelScope, Event, create_task_group, get_cancelled_exc_class
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import Job, instance_context, item_context
@@ -14,6 +15,7 @@ from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.model import Claim, Outcome
 from aioelasticjob.running.blocking import Means
+from aioelasticjob.running.cut import Cut, tell
 from aioelasticjob.running.reins import Reins
 from aioelasticjob.running.trace import Trace
 
@@ -37,6 +39,15 @@ class Flight:
     """Whether its moment has come and its handlers may have run."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     """How each item ended; those cut off stay absent."""
+    under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
+    """The handlers that have begun, by the tasks they run in."""
+
+    def tell_unheeded(self) -> None:
+        """Name the handlers that go on though they were cancelled; threads cannot do otherwise."""
+        for task, context in self.under_way.items():
+            over = task.done() or not self.outcomes.keys().isdisjoint(context.claimed)
+            if not over and not self.job.blocking:
+                tell(self.job, context, task)
 
 
 async def execute(flight: Flight) -> None:
@@ -50,9 +61,26 @@ async def execute(flight: Flight) -> None:
         (item,) = claim.items
         await _fly(flight, item_context(config, claim, item, checkpoints), item)
     else:
-        async with create_task_group() as tasks:
-            for item in claim.items:
-                tasks.start_soon(_fly, flight, item_context(config, claim, item, checkpoints), item)
+        await _fly_all(flight)
+
+
+async def _fly_all(flight: Flight) -> None:
+    """Run the items side by side.  To cancel them is up to the flight's Cut: a cancelled group would never stop it."""
+    waiting, over = set(flight.claim.items), Event()
+
+    async def one(item: int) -> None:
+        try:
+            await _fly(flight, item_context(flight.config, flight.claim, item, flight.checkpoints), item)
+        finally:
+            waiting.discard(item)
+            if not waiting:
+                over.set()
+
+    async with create_task_group() as tasks:
+        for item in flight.claim.items:
+            tasks.start_soon(one, item)
+        with CancelScope(shield=True):
+            await over.wait()
 
 
 async def _fly(flight: Flight, context: Context, *items: int) -> None:
@@ -71,16 +99,18 @@ async def _fly(flight: Flight, context: Context, *items: int) -> None:
 
 
 async def _run(flight: Flight, context: Context) -> Outcome:
-    timeout = flight.config.timeout
+    timeout, task = flight.config.timeout, asyncio.current_task()
+    assert task is not None  # as always in a coroutine
+    flight.under_way[task] = context
     try:
         if timeout is None:
             await _call(flight, context)
             return Outcome.COMPLETED
-        with move_on_after(timeout) as limit:
+        unheeded = flight.tell_unheeded if flight.job.blocking else partial(tell, flight.job, context, task)
+        with Cut(unheeded, after=timeout) as limit:
             await _call(flight, context)
     except get_cancelled_exc_class():
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if task.cancelling():
             raise
         _fail(flight, context, RuntimeError("the handler was cancelled from within, not by us"))
         return Outcome.FAILED

@@ -33,10 +33,11 @@ from aioelasticjob.model import Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry.txn import Delete, Hold
 from aioelasticjob.running.around import fly
 from aioelasticjob.running.blocking import Means
+from aioelasticjob.running.cut import Cut
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
-from aioelasticjob.running.reins import Reins
 from aioelasticjob.running.health import JobHealth
+from aioelasticjob.running.reins import Reins
 from aioelasticjob.running.schedule import Starts
 from aioelasticjob.running.trace import Trace
 
@@ -79,7 +80,7 @@ class Runner:
         self._lead = LEADS[crc32(job.config.job_name.encode()) % len(LEADS)]
         self._leaving = False
         self._claim_flown: Claim | None = None
-        self._nap = self._flight = CancelScope()
+        self._nap, self._flight = CancelScope(), Cut(lambda: None)
         self._hold: Hold | None = None
         self._start: Future[bool] | None = None
         self._reins: Reins | None = None
@@ -228,7 +229,7 @@ class Runner:
         """
         flight: Flight | None = None
         try:
-            with CancelScope() as scope:
+            with Cut(lambda: flight.tell_unheeded() if flight else None) as scope:
                 flight = await self._board(view, fire, items)
                 if flight is not None:
                     self._flight = scope
@@ -261,7 +262,7 @@ class Runner:
         per_instance = config.per == "instance"
         return Trace(events, self._shared.clock, job, claim, per_instance=per_instance) if events.heard else None
 
-    async def _handle(self, view: JobView, flight: Flight, scope: CancelScope) -> None:
+    async def _handle(self, view: JobView, flight: Flight, scope: Cut) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
         session = self._member.session
         session.bind(scope, self._member.incarnation)
