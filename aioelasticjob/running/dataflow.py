@@ -116,6 +116,8 @@ class _Run:
     async def _feed(self, lane: Lane, workers: Workers) -> None:
         """Fetch and process for one lane until its end."""
         failure: BaseException | None = None
+        if self._flight.trace is not None:
+            self._flight.trace.started(lane.context)
         try:
             async with self._provided(lane) as (for_fetch, for_process, for_dead):
                 lane.call = self._attempts(self._awaitable(self._process, for_process))
@@ -165,7 +167,9 @@ class _Run:
         """Return the next batch, an empty one at the end."""
         lane.asking = True
         try:
-            return await anext(batches, ())
+            return await anext(batches)
+        except StopAsyncIteration:  # not a default of (): CPython 3.11 cannot hand that out (SystemError)
+            return ()
         finally:
             lane.asking = False
 
@@ -241,6 +245,8 @@ class _Run:
         self._flight.outcomes.update(dict.fromkeys(lane.context.claimed, outcome))
         if failure is not None:
             self._flight.complain(lane.context, failure)
+        if self._flight.trace is not None:
+            self._flight.trace.ended(lane.context.claimed, outcome)
 
     async def _count(self) -> None:
         while True:
