@@ -1,0 +1,99 @@
+"""`aioelasticjob console`: the web console as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aioelasticjob.cli import logs
+from aioelasticjob.cli.console import complain, out
+from aioelasticjob.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from aioelasticjob.console import Console
+
+LAST_PAGES = 3
+"""Seconds that pages which are open have to end when the console does."""
+
+
+def console(
+    registry: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--registry",
+            "-r",
+            envvar="AIOELASTICJOB_REGISTRY",
+            help="zk://host:port/namespace, or NAME=zk://… to call it something; several times for several.",
+        ),
+    ] = None,
+    digest: Annotated[
+        str | None, typer.Option(envvar="AIOELASTICJOB_DIGEST", help="user:password, where the registries ask for it.")
+    ] = None,
+    event_store: Annotated[
+        str | None, typer.Option(envvar="AIOELASTICJOB_EVENT_STORE", help="Database URL of the runs' history.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen at; beyond this machine only if you say so.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8899,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where users, sessions, the audit log and added registries are kept.")
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Let nobody change anything.")] = False,
+    log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.WARNING,
+) -> None:
+    """Serve the web console until Ctrl-C.  Its first start prints a one-time link to set a password."""
+    from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
+    from aioelasticjob.console.settings import named
+
+    told = []
+    for one in registry or []:
+        name, equals, address = one.partition("=")
+        if not equals or "://" in name:
+            name, address = named(one), one
+        told.append(RegistrySettings(name, address, digest, event_store))
+    logs.set_up(log_level)
+    asyncio.run(_serve(Console(ConsoleSettings(tuple(told), data_dir, read_only)), host, port))
+
+
+async def _serve(application: Console, host: str, port: int) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(
+        application,
+        host=host,
+        port=port,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=LAST_PAGES,
+    )
+    server = uvicorn.Server(config)
+    async with application.running():
+        try:
+            listening = config.bind_socket()
+        except SystemExit:  # what uvicorn makes of a port that is taken
+            raise InvalidSetting("port", port, f"cannot be listened at on {host}: choose another one") from None
+        with listening:
+            bound = listening.getsockname()[1]
+            if not _is_loopback(host):
+                complain("this console can be reached from other machines, unencrypted: put a proxy with TLS before it")
+            shown = f"[{host}]" if ":" in host else host
+            base = f"http://{shown}:{bound}"
+            if application.invitation is not None:
+                out().print(f"Set the first password (once, within 24 hours): {base}{application.invitation}")
+            out().print(f"The console is at {base}/  (Ctrl-C ends it)")
+            await server.serve(sockets=[listening])
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,240 @@
+"""Who may sign in: people, their passwords and roles, and the links that invite them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import sqlite3
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from anyio import CapacityLimiter, to_thread
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.console.database import Database
+from aioelasticjob.errors import ElasticJobError, InvalidSetting
+
+INVITATION: Final = 24 * 3600.0
+"""Seconds an invitation is good for."""
+SHORTEST, LONGEST = 10, 1000
+"""Characters of a password."""
+_NAME: Final = re.compile(r"[\w.@+-]{1,60}")
+
+
+class Role(StrEnum):
+    """What somebody may do."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who has signed in, or may."""
+
+    name: str
+    role: Role
+    created: float
+    disabled: bool = False
+    invited: bool = False
+    """Whether no password has been set yet."""
+
+    @property
+    def operates(self) -> bool:
+        """Whether this person may change things."""
+        return self.role is Role.OPERATOR
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """What a one-time link is good for: a password for ``user``, or for a first user of one's own naming."""
+
+    user: str | None
+    role: Role
+
+
+class InvitationSpent(ElasticJobError):
+    """The link was used, has expired, or was never given out."""
+
+
+class LastOperator(ElasticJobError):
+    """Nobody would be left who may change anything."""
+
+
+class Accounts:
+    """The people of one console."""
+
+    def __init__(self, database: Database, clock: Clock, hasher: PasswordHasher | None = None) -> None:
+        self._database, self._clock, self._hasher = database, clock, hasher or PasswordHasher()
+        self._nobody = ""
+        self._cores = CapacityLimiter(2)  # a hash takes 64 MB and a core: many at once are an attack
+
+    async def check(self, name: str, password: str) -> Person | None:
+        """Return the person whose name and password these are; takes as long for unknown names."""
+        row = await self._database.run(
+            lambda db: db.execute("select * from users where name = ? and not disabled", (name,)).fetchone()
+        )
+        if not self._nobody:
+            self._nobody = await self._hashed(secrets.token_hex())
+        stored = row["password"] if row is not None and row["password"] else self._nobody
+        right = await to_thread.run_sync(self._verify, stored, password[:LONGEST], limiter=self._cores)
+        if not right or stored == self._nobody:
+            return None
+        if self._hasher.check_needs_rehash(stored):
+            renewed = await self._hashed(password)
+            await self._database.run(
+                lambda db: db.execute("update users set password = ? where name = ?", (renewed, name))
+            )
+        return _person(row)
+
+    async def everybody(self) -> list[Person]:
+        """Return all people by name."""
+        rows = await self._database.run(lambda db: db.execute("select * from users order by name").fetchall())
+        return [_person(row) for row in rows]
+
+    async def nobody_there(self) -> bool:
+        """Whether nobody has ever set a password."""
+        return await self._database.run(
+            lambda db: db.execute("select 1 from users where password is not null").fetchone() is None
+        )
+
+    async def invite_first(self) -> str:
+        """Return the token of a new link for the first operator; earlier ones are void."""
+
+        def work(db: sqlite3.Connection) -> str:
+            db.execute("delete from invitations where user is null")
+            return self._invitation(db, None, Role.OPERATOR)
+
+        return await self._database.run(work)
+
+    async def invite(self, name: str, role: Role) -> str:
+        """Return the token of a link with which ``name``, new or known, sets a password; the old one holds until then.
+
+        Raises:
+            InvalidSetting: that is no name.
+        """
+        _check_name(name)
+
+        def work(db: sqlite3.Connection) -> str:
+            db.execute(
+                "insert into users (name, role, created) values (?, ?, ?) on conflict (name) do nothing",
+                (name, role.value, self._clock.now()),
+            )
+            db.execute("delete from invitations where user = ?", (name,))
+            return self._invitation(db, name, role)
+
+        return await self._database.run(work)
+
+    async def invitation(self, token: str) -> Invitation | None:
+        """Return what a token is good for, None if it is not (any more)."""
+        return await self._database.run(lambda db: self._find(db, token))
+
+    async def accept(self, token: str, name: str, password: str) -> Person:
+        """Spend an invitation: set a password, end the sessions begun with the old one.
+
+        Raises:
+            InvitationSpent: it is good for nothing (any more).
+            InvalidSetting: the name or the password will not do.
+        """
+        found = await self.invitation(token)
+        if found is None:
+            raise InvitationSpent("this link has been used or has expired")
+        name = found.user or name
+        _check_name(name)
+        _check_password(name, password)
+        hashed = await self._hashed(password)
+
+        def work(db: sqlite3.Connection) -> Person:
+            if self._find(db, token) is None:
+                raise InvitationSpent("this link has been used or has expired")
+            db.execute("delete from invitations where token = ?", (_digest(token),))
+            db.execute(
+                "insert into users (name, role, created, password) values (?, ?, ?, ?)"
+                " on conflict (name) do update set password = excluded.password",
+                (name, found.role.value, self._clock.now(), hashed),
+            )
+            db.execute("delete from sessions where user = ?", (name,))
+            return _person(db.execute("select * from users where name = ?", (name,)).fetchone())
+
+        return await self._database.run(work)
+
+    async def change_password(self, person: Person, old: str, new: str) -> None:
+        """Set another password; sessions begun with the old one end.
+
+        Raises:
+            InvalidSetting: the old one is wrong, or the new one will not do.
+        """
+        _check_password(person.name, new)
+        if await self.check(person.name, old) is None:
+            raise InvalidSetting("password", "…", "is not your present password")
+        hashed = await self._hashed(new)
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute("update users set password = ? where name = ?", (hashed, person.name))
+            db.execute("delete from sessions where user = ?", (person.name,))
+
+        await self._database.run(work)
+
+    async def change(self, name: str, *, role: Role | None = None, disabled: bool | None = None) -> None:
+        """Give a person another role, or let them in no more (or again); their sessions end.
+
+        Raises:
+            LastOperator: nobody would be left who may change anything.
+        """
+
+        def work(db: sqlite3.Connection) -> None:
+            if role is not None:
+                db.execute("update users set role = ? where name = ?", (role.value, name))
+            if disabled is not None:
+                db.execute("update users set disabled = ? where name = ?", (int(disabled), name))
+            db.execute("delete from sessions where user = ?", (name,))
+            left = db.execute("select 1 from users where role = 'operator' and not disabled and password is not null")
+            if left.fetchone() is None:
+                raise LastOperator("nobody would be left who may change anything")  # and nothing is written
+
+        await self._database.run(work)
+
+    async def _hashed(self, password: str) -> str:
+        return await to_thread.run_sync(self._hasher.hash, password, limiter=self._cores)
+
+    def _verify(self, stored: str, password: str) -> bool:
+        try:
+            return self._hasher.verify(stored, password)
+        except (VerificationError, InvalidHashError):
+            return False
+
+    def _invitation(self, db: sqlite3.Connection, user: str | None, role: Role) -> str:
+        token = secrets.token_urlsafe(32)
+        values = (_digest(token), user, role.value, self._clock.now() + INVITATION)
+        db.execute("insert into invitations (token, user, role, expires) values (?, ?, ?, ?)", values)
+        return token
+
+    def _find(self, db: sqlite3.Connection, token: str) -> Invitation | None:
+        row = db.execute(
+            "select * from invitations where token = ? and expires > ?", (_digest(token), self._clock.now())
+        ).fetchone()
+        return None if row is None else Invitation(row["user"], Role(row["role"]))
+
+
+def _person(row: sqlite3.Row) -> Person:
+    return Person(row["name"], Role(row["role"]), row["created"], bool(row["disabled"]), row["password"] is None)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()  # a random token needs no slow hash
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidSetting("name", name, "1 to 60 letters, digits or any of _ . @ + -")
+
+
+def _check_password(name: str, password: str) -> None:
+    if not SHORTEST <= len(password) <= LONGEST:
+        raise InvalidSetting("password", "…", f"{SHORTEST} to {LONGEST} characters")
+    if password.lower() == name.lower() or len(set(password)) < 4:
+        raise InvalidSetting("password", "…", "must not be easy to guess")

@@ -1,0 +1,125 @@
+// What happens in the browser only: clocks that tick, items that move, and what is said when the console is gone.
+"use strict";
+(() => {
+  const words = document.body.dataset;
+  const ahead = Number(words.now) - Date.now(); // the server's clock against ours
+  const now = () => Date.now() + ahead;
+  const language = document.documentElement.lang;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+  // Times -----------------------------------------------------------------------------------------------------------
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+
+  function spell(seconds) {
+    let rest = Math.max(0, Math.floor(seconds));
+    const parts = [];
+    for (const [name, size] of units) {
+      const amount = Math.floor(rest / size);
+      rest -= amount * size;
+      if (amount) parts.push(`${amount} ${name}`);
+      if (parts.length === 2 || (parts.length && !amount)) break;
+    }
+    return parts.join(" ") || "0 s";
+  }
+
+  const say = (sentence, time) => sentence.replace("{time}", time);
+  const full = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" });
+  const clocks = {
+    short: new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hour12: false }),
+    second: new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false }),
+    day: new Intl.DateTimeFormat(language, { month: "2-digit", day: "2-digit" }),
+  };
+
+  function read(element) {
+    const { until, ago, clock } = element.dataset;
+    const since = element.dataset.for;
+    if (until) {
+      const left = (Number(until) - now()) / 1000;
+      return left < 1 ? words.due : say(words.in, spell(left));
+    }
+    if (ago) return say(words.ago, spell((now() - Number(ago)) / 1000));
+    if (since) return say(words.for, spell((now() - Number(since)) / 1000));
+    return full.format(Number(clock));
+  }
+
+  function tick() {
+    for (const element of document.querySelectorAll("time[data-until], time[data-ago], time[data-for], time[data-clock]")) {
+      const text = read(element);
+      if (element.textContent !== text) element.textContent = text;
+      if (!element.title) {
+        const { until, ago, clock } = element.dataset;
+        element.title = full.format(Number(until || ago || element.dataset.for || clock));
+      }
+    }
+    for (const label of document.querySelectorAll("text[data-clock]:not([data-read])")) {
+      const step = Number(label.dataset.step);
+      const format = step >= 86400 ? clocks.day : step >= 60 ? clocks.short : clocks.second;
+      label.textContent = format.format(Number(label.dataset.clock) * 1000);
+      label.dataset.read = "";
+    }
+  }
+
+  tick();
+  setInterval(tick, 1000);
+
+  // Items that move from one instance to another are seen to move ------------------------------------------------------
+  let places = new Map();
+
+  function remember() {
+    places = new Map();
+    for (const tile of document.querySelectorAll("li.tile")) places.set(tile.id, tile.getBoundingClientRect());
+  }
+
+  function move() {
+    if (calm.matches) return;
+    for (const tile of document.querySelectorAll("li.tile")) {
+      const before = places.get(tile.id), after = tile.getBoundingClientRect();
+      if (!before) continue;
+      const x = before.left - after.left, y = before.top - after.top;
+      if (Math.abs(x) + Math.abs(y) < 2) continue;
+      tile.animate([{ transform: `translate(${x}px, ${y}px)` }, { transform: "none" }], { duration: 500, easing: "cubic-bezier(.2,.8,.2,1)" });
+    }
+  }
+
+  document.addEventListener("htmx:sse:before:message", remember);
+  document.addEventListener("htmx:sse:after:message", () => { tick(); move(); });
+  document.addEventListener("htmx:after:swap", tick);
+
+  // The console itself may go, or sign us out -----------------------------------------------------------------------------
+  function lost(is) {
+    let banner = document.getElementById("gone");
+    if (!is) { banner?.remove(); return; }
+    if (banner) return;
+    banner = Object.assign(document.createElement("p"), { id: "gone", className: "lost", role: "status", textContent: words.lost });
+    document.querySelector("header.top").after(banner);
+  }
+
+  document.addEventListener("over", () => location.reload());
+  document.addEventListener("htmx:sse:after:connection", () => lost(false));
+  document.addEventListener("htmx:sse:error", (event) => {
+    if (event.detail.status === 401) location.reload();
+    else if (!document.hidden) lost(true);
+  });
+
+  // Menus close when something else is meant ---------------------------------------------------------------------------
+  const menus = () => document.querySelectorAll("details.menu[open]");
+  document.addEventListener("click", (event) => {
+    for (const menu of menus()) if (!menu.contains(event.target)) menu.open = false;
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") for (const menu of menus()) { menu.open = false; menu.querySelector("summary").focus(); }
+    if (event.key === "/" && !event.target.matches("input, textarea, select")) {
+      const search = document.querySelector("input[type=search]");
+      if (search) { event.preventDefault(); search.focus(); }
+    }
+  });
+
+  // A form that was refused says where ------------------------------------------------------------------------------------
+  document.addEventListener("htmx:after:swap", () => {
+    const wrong = document.querySelector("#preview [data-setting]")?.dataset.setting;
+    for (const field of document.querySelectorAll("#settings [name]")) {
+      if (field.name === wrong) field.setAttribute("aria-invalid", "true");
+      else field.removeAttribute("aria-invalid");
+    }
+  });
+})();

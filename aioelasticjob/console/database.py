@@ -1,0 +1,132 @@
+"""The console's own small database: SQLite in its data directory, asked from a thread so that no page waits for a disk."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from aioelasticjob.errors import ElasticJobError
+
+T = TypeVar("T")
+
+VERSION: Final = 1
+SCHEMA: Final = """
+create table users (
+    name text primary key collate nocase, role text not null, password text, created real not null,
+    disabled integer not null default 0
+);
+create table sessions (
+    id text primary key, user text not null collate nocase references users(name) on delete cascade,
+    agent text not null, created real not null, seen real not null
+);
+create table invitations (
+    token text primary key, user text collate nocase, role text not null, expires real not null
+);
+create table registries (
+    name text primary key, address text not null, digest text, event_store text
+);
+create table secrets (name text primary key, value text not null);
+create table audit (
+    id integer primary key, at real not null, who text not null, address text not null, registry text not null,
+    action text not null, target text not null, asked text not null, before text not null
+);
+create table audit_outcomes (
+    id integer primary key references audit(id), at real not null, done integer not null, summary text not null,
+    after text not null
+);
+create trigger audit_is_not_rewritten before update on audit begin select raise(abort, 'the audit log only grows'); end;
+create trigger audit_is_not_shortened before delete on audit begin select raise(abort, 'the audit log only grows'); end;
+create trigger outcomes_are_not_rewritten before update on audit_outcomes
+    begin select raise(abort, 'the audit log only grows'); end;
+create trigger outcomes_are_not_shortened before delete on audit_outcomes
+    begin select raise(abort, 'the audit log only grows'); end;
+"""
+
+
+class DataUnusable(ElasticJobError):
+    """The console's data directory cannot be used."""
+
+    def __init__(self, directory: Path, reason: str) -> None:
+        super().__init__(f"{directory}: {reason}: name another one with --data-dir")
+        self.directory, self.reason = directory, reason
+
+
+class Database:
+    """One connection, used by one thread at a time."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection, self._turn = connection, anyio.Lock()
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what ``work`` returns, as one transaction in a thread."""
+        async with self._turn:
+            return await to_thread.run_sync(self._transact, work)
+
+    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._connection:
+            return work(self._connection)
+
+
+@asynccontextmanager
+async def open_database(directory: Path) -> AsyncIterator[Database]:
+    """Open the database of a data directory, readable by its owner only; both are made where they are missing.
+
+    Raises:
+        DataUnusable: the directory cannot be written, or holds the data of a newer console.
+    """
+    connection = await to_thread.run_sync(_connect, directory)
+    try:
+        yield Database(connection)
+    finally:
+        connection.close()
+
+
+def _connect(directory: Path) -> sqlite3.Connection:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = directory / "console.db"
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite itself would let others read it
+        connection = sqlite3.connect(file, timeout=10, check_same_thread=False)
+    except (OSError, sqlite3.Error) as error:
+        raise DataUnusable(directory, str(error)) from error
+    try:
+        connection.row_factory = sqlite3.Row
+        connection.executescript("pragma journal_mode=wal; pragma synchronous=full; pragma foreign_keys=on;")
+        _upgrade(connection, directory)
+    except sqlite3.Error as error:
+        connection.close()
+        raise DataUnusable(directory, str(error)) from error
+    except DataUnusable:
+        connection.close()
+        raise
+    return connection
+
+
+def _upgrade(connection: sqlite3.Connection, directory: Path) -> None:
+    connection.execute("begin immediate")  # two consoles that start at once: the second finds everything made
+    (version,) = connection.execute("pragma user_version").fetchone()
+    if version > VERSION:
+        connection.rollback()
+        raise DataUnusable(directory, f"was written by a newer console (data version {version}, known is {VERSION})")
+    if version == 0:
+        for statement in _statements(SCHEMA):
+            connection.execute(statement)
+        connection.execute(f"pragma user_version = {VERSION}")
+    connection.commit()
+
+
+def _statements(script: str) -> list[str]:
+    found, current = list[str](), ""
+    for line in script.strip().splitlines():
+        current += line + "\n"
+        if sqlite3.complete_statement(current):
+            found.append(current)
+            current = ""
+    return found

@@ -1,0 +1,120 @@
+"""A job's settings as the fields of a form: made from the configuration's own types, so that a new setting has its field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from types import NoneType
+from typing import Final, Literal, get_args, get_origin
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.operations.changing import FIXED
+
+DATAFLOW: Final = ("streaming", "ordered", "concurrency", "batch_size", "prefetch", "max_failures", "record_timeout")
+SECTIONS: Final[Mapping[str, Sequence[str]]] = {
+    "Schedule": ("cron", "time_zone", "dst", "misfire", "catch_up"),
+    "Items": ("sharding_total_count", "sharding_item_parameters", "job_parameter", "sharding_strategy", "per"),
+    "Safety": ("monitor_execution", "failover", "timeout", "shutdown_timeout", "max_time_diff_seconds"),
+    "Failures": ("error_handler", "error_handler_options"),
+    "Dataflow": DATAFLOW,
+    "Own settings of this kind": ("options",),
+}
+"""The form's parts; what is named nowhere goes under More."""
+MORE: Final = "More"
+LABELS: Final[Mapping[str, str]] = {
+    "catch_up": "Catch up (seconds)",
+    "dst": "When the clocks change",
+    "per": "One call per",
+    "timeout": "Timeout (seconds)",
+    "shutdown_timeout": "Shutdown timeout (seconds)",
+    "max_time_diff_seconds": "Clocks may differ (seconds)",
+    "record_timeout": "Record timeout (seconds)",
+    "reconcile_interval": "Reconcile interval (seconds)",
+    "sharding_quiet": "Quiet before sharding (seconds)",
+    "server_retention": "Forget servers after (seconds)",
+    "sharding_total_count": "Number of items",
+    "sharding_item_parameters": "Parameters of items",
+    "disabled": "New servers start disabled",
+}
+"""What a setting is called where its name alone would not do."""
+_LONG: Final = ("description", "sharding_item_parameters", "error_handler_options", "options")
+_FOUND_BY_NAME: Final = {"sharding_strategy": "aioelasticjob.strategies", "error_handler": "aioelasticjob.error_handlers"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One setting in a form."""
+
+    name: str
+    value: str
+    kind: str
+    """``text``, ``number``, ``long``, ``switch`` or ``choice``."""
+    choices: Sequence[str] = ()
+    """The only values of a choice; suggestions for a text."""
+    optional: bool = False
+
+    @property
+    def label(self) -> str:
+        """The setting's name in words; a key of the catalogue."""
+        return label(self.name)
+
+
+def label(name: str) -> str:
+    """Return what a setting is called; a key of the catalogue."""
+    return LABELS.get(name) or name.replace("_", " ").capitalize()
+
+
+def sections(config: JobConfig) -> list[tuple[str, list[Field]]]:
+    """Return the form for a configuration."""
+    names = [name for name in JobConfig.model_fields if name not in FIXED]
+    placed = {name for part in SECTIONS.values() for name in part}
+    parts = {**SECTIONS, MORE: [name for name in names if name not in placed]}
+    if config.job_type != "DATAFLOW":
+        del parts["Dataflow"]
+    if not config.options:
+        del parts["Own settings of this kind"]
+    found = [(title, [field_of(config, name) for name in part if name in names]) for title, part in parts.items()]
+    return [(title, fields) for title, fields in found if fields]
+
+
+def field_of(config: JobConfig, name: str) -> Field:
+    """Return the field of one setting."""
+    annotation = JobConfig.model_fields[name].annotation
+    kinds = set(get_args(annotation)) or {annotation}
+    optional, value = NoneType in kinds, text_of(config, name)
+    if get_origin(annotation) is Literal:
+        return Field(name, value, "choice", get_args(annotation))
+    if bool in kinds:
+        return Field(name, value, "choice", ("", "true", "false"), True) if optional else Field(name, value, "switch")
+    if name in _LONG:
+        return Field(name, value, "long")
+    if kinds & {int, float} or any(get_args(kind) and get_args(kind)[0] in (int, float) for kind in kinds):
+        return Field(name, value, "number", optional=optional)
+    group = _FOUND_BY_NAME.get(name)
+    names = sorted(point.name for point in entry_points(group=group)) if group else ()
+    return Field(name, value, "text", tuple(names), optional)
+
+
+def text_of(config: JobConfig, name: str) -> str:
+    """Return a setting as a form shows it."""
+    value = getattr(config, name)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    if name == "sharding_item_parameters" and not any("," in text for text in value.values()):
+        return ", ".join(f"{item}={text}" for item, text in value.items())
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False, indent=1) if value else ""
+    return str(value)
+
+
+def given(form: Mapping[str, str], config: JobConfig) -> dict[str, str]:
+    """Return the settings in a form that differ from the configuration it was made for."""
+    known = [name for name in JobConfig.model_fields if name not in FIXED and name in form]
+    told = {name: form[name].replace("\r\n", "\n") for name in known}
+    return {name: text for name, text in told.items() if text != text_of(config, name)}

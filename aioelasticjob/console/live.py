@@ -1,0 +1,258 @@
+"""What the registries look like now: each watched once, however many pages are open."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from secrets import token_hex
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from aioelasticjob import operations
+from aioelasticjob.clock import Clock
+from aioelasticjob.console.palette import Palette
+from aioelasticjob.console.settings import RegistrySettings
+from aioelasticjob.errors import ElasticJobError, Suspended
+from aioelasticjob.latest import Latest
+from aioelasticjob.model import Record
+from aioelasticjob.operations import ItemStatus, JobStatus
+from aioelasticjob.registry.session import Session, SessionState, open_session
+
+if TYPE_CHECKING:
+    from aioelasticjob.observers.sql import EventStore
+
+AGAIN: Final = 2.0
+"""Seconds until a registry that could not be reached is tried again."""
+PATIENCE: Final = 10.0
+"""Seconds a connection may take before the page says why there is none."""
+RECALLING: Final = 5.0
+"""Seconds the event store has to tell the newest runs before the pages go without."""
+REMEMBERED: Final = 120
+"""Runs of a job that are remembered for its sparkline and its timeline where no event store tells of more."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A run as its record told of it, or a mark; times in milliseconds since the epoch."""
+
+    item: int
+    begun: int
+    ended: int
+    source: str
+    outcome: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A registry at one moment."""
+
+    version: int = 0
+    jobs: Mapping[str, JobStatus] = field(default_factory=lambda: MappingProxyType({}))
+    changed: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By job, the version since which it has looked as it does."""
+    gone: int = 0
+    """The version at which the last job went, or the last one came: who has seen less needs the whole list."""
+    read: bool = False
+    """Whether the jobs have been read at all."""
+    lost: str | None = None
+    """Why the registry is not there; None while it is."""
+    since: float = 0.0
+    """When it was lost, or found."""
+
+
+class Watched:
+    """One registry under watch."""
+
+    def __init__(self, settings: RegistrySettings, clock: Clock) -> None:
+        self.settings, self._clock = settings, clock
+        self.picture = Latest(Picture(lost="connecting", since=clock.now()))
+        self.runs: dict[str, deque[Seen]] = {}
+        self.palettes: dict[str, Palette] = {}
+        self.epoch = token_hex(4)
+        """Versions of another epoch, of a console that ran before, mean nothing."""
+        self.store: EventStore | None = None
+        """Where the history of its runs is; None without one."""
+        self._session: Session | None = None
+
+    @property
+    def session(self) -> Session:
+        """The session to act with.
+
+        Raises:
+            Suspended: the registry is not there.
+        """
+        if self._session is None or self.picture.value.lost is not None:
+            raise Suspended(f"the registry {self.settings.name} is not there at the moment; nothing was written")
+        return self._session
+
+    async def watch(self) -> None:
+        """Watch for ever; a registry that is not there is tried again and again."""
+        async with AsyncExitStack() as stack:
+            if self.settings.event_store is not None:
+                from aioelasticjob.observers.sql import open_store  # SQLAlchemy, where there is a store to ask
+
+                self.store = await stack.enter_async_context(open_store(self.settings.event_store, clock=self._clock))
+            await self._watch()
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                async with open_session(self.settings.connection(PATIENCE), clock=self._clock) as session:
+                    self._session = session
+                    await self._follow(session)
+            except ElasticJobError as error:
+                self._lose(str(error))
+                log.warning("registry lost", extra={"registry": self.settings.name, "reason": str(error)})
+            finally:
+                self._session = None
+            await anyio.sleep(AGAIN)
+
+    async def _follow(self, session: Session) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._listen, session)
+            async with operations.watch_all(session, clock=self._clock) as lists:
+                async for statuses in lists:
+                    if not self.picture.value.read:
+                        await self._recall([status.name for status in statuses])
+                    self._look(statuses)
+            tasks.cancel_scope.cancel()
+
+    async def _listen(self, session: Session) -> None:
+        async for status in session.status:
+            if status.state is not SessionState.CONNECTED:
+                self._lose(f"the connection to {session.settings.servers} is {status.state.value}")
+            elif self.picture.value.read:
+                self._find()
+
+    async def _recall(self, jobs: Sequence[str]) -> None:
+        """Fetch the newest runs out of the event store, so that sparklines do not begin empty."""
+        if self.store is None or not jobs:
+            return
+        try:
+            with anyio.fail_after(RECALLING):
+                beats = await self.store.beats(jobs, last=30)
+        except (ElasticJobError, TimeoutError) as error:
+            log.warning("event store does not answer", extra={"registry": self.settings.name, "reason": str(error)})
+            return
+        for name, strokes in beats.items():
+            known = [stroke for stroke in strokes if stroke.seconds is not None]
+            seen = [_of_beat(stroke.item, stroke.began, stroke.seconds or 0, stroke.outcome) for stroke in known]
+            self.runs[name] = deque(seen, maxlen=REMEMBERED)
+
+    def _look(self, statuses: tuple[JobStatus, ...]) -> None:
+        old = self.picture.value
+        jobs = {status.name: status for status in statuses}
+        version = old.version + 1
+        changed = {
+            name: old.changed[name] if (before := old.jobs.get(name)) is status or before == status else version
+            for name, status in jobs.items()
+        }
+        self._remember(old.jobs, jobs, changed, version)
+        gone = old.gone if old.read and jobs.keys() == old.jobs.keys() else version
+        since = old.since if old.lost is None else self._clock.now()
+        self.picture.set(
+            Picture(version, MappingProxyType(jobs), MappingProxyType(changed), gone, True, None, since)
+        )
+
+    def _remember(
+        self, old: Mapping[str, JobStatus], new: Mapping[str, JobStatus], changed: Mapping[str, int], version: int
+    ) -> None:
+        for name in self.runs.keys() - new.keys():
+            del self.runs[name]
+            self.palettes.pop(name, None)
+        for name, status in new.items():
+            if changed[name] == version:
+                before = {item.item: item for item in old[name].items} if name in old else {}
+                runs = self.runs.setdefault(name, deque(maxlen=REMEMBERED))
+                self.palettes.setdefault(name, Palette()).see(one.id for one in status.instances)
+                known = {(seen.item, seen.begun // 1000) for seen in runs} if not old else set()
+                news = [seen for seen in _news(before, status.items) if (seen.item, seen.begun // 1000) not in known]
+                runs.extend(sorted(news, key=lambda seen: seen.ended))
+
+    def _lose(self, reason: str) -> None:
+        old = self.picture.value
+        since = self._clock.now() if old.lost is None else old.since
+        self.picture.set(replace(old, version=old.version + 1, lost=reason, since=since))
+
+    def _find(self) -> None:
+        old = self.picture.value
+        if old.lost is not None:
+            self.picture.set(replace(old, version=old.version + 1, lost=None, since=self._clock.now()))
+
+
+def _news(before: Mapping[int, ItemStatus], items: Iterable[ItemStatus]) -> list[Seen]:
+    """Return the runs that have ended, and the misfires marked, since ``before``."""
+    found = list[Seen]()
+    for item in items:
+        old = before.get(item.item)
+        record = item.record
+        if record is not None and _ended(record) and (old is None or old.record != record):
+            found.append(
+                Seen(item.item, record.begun, record.completed_at, record.source, record.outcome, record.instance)
+            )
+        if item.misfired and old is not None and not old.misfired and record is not None:
+            found.append(Seen(item.item, record.slot, record.slot, "CRON", "misfired", ""))
+    return found
+
+
+def _of_beat(item: int, began: datetime, seconds: float, outcome: str) -> Seen:
+    begun = int(began.timestamp() * 1000)
+    return Seen(item, begun, begun + int(seconds * 1000), "", outcome, "")
+
+
+def _ended(record: Record) -> bool:
+    return bool(record.begun and record.completed and record.completed_at)
+
+
+class Registries:
+    """The registries under watch, by name; they come and go while the console runs."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._watched: dict[str, tuple[Watched, anyio.CancelScope]] = {}
+        self._tasks: TaskGroup | None = None
+
+    @asynccontextmanager
+    async def watching(self, settings: Iterable[RegistrySettings]) -> AsyncIterator[None]:
+        """Watch these, and those added later, while the block runs."""
+        async with anyio.create_task_group() as self._tasks:
+            for one in settings:
+                self.add(one)
+            yield
+            self._tasks.cancel_scope.cancel()
+        self._watched.clear()
+
+    def add(self, settings: RegistrySettings) -> None:
+        """Watch one more."""
+        assert self._tasks is not None, "registries are watched inside watching()"
+        scope, watched = anyio.CancelScope(), Watched(settings, self._clock)
+        self._watched[settings.name] = watched, scope
+
+        async def watch() -> None:
+            with scope:
+                await watched.watch()
+
+        self._tasks.start_soon(watch)
+
+    def drop(self, name: str) -> None:
+        """Watch one no more."""
+        with suppress(KeyError):
+            self._watched.pop(name)[1].cancel()
+
+    def get(self, name: str) -> Watched | None:
+        """Return a registry by name."""
+        found = self._watched.get(name)
+        return None if found is None else found[0]
+
+    def __iter__(self) -> Iterator[Watched]:
+        return iter([watched for watched, _ in self._watched.values()])

@@ -1,0 +1,86 @@
+"""What has been run: the event store's rows with filters, and one run with its states and its failure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from aioelasticjob.console.visit import Visit
+from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.model import FireSource
+from aioelasticjob.observers.sql import EventStore, Filter
+
+ROWS: Final = 50
+OUTCOMES: Final = ("running", "completed", "failed", "timed out", "cancelled", "handed over", "cut off")
+STATES: Final = {
+    "TASK_STAGING": "staged",
+    "TASK_RUNNING": "running",
+    "TASK_FINISHED": "completed",
+    "TASK_ERROR": "failed",
+    "TASK_TIMED_OUT": "timed out",
+    "TASK_KILLED": "cancelled",
+    "TASK_HANDED_OVER": "handed over",
+    "TASK_RESCUED": "rescued",
+    "TASK_MISFIRED": "misfired",
+}
+"""Words for the states of the trace; keys of the catalogue."""
+FIELDS: Final = ("job", "item", "instance", "outcome", "source", "since", "until", "text")
+
+
+async def page(visit: Visit) -> Response:
+    """Show runs, newest first."""
+    asked = {name: visit.request.query_params.get(name, "").strip()[:200] for name in FIELDS}
+    context: dict[str, object] = {"asked": asked, "outcomes": OUTCOMES, "sources": tuple(FireSource), "tab": "history"}
+    store = _store(visit)
+    if store is None:
+        return visit.page("history.html", store=False, rows=(), next=None, counts={}, problem="", **context)
+    try:
+        which = _filter(asked)
+        found = await store.history(which, after=visit.request.query_params.get("after") or None, limit=ROWS)
+        counts = await store.counts(which)
+    except ElasticJobError as error:
+        status = 400 if isinstance(error, InvalidSetting) else 503
+        return visit.page("history.html", status, store=True, rows=(), next=None, counts={}, problem=str(error), **context)
+    return visit.page("history.html", store=True, rows=found.rows, next=found.next, counts=counts, problem="", **context)
+
+
+async def run(visit: Visit) -> Response:
+    """Show one run."""
+    store = _store(visit)
+    details = None if store is None else await store.run(visit.request.path_params["run"])
+    if details is None:
+        raise HTTPException(404, visit.words("There is no such run."))
+    return visit.page("run.html", details=details, run=details.run, states=STATES, tab="history")
+
+
+def _store(visit: Visit) -> EventStore | None:
+    assert visit.registry is not None
+    return visit.registry.store
+
+
+def _filter(asked: Mapping[str, str]) -> Filter:
+    item = asked["item"]
+    if item and not (item.isascii() and item.isdecimal() and len(item) < 10):
+        raise InvalidSetting("item", item, "a whole number")
+    return Filter(
+        job=asked["job"] or None,
+        item=int(item) if item else None,
+        instance=asked["instance"] or None,
+        outcome=asked["outcome"] or None,
+        source=asked["source"] or None,
+        since=_moment("since", asked["since"]),
+        until=_moment("until", asked["until"]),
+        text=asked["text"] or None,
+    )
+
+
+def _moment(setting: str, text: str) -> datetime | None:
+    """Read what a browser's field for date and time gives: the pages ask for it in UTC."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
+    except ValueError:
+        raise InvalidSetting(setting, text, "a moment like 2026-11-20T14:30, in UTC") from None

@@ -1,0 +1,82 @@
+"""How a console is set up: which registries it shows, where it keeps its own things, what it allows."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.registry.settings import ConnectionSettings
+
+_NAME: Final = re.compile(r"[\w.-]{1,60}")
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """A registry to show: its name on the pages, its address, and where its jobs' events are stored."""
+
+    name: str
+    address: str
+    digest: str | None = field(default=None, repr=False)
+    event_store: str | None = field(default=None, repr=False)
+    """A database URL; it may hold a password."""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or set(self.name) <= {"."}:
+            raise InvalidSetting("name", self.name, "1 to 60 letters, digits, '_', '-' or '.'")
+        self.connection()
+        if self.event_store is not None:
+            from aioelasticjob.observers.sql import EventStoreSettings  # SQLAlchemy, where there is a store to ask
+
+            EventStoreSettings.of(self.event_store)
+
+    def connection(self, patience: float = 15.0) -> ConnectionSettings:
+        """Return how to connect, waiting ``patience`` seconds at most.
+
+        Raises:
+            InvalidSetting: the address or the digest makes no sense.
+        """
+        return ConnectionSettings.parse(self.address, digest=self.digest, connection_timeout=patience)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """Everything a console is told at its start; times in seconds."""
+
+    registries: tuple[RegistrySettings, ...] = ()
+    data_dir: Path | None = None
+    """Where users, sessions, the audit log and added registries are kept; the user's data directory by default."""
+    read_only: bool = False
+    idle: float = 12 * 3600
+    """A session ends when nothing was asked for so long."""
+    lifetime: float = 7 * 86_400
+    """A session ends so long after it began, whatever happens."""
+    largest_form: int = 1_000_000
+    """Bytes of a request's body."""
+
+    def __post_init__(self) -> None:
+        names = [registry.name for registry in self.registries]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidSetting("registries", name, "two registries need two names")
+        for setting in ("idle", "lifetime", "largest_form"):
+            if not getattr(self, setting) > 0:
+                raise InvalidSetting(setting, getattr(self, setting), "a number above 0")
+
+    @property
+    def directory(self) -> Path:
+        """The data directory, whether or not it is there yet."""
+        if self.data_dir is not None:
+            return self.data_dir
+        home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+        return Path(home) / "aioelasticjob" / "console"
+
+
+def named(address: str) -> str:
+    """Return a name for a registry that came without one: its namespace, or its first host."""
+    settings = ConnectionSettings.parse(address)
+    told = settings.namespace.replace("/", "-") or settings.hosts[0][0]
+    return re.sub(r"[^\w.-]", "-", told)[:60]

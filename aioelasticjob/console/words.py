@@ -1,0 +1,51 @@
+"""What the console says, in English and in Chinese.  English sentences are their own keys; Chinese has a catalogue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+NAMES: Final = {"en": "English", "zh": "中文"}
+"""The languages by code, each in its own words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """A language to speak; call it with an English sentence."""
+
+    code: str
+    phrases: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, sentence: str, **values: object) -> str:
+        """Return the sentence in this language with its ``{names}`` filled in; an unknown one stays English."""
+        said = self.phrases.get(sentence, sentence)
+        return said.format(**values) if values else said
+
+
+@cache
+def language(code: str) -> Language:
+    """Return a language by its code, English for one that is not spoken here."""
+    if code not in NAMES or code == "en":
+        return Language("en", {})
+    text = files(__package__).joinpath("locale", f"{code}.json").read_text("utf-8")
+    return Language(code, json.loads(text))
+
+
+def choose(wanted: str | None, accepted: str) -> Language:
+    """Return the language chosen on the page, else the one the browser likes most (``Accept-Language``)."""
+    if wanted in NAMES:
+        return language(wanted)
+    ranked = sorted(map(_preference, accepted.split(",")[:20]), key=lambda one: -one[1])
+    return language(next((code for code, weight in ranked if code in NAMES and weight > 0), "en"))
+
+
+def _preference(entry: str) -> tuple[str, float]:
+    tag, _, weight = entry.partition(";q=")
+    try:
+        return tag.strip().lower().split("-")[0], float(weight or 1)
+    except ValueError:
+        return "", 0.0
