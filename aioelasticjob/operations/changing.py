@@ -17,6 +17,8 @@ from aioelasticjob.coordination.rules.sharding import wanted
 from aioelasticjob.coordination.strategies import find
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.jobs.kinds import CODED, configured, fits
+from aioelasticjob.jobs.kinds import names as kinds
 from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal, carry_out, spelt
 from aioelasticjob.operations.reading import listed, view_of
 from aioelasticjob.registry.session import Session
@@ -118,7 +120,18 @@ def settings_from(given: Mapping[str, object]) -> dict[str, object]:
 def _changed(view: JobView, settings: Mapping[str, object]) -> JobConfig:
     if view.fault is not None:
         raise Refusal(f"{view.fault}: import a whole configuration in its place first")
-    return view.config.changed(**settings_from(settings))
+    given = settings_from(settings)
+    config = view.config
+    if "options" in given:  # as a whole; those given by name come on top
+        config = config.changed(options=given.pop("options"))
+    config = configured(config, given) if _is_known(config.job_type) else config.changed(**given)
+    fits(config)
+    return config
+
+
+def _is_known(kind: str) -> bool:
+    """Whether a kind of job is known here: only its package knows what its own settings mean."""
+    return kind in CODED or kind.lower() in kinds()
 
 
 @cache
@@ -196,6 +209,8 @@ def _about_runs(
 
 def _unknown_here(config: JobConfig, differences: Mapping[str, object]) -> Iterator[str]:
     """Tell what only the job's own processes may know: an operator's need not have their code."""
+    if "options" in differences and not _is_known(config.job_type):
+        yield f"no kind {config.job_type} is known here: whether the options are right will be seen where it runs"
     if "sharding_strategy" in differences:
         try:
             find(config.sharding_strategy)

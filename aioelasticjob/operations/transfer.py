@@ -12,6 +12,7 @@ import yaml
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.view import parse
 from aioelasticjob.errors import ForeignData, InvalidSetting, JobConflict
+from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations.outcome import Done, Refusal, carry_out, carry_out_groups, spelt
 from aioelasticjob.operations.reading import listed, names, no_such
@@ -181,8 +182,12 @@ def _config(number: int, entry: object) -> JobConfig:
     name = entry.get("jobName", entry.get("job_name", "")) if isinstance(entry, Mapping) else ""
     which = f"job {number} ({name})" if name else f"job {number}"
     try:
-        return JobConfig.from_json(json.dumps(entry, default=str).encode(), which)
+        config = JobConfig.from_json(json.dumps(entry, default=str).encode(), which)
+        fits(config)
+        return config
     except ForeignData as mistake:
         raise InvalidSetting(which, mistake.value, mistake.expected.removeprefix("no job configuration: ")) from None
+    except InvalidSetting as mistake:
+        raise InvalidSetting(which, mistake.value, f"{mistake.setting}: {mistake.expected}") from None
     except (TypeError, ValueError, RecursionError) as error:  # keys that no JSON has
         raise InvalidSetting(which, str(entry)[:40], f"is no job configuration: {error}") from None

@@ -59,7 +59,8 @@ def test_a_wrong_password(command: Command, write: Write, embedded: EmbeddedServ
 @pytest.mark.usefixtures("root_log")
 def test_a_name_used_by_another_kind_of_job(command: Command, write: Write, embedded: EmbeddedServer) -> None:
     address = f"zk://{embedded.address}/shop"
-    asyncio.run(make(address, config=b'{"jobName": "report", "jobType": "SCRIPT", "cron": "0 0 2 * * ?"}'))
+    script = b'{"jobName": "report", "jobType": "SCRIPT", "cron": "0 0 2 * * ?", "options": {"command": "true"}}'
+    asyncio.run(make(address, config=script))
     write("user_jobs", jobs(address))
     code, said = complaint(command)
     assert code == 2

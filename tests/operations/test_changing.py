@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig, operations
+from aioelasticjob.layout import Layout
 from aioelasticjob.operations import ChangedMeanwhile, Refusal
 from aioelasticjob.operations.changing import FIXED, settings_from
 from aioelasticjob.registry.txn import Create, Set
@@ -118,6 +119,32 @@ def test_a_job_that_nobody_runs_is_configured_all_the_same() -> None:
     play(scene)
 
 
+def test_the_settings_of_a_kind_are_changed_by_their_own_names() -> None:
+    async def scene(here: Office) -> None:
+        for config in (
+            JobConfig(job_name="script", job_type="SCRIPT", options={"command": "ls"}),
+            JobConfig(job_name="mine", job_type="MINE", options={"x": 1}),
+        ):
+            root = Layout(config.job_name)
+            await here.write(Create(root.root), Create(root.config, config.to_json()))
+
+        async def told(name: str, **settings: object) -> object:
+            return (await operations.preview(here.observer, name, settings)).config.options
+
+        assert await told("script", command="ls -l", shell="true") == {"command": "ls -l", "shell": True}
+        assert await told("script", options='{"command": ["ls", "-l"]}') == {"command": ["ls", "-l"]}
+        assert await told("script", options={"command": "ls"}, shell=True) == {"command": "ls", "shell": True}
+        mistakes: list[dict[str, object]] = [{"options": {}}, {"options": "x"}, {"comand": "ls"}, {"shell": "maybe"}]
+        for wrong in mistakes:
+            with pytest.raises(InvalidSetting):
+                await told("script", **wrong)
+        unknown = await operations.preview(here.observer, "mine", {"options": {"x": 2}, "cron": "@daily"})
+        assert (unknown.config.options, unknown.config.cron) == ({"x": 2}, "@daily")
+        assert any("no kind MINE is known here" in warning for warning in unknown.warnings)
+
+    play(scene)
+
+
 def test_wrong_settings_are_named_and_nothing_is_written() -> None:
     async def scene(here: Office) -> None:
         await staff(here)
@@ -131,8 +158,8 @@ def test_wrong_settings_are_named_and_nothing_is_written() -> None:
             ({"error_handler_options": "{nonsense"}, "begins like JSON and is none"),
             ({"sharding_total_count": 2, "shardingTotalCount": 3}, "given twice"),
             ({"job_parameter": "\ud800"}, "UTF-8"),
-            *(({setting: "x"}, why) for setting, why in FIXED.items()),
         ]
+        wrong += [({setting: "x"}, why) for setting, why in FIXED.items()]
         for settings, said in wrong:
             with pytest.raises(InvalidSetting, match=said):
                 await operations.configure(here.observer, "job", settings)

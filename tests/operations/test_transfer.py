@@ -77,7 +77,9 @@ def test_jobs_that_are_there_keep_their_settings_unless_told_otherwise() -> None
         assert done.summary == "imported: 1 new (fresh), 1 replaced (report)"
         assert (await configs(here))["report"].cron == "@daily"
         with pytest.raises(JobConflict, match="is a SIMPLE job there, and SCRIPT"):
-            await operations.import_jobs(here.observer, "jobName: fresh\njobType: SCRIPT\n", overwrite=True)
+            await operations.import_jobs(
+                here.observer, "jobName: fresh\njobType: SCRIPT\noptions: {command: ls}\n", overwrite=True
+            )
         await here.write(Set("/fresh/config", b"{nonsense", -1))
         assert (await operations.import_jobs(here.observer, "jobName: fresh", overwrite=True)).changed
 
@@ -102,6 +104,7 @@ def test_jobs_that_are_there_keep_their_settings_unless_told_otherwise() -> None
         ('[{"jobName": "fresh"}, {"jobName": "fresh"}]', "given twice"),
         ('[{"jobName": "fresh", "surprise": 1}]', "surprise"),
         ('[{"jobName": "fresh", "jobParameter": "\\ud800"}]', "UTF-8"),
+        ('[{"jobName": "fresh"}, {"jobName": "bad", "jobType": "SCRIPT"}]', r"job 2 \(bad\).*options.command"),
         ('[{"jobName": "locks"}]', "a node of that name is there that is no job"),
         ("? [a]\n: b", "neither JSON nor YAML"),
         ('{"jobName": {"a": {}}}', "job 1"),
