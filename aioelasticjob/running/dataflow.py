@@ -7,8 +7,8 @@ fetched ahead.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from reprlib import repr as short
@@ -176,7 +176,7 @@ class _Run:
     async def _batches(self, lane: Lane, given: Given) -> Batches:
         """Yield what fetch hands out: a coroutine's batch, and again if streaming, or all batches of a generator."""
         if self._flow.generates:
-            async with aclosing(self._flow.fetch(lane.fetching, **given)) as generator:
+            async with _closing(self._flow.fetch(lane.fetching, **given)) as generator:
                 async for found in generator:
                     yield _checked(found)
             return
@@ -282,6 +282,20 @@ class _Run:
         for lane in self._meters:
             if lane.asking:
                 lane.fetching_scope.cancel()
+
+
+@asynccontextmanager
+async def _closing(generator: AsyncGenerator[object, None]) -> AsyncIterator[AsyncGenerator[object, None]]:
+    """Close a generator at the end; a task group that it was left in makes a group of what closes it."""
+    try:
+        yield generator
+    finally:
+        try:
+            await generator.aclose()
+        except BaseExceptionGroup as group:
+            _, others = group.split(GeneratorExit)
+            if others is not None:
+                raise others from None
 
 
 def _checked(found: object) -> Sequence[object]:
