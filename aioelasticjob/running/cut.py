@@ -28,11 +28,12 @@ log = logging.getLogger(__name__)
 class Cut:
     """A cancel scope that calls ``unheeded`` once if what runs inside goes on all the same.
 
-    ``after`` so many seconds it cancels by itself.
+    ``after`` so many seconds it cancels by itself.  ``threads`` says that threads run inside: nothing reaches their
+    tasks, so there is nothing to hold back, and anyio.from_thread.check_cancelled() goes on telling them.
     """
 
-    def __init__(self, unheeded: Callable[[], None], after: float | None = None) -> None:
-        self._unheeded, self._after = unheeded, after
+    def __init__(self, unheeded: Callable[[], None], after: float | None = None, *, threads: bool = False) -> None:
+        self._unheeded, self._after, self._threads = unheeded, after, threads
         self._asking, self._held = CancelScope(), CancelScope()
         self._timer: asyncio.TimerHandle | None = None
         self._told = self._over = False
@@ -71,7 +72,7 @@ class Cut:
     def _turn(self, left: int) -> None:
         if left and not self._over:
             asyncio.get_running_loop().call_soon(self._turn, left - 1)
-        else:
+        elif not self._threads:
             self._held.shield = True  # no more of it
 
     def _look(self) -> None:
@@ -79,8 +80,9 @@ class Cut:
         if not self._told:
             self._told = True
             self._unheeded()
-        self._held.shield = False  # lets it through once
-        self._held.shield = True
+        if not self._threads:
+            self._held.shield = False  # lets it through once
+            self._held.shield = True
 
 
 def tell(job: Job, context: Context, task: asyncio.Task[object]) -> None:

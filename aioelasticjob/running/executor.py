@@ -107,7 +107,7 @@ async def _run(flight: Flight, context: Context) -> Outcome:
             await _call(flight, context)
             return Outcome.COMPLETED
         unheeded = flight.tell_unheeded if flight.job.blocking else partial(tell, flight.job, context, task)
-        with Cut(unheeded, after=timeout) as limit:
+        with Cut(unheeded, after=timeout, threads=flight.job.blocking) as limit:
             await _call(flight, context)
     except get_cancelled_exc_class():
         if task.cancelling():

@@ -229,7 +229,7 @@ class Runner:
         """
         flight: Flight | None = None
         try:
-            with Cut(lambda: flight.tell_unheeded() if flight else None) as scope:
+            with Cut(lambda: flight.tell_unheeded() if flight else None, threads=self._job.blocking) as scope:
                 flight = await self._board(view, fire, items)
                 if flight is not None:
                     self._flight = scope
