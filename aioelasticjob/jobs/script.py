@@ -38,7 +38,7 @@ FADING = 0.1
 """Seconds in which what an ended script started may end by itself."""
 AFTER_KILL = 5.0
 """Seconds that a process may take to die of SIGKILL."""
-GUARD = 'read _ || { kill -TERM -- "-$1"; sleep "$2"; kill -KILL -- "-$1"; }'
+GUARD = 'read _ || { kill -s TERM -- "-$1"; sleep "$2"; kill -s KILL -- "-$1"; }'
 """Ends a group when the pipe on its standard input breaks, which is when our process is gone, even by ``kill -9``."""
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "python", "perl", "ruby")
 """Programs whose first argument is a file to run, unless it is an option."""
@@ -86,9 +86,9 @@ class Script(Options):
     @classmethod
     def _is_known(cls, encoding: str) -> str:
         try:
-            b"".decode(encoding)  # base64 and its like decode, but not to text
+            b"YQ==".decode(encoding, "replace")  # base64 and its like decode, but not to text
             codecs.getincrementaldecoder(encoding)
-        except LookupError:
+        except (LookupError, ValueError):
             raise ValueError("must be an encoding such as utf-8, latin-1 or gb18030") from None
         return encoding
 
@@ -264,18 +264,22 @@ def _pieces(line: str) -> Iterator[str]:
 async def _guarded(group: int, grace: float) -> AsyncIterator[None]:
     """Have the group ended by another process should ours be killed: its item is run elsewhere then."""
     guard = None
-    with suppress(OSError), CancelScope(shield=True):  # without a shell the script runs unguarded
-        guard = await asyncio.create_subprocess_exec(
-            "/bin/sh", "-c", GUARD, "guard", str(group), str(ceil(grace)),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )  # fmt: skip
-    try:
-        yield
-    finally:
-        if guard is not None:
-            with CancelScope(shield=True), suppress(OSError):
-                await guard.communicate(b"\n")
+    with _pipe() as (life, line):  # nobody but us holds the end that is written to
+        with suppress(OSError), CancelScope(shield=True):  # without a shell the script runs unguarded
+            guard = await asyncio.create_subprocess_exec(
+                "/bin/sh", "-c", GUARD, "guard", str(group), str(ceil(grace)),
+                stdin=life, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )  # fmt: skip
+        try:
+            yield
+        finally:
+            if guard is not None:
+                with CancelScope(shield=True):
+                    with suppress(BrokenPipeError):
+                        life.close()
+                        line.write(b"\n")
+                    await guard.wait()
 
 
 async def _end(process: asyncio.subprocess.Process, grace: float) -> None:

@@ -1,0 +1,359 @@
+"""Scripts as they are run: real processes, most of them gone within milliseconds."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from aioelasticjob import ElasticJob, InstanceContext, InvalidSetting, ItemContext, Outcome
+from aioelasticjob.events import Ended
+from aioelasticjob.jobs import script
+from aioelasticjob.jobs.script import Script, ScriptFailed, check, run
+from tests.jobs.contexts import of_instance, of_item
+from tests.support.loops import LoopKind, run_async
+from tests.support.processes import ROOT, Workers
+
+Lines = list[tuple[str, str, str]]
+"""Level, stream and text of each line that was logged."""
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> Lines:
+    return [
+        (record.levelname, record.__dict__["stream"], record.getMessage())
+        for record in caplog.records
+        if record.name == "aioelasticjob.job"
+    ]
+
+
+def told(caplog: pytest.LogCaptureFixture, stream: str = "stdout") -> list[str]:
+    return [text for _, given, text in lines(caplog) if given == stream]
+
+
+@pytest.fixture
+def ran(real_loop_kind: LoopKind, caplog: pytest.LogCaptureFixture) -> Callable[..., None]:
+    """Runs a script once, on each kind of loop."""
+    caplog.set_level(logging.INFO)
+
+    def ran(context: ItemContext | InstanceContext | None = None, **options: Any) -> None:
+        run_async(real_loop_kind, lambda: run(context or of_item(), Script.model_validate(options)))
+
+    return ran
+
+
+def shell(text: str) -> dict[str, Any]:
+    return {"command": text, "shell": True}
+
+
+def test_each_line_is_a_line_of_the_log_and_carries_the_run(
+    ran: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    ran(**shell("echo one; echo; printf 'two\\r\\nthree'; echo bad >&2"))
+    assert sorted(lines(caplog)) == [
+        ("INFO", "stdout", ""),
+        ("INFO", "stdout", "one"),
+        ("INFO", "stdout", "three"),
+        ("INFO", "stdout", "two"),
+        ("WARNING", "stderr", "bad"),
+    ]
+    assert told(caplog) == ["one", "", "two", "three"]
+    assert {(record.__dict__["job"], record.__dict__["item"]) for record in caplog.records} == {("backup", 4)}
+
+
+def test_output_that_is_no_utf8_costs_a_character_and_not_the_run(
+    ran: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    ran(**shell(r"printf 'a\377b\n\303'; printf '\344' >&2"))
+    assert told(caplog) == ["a�b", "�"]
+    assert told(caplog, "stderr") == ["�"]
+    caplog.clear()
+    ran(**shell(r"printf '\344\366\374'"), encoding="latin-1")
+    assert told(caplog) == ["äöü"]
+
+
+def test_a_line_without_end_is_logged_in_pieces(ran: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+    ran(command=[sys.executable, "-c", "print('x' * 100_000); print('end')"])
+    *pieces, end = told(caplog)
+    assert max(map(len, pieces)) == script.LONGEST_LINE
+    assert "".join(pieces) == "x" * 100_000
+    assert end == "end"
+
+
+READER = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
+
+
+def test_arguments_and_environment_carry_the_context(
+    ran: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    ran(command=[sys.executable, "-c", READER, "--full"], environment={"PORT": 8080})
+    arguments, environment = json.loads("".join(told(caplog)))
+    context = json.loads(environment["AIOELASTICJOB_CONTEXT"])
+    assert arguments[0] == "--full"
+    assert json.loads(arguments[1]) == context
+    assert context == {
+        "jobName": "backup",
+        "taskId": "backup@-@4@-@READY@-@10.0.0.5@-@4711-ab@-@11",
+        "instance": "10.0.0.5@-@4711-ab",
+        "shardingTotalCount": 6,
+        "jobParameter": "nightly",
+        "fireTime": "2025-11-20T10:00:00+00:00",
+        "source": "CRON",
+        "shardingItem": 4,
+        "shardingParameter": "Beijing",
+        "fence": 17,
+        "offset": "offset 4",
+    }
+    assert environment["PORT"] == "8080"
+    assert environment["PATH"] == os.environ["PATH"]
+    given = {name.removeprefix("AIOELASTICJOB_"): value for name, value in environment.items()}
+    assert (given["ITEM"], given["PARAMETER"], given["FENCE"], given["ITEMS"]) == ("4", "Beijing", "17", "4")
+    assert (given["JOB_NAME"], given["JOB_PARAMETER"], given["SOURCE"]) == ("backup", "nightly", "CRON")
+
+
+def test_one_call_for_all_items_is_told_of_them(ran: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+    ran(of_instance(), **shell('echo "$1"; echo "$AIOELASTICJOB_ITEMS ${AIOELASTICJOB_ITEM-none}"'))
+    context, items = told(caplog)
+    assert items == "0,1 none"
+    assert {name: json.loads(context)[name] for name in ("shardingItems", "shardingItemParameters", "offsets")} == {
+        "shardingItems": [0, 1],
+        "shardingItemParameters": {"0": "city 0", "1": "city 1"},
+        "offsets": {"0": "offset 0", "1": "offset 1"},
+    }
+
+
+def test_the_context_is_no_argument_where_none_is_wanted(
+    ran: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    ran(command='printf "%s|" "a b" c', pass_context=False)
+    assert told(caplog) == ["a b|c|"]
+
+
+def test_a_string_is_no_shells_unless_asked(ran: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+    ran(command="echo $HOME; echo *", pass_context=False)
+    assert told(caplog) == ["$HOME; echo *"]
+
+
+def test_it_runs_where_it_is_told_to(
+    ran: Callable[..., None], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    program = tmp_path / "where.sh"
+    program.write_text("#!/bin/sh\npwd\n")
+    program.chmod(0o755)
+    options = {"command": "./where.sh", "directory": str(tmp_path)}
+    check(Script.model_validate(options))
+    ran(**options)
+    assert told(caplog) == [str(tmp_path)]
+
+
+def test_the_exit_code_is_the_outcome_and_the_last_words_are_quoted(ran: Callable[..., None]) -> None:
+    with pytest.raises(ScriptFailed) as caught:
+        ran(**shell("for n in 1 2 3 4 5 6 7; do echo line $n >&2; done; exit 3"))
+    assert caught.value.exit_code == 3
+    assert str(caught.value).splitlines() == ["the script ended with exit code 3", *(f"line {n}" for n in range(3, 8))]
+    with pytest.raises(ScriptFailed, match="was ended by SIGKILL"):
+        ran(**shell("kill -9 $$"))
+    ran(**shell("exit 24"), exit_codes=[0, 24])
+    with pytest.raises(ScriptFailed, match="exit code 0"):
+        ran(command="true", exit_codes=[1])
+
+
+def broken(directory: Path) -> dict[str, Path]:
+    texts = {"no_interpreter": "#!/no/such/interpreter\n", "no_first_line": "echo hello\n"}
+    paths = {name: directory / name for name in texts}
+    for name, path in paths.items():
+        path.write_text(texts[name])
+        path.chmod(0o755)
+    return paths
+
+
+def test_what_cannot_be_started_says_why(
+    ran: Callable[..., None], tmp_path: Path, real_loop_kind: LoopKind, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = broken(tmp_path)
+    for command, says in (
+        (str(paths["no_interpreter"]), "No such file.*interpreter in the script's first line does not exist"),
+        (str(tmp_path / "gone"), "No such file"),
+        (str(tmp_path), "Permission denied"),
+    ):
+        with pytest.raises(ScriptFailed, match=says) as caught:
+            ran(command=[command])
+        assert caught.value.exit_code is None
+    if real_loop_kind == "uvloop":  # takes it for a shell's, as shells do
+        ran(command=[str(paths["no_first_line"])])
+        assert told(caplog) == ["hello"]
+    else:
+        with pytest.raises(ScriptFailed, match=r"begins with a line like #!/bin/sh"):
+            ran(command=[str(paths["no_first_line"])])
+
+
+def test_a_context_that_no_argument_can_hold_says_so(ran: Callable[..., None]) -> None:
+    with pytest.raises(ScriptFailed, match=r'Argument list too long.*per="item"'):
+        ran(of_instance(20_000), command="true")
+
+
+@pytest.mark.parametrize(
+    ("options", "setting", "says"),
+    [
+        ({"command": "no-such-program --full"}, "command", r"no program 'no-such-program' on the PATH.*\./no-such"),
+        ({"command": "./backup.sh"}, "command", "no program './backup.sh'"),
+        ({"command": "python3 backup.py"}, "command", "no file 'backup.py' for python3 to run"),
+        ({"command": ["sh", "backup.sh"]}, "command", "no file 'backup.sh' for sh"),
+        ({"command": "/etc/passwd"}, "command", r"cannot be executed: chmod \+x"),
+        ({"command": "/tmp"}, "command", "cannot be executed"),
+        ({"command": "true", "directory": "/no/such/place"}, "directory", "is no directory"),
+        ({"command": "echo 'a"}, "command", "No closing quotation"),
+        ({"command": "  "}, "command", "must name a program"),
+        ({"command": []}, "command", "must name a program"),
+        ({"command": ["echo", True]}, "command", "a list of strings"),
+        ({"command": ["echo", "\0"]}, "command", "NUL"),
+        ({"command": ["echo"], "shell": True}, "command", "one string when shell"),
+        ({"command": "true", "encoding": "klingon"}, "encoding", "such as utf-8"),
+        ({"command": "true", "encoding": "base64"}, "encoding", "such as utf-8"),
+        ({"command": "true", "exit_codes": [256]}, "exit_codes.0", "less than or equal to 255"),
+        ({"command": "true", "exit_codes": []}, "exit_codes", "at least 1"),
+        ({"command": "true", "environment": {"A=B": "c"}}, "environment", "no name of a variable"),
+        ({"command": "true", "grace": -1}, "grace", "greater than or equal to 0"),
+        ({"comand": "true", "command": "true"}, "comand", "did you mean command"),
+        ({"command": "true", "crom": "@daily"}, "crom", "did you mean cron"),
+        ({"command": "true", "options": {}}, "options", "by its own name"),
+    ],
+)
+def test_a_script_that_makes_no_sense_is_refused_when_it_is_declared(
+    options: dict[str, Any], setting: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidSetting, match=says) as caught:
+        ElasticJob("embedded://").kind("script", "backup", **options)
+    assert caught.value.setting == setting
+
+
+async def wait_for(path: Path) -> str:
+    """Return what a script has written into a file, once it has."""
+    with anyio.fail_after(10):
+        while not (path.exists() and path.read_text().endswith("\n")):
+            await anyio.sleep(0.01)
+    return path.read_text()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+async def cut(options: dict[str, Any], until: Callable[[], Awaitable[object]]) -> None:
+    """Run a script and cancel the run at some moment."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, of_item(), Script.model_validate(options))
+        await until()
+        tasks.cancel_scope.cancel()
+
+
+def test_a_cancelled_run_takes_children_and_grandchildren_with_it(
+    real_loop_kind: LoopKind, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.INFO)
+    family = tmp_path / "family"
+    program = f"""
+        trap 'echo ending; exit 0' TERM
+        sh -c 'sleep 1000 & echo $! $$ >{family}.part; mv {family}.part {family}; wait' &
+        while :; do sleep 0.02; done
+    """
+    run_async(real_loop_kind, lambda: cut(shell(program), lambda: wait_for(family)))
+    pids = [int(pid) for pid in family.read_text().split()]
+    assert len(pids) == 2
+    assert not any(map(alive, pids))
+    assert told(caplog) == ["ending"], "what it says while it is being ended is logged"
+
+
+def test_who_does_not_listen_is_killed_after_its_grace(real_loop_kind: LoopKind, tmp_path: Path) -> None:
+    family = tmp_path / "family"
+    program = f"trap '' TERM; echo $$ >{family}.part; mv {family}.part {family}; while :; do sleep 0.05; done"
+
+    async def main() -> float:
+        async def there() -> None:
+            nonlocal began
+            await wait_for(family)
+            began = anyio.current_time()
+
+        began = 0.0
+        await cut({**shell(program), "grace": 0.2}, there)
+        return anyio.current_time() - began
+
+    took = run_async(real_loop_kind, main)
+    assert not alive(int(family.read_text()))
+    assert 0.2 <= took < 5
+
+
+def test_what_a_script_leaves_running_is_ended_with_it(
+    ran: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    ran(**shell("sleep 1000 & echo $!"))
+    (pid,) = told(caplog)
+    assert not alive(int(pid))
+    assert any("what it left running is ended" in record.getMessage() for record in caplog.records)
+
+
+def test_a_script_that_writes_without_end_stops_nobody(
+    real_loop_kind: LoopKind, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> int:
+        turns = 0
+
+        async def others_have_their_turn() -> None:
+            nonlocal turns
+            while turns < 20:
+                await anyio.sleep(0.001)
+                turns += 1
+
+        with anyio.fail_after(20):
+            await cut({"command": "yes"}, others_have_their_turn)
+        return turns
+
+    caplog.set_level(logging.ERROR)
+    assert run_async(real_loop_kind, main) == 20
+
+
+def test_a_run_that_takes_too_long_times_out(real_loop_kind: LoopKind) -> None:
+    async def main() -> Outcome:
+        app = ElasticJob("embedded://")
+        app.script("slow", command="sleep 1000", pass_context=False, cron="* * * * * ?", timeout=0.05, sharding_quiet=0)
+        with app.events() as events, anyio.fail_after(20):
+            async with app.running():
+                async for event in events:
+                    if isinstance(event, Ended):
+                        return event.outcome
+        raise AssertionError("it has not run")
+
+    assert run_async(real_loop_kind, main) is Outcome.TIMED_OUT
+
+
+@pytest.mark.process
+def test_the_script_of_a_process_that_was_killed_is_ended_too(tmp_path: Path, worker_processes: Workers) -> None:
+    family = tmp_path / "family"
+    program = f"sleep 1000 & echo $! $$ >{family}.part; mv {family}.part {family}; wait"
+    (tmp_path / "user_jobs.py").write_text(
+        "from aioelasticjob import ElasticJob\n"
+        "app = ElasticJob('embedded://')\n"
+        f"app.script('long', command={program!r}, shell=True, cron='* * * * * ?', grace=0)\n"
+    )
+    paths = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    worker = worker_processes.start("-m", "aioelasticjob", "run", "user_jobs:app", environment=paths)
+    anyio.run(wait_for, family)
+    worker.kill()
+    pids = [int(pid) for pid in family.read_text().split()]
+
+    async def gone() -> None:
+        with anyio.fail_after(10):
+            while any(map(alive, pids)):
+                await anyio.sleep(0.02)
+
+    anyio.run(gone)
