@@ -58,7 +58,8 @@ def _found(ctx: typer.Context, read: Callable[[Session], Awaitable[Sequence[str]
 
 
 def _name(ctx: typer.Context) -> str:
-    name = ctx.params.get("name")
+    """Return the job typed before; while an option still wants its value, nothing has been sorted out yet."""
+    name = ctx.params.get("name") or next((word for word in ctx.args if not word.startswith("-")), "")
     return name if isinstance(name, str) else ""
 
 

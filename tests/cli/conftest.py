@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("AIOELASTICJOB_REGISTRY", raising=False)
     monkeypatch.delenv("AIOELASTICJOB_DIGEST", raising=False)
+    monkeypatch.delenv("AIOELASTICJOB_PROFILE", raising=False)
+    monkeypatch.setenv("AIOELASTICJOB_PROFILES", os.devnull)  # not those of whoever runs the tests
     return lambda *arguments: CliRunner().invoke(application, list(arguments))
 
 

@@ -1,0 +1,280 @@
+"""What operators do by command: said in a sentence or as JSON, refused in one line, asked about before it destroys."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from aioelasticjob import JobConfig, operations
+from aioelasticjob.cli import application
+from aioelasticjob.layout import Layout
+from aioelasticjob.operations import JobStatus
+from aioelasticjob.registry.session import ConnectionSettings, open_session
+from aioelasticjob.registry.txn import Create
+from tests.cli.conftest import Command
+from tests.support.embedded import EmbeddedServer
+
+LAYOUT = Layout("report")
+ME = "10.0.0.5@-@1-a"
+CONFIG = JobConfig(job_name="report", cron="0 0 2 * * ?", sharding_total_count=2)
+
+
+@pytest.fixture
+def address(embedded: EmbeddedServer) -> str:
+    return f"zk://{embedded.address}/shop"
+
+
+@pytest.fixture
+def desk(address: str, command: Command) -> Callable[[Callable[[Command], None]], JobStatus]:
+    """Lets somebody type commands while a job's one instance, made by hand, is there; returns the job afterwards."""
+
+    async def main(scene: Callable[[Command], None]) -> JobStatus:
+        def typed(*words: str) -> Result:
+            return command(*words, "-r", address)
+
+        async with open_session(ConnectionSettings.parse(address)) as session:
+            nodes = [Create(path) for path in LAYOUT.skeleton]
+            nodes += [Create(LAYOUT.config, CONFIG.to_json()), Create(LAYOUT.server("10.0.0.5"), b"alpha")]
+            nodes += [Create(LAYOUT.instance(ME), b'{"ip": "10.0.0.5"}', ephemeral=True)]
+            nodes += [Create(LAYOUT.item(0).sharding), Create(LAYOUT.item(0).instance, ME.encode())]
+            await session.commit(nodes, incarnation=session.incarnation)
+            await asyncio.to_thread(scene, typed)
+            return await operations.job(session, "report", now=0)
+
+    return lambda scene: asyncio.run(main(scene))
+
+
+def said(result: Result) -> str:
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return result.stdout.strip()
+
+
+def test_each_action_says_what_it_did_and_what_is_so_already(
+    desk: Callable[[Callable[[Command], None]], JobStatus],
+) -> None:
+    def scene(typed: Command) -> None:
+        for words, sentence in (
+            (
+                ("trigger", "report", "--parameter", "x"),
+                f"report: asked {ME} to run its items now with the parameter 'x'",
+            ),
+            (("trigger", "report", "--instance", ME, "--parameter", "x"), "waits already"),
+            (("pause", "report"), "report: paused on 10.0.0.5"),
+            (("pause", "report", "--server", "10.0.0.5"), "report: is paused on 10.0.0.5 already"),
+            (("resume", "--server", "10.0.0.5"), "server 10.0.0.5: resumed in 1 job (report)"),
+            (("resume", "report"), "report: is not paused on 10.0.0.5"),
+            (("pause", "--server", "10.0.0.5"), "server 10.0.0.5: paused in 1 job (report)"),
+            (("resume", "report", "--server", "10.0.0.5"), "report: resumed on 10.0.0.5"),
+            (("disable", "report", "--item", "1"), "report: item 1 is disabled"),
+            (("enable", "report", "--item", "1"), "report: item 1 is enabled"),
+            (("disable", "report"), "report: disabled on 10.0.0.5"),
+            (("enable", "--server", "10.0.0.5"), "server 10.0.0.5: enabled in 1 job (report)"),
+            (("disable", "--server", "10.0.0.5"), "server 10.0.0.5: disabled in 1 job (report)"),
+            (("enable", "report"), "report: enabled on 10.0.0.5"),
+            (("shutdown", "report", "--yes"), f"report: asked {ME} to leave"),
+            (("shutdown", "report", "--instance", ME, "-y"), "was asked to leave already"),
+        ):
+            assert sentence in said(typed(*words)), words
+
+    status = desk(scene)
+    assert (status.servers[0].paused, status.servers[0].disabled, status.items[1].disabled) == (False, False, False)
+
+
+def test_programs_get_json(desk: Callable[[Callable[[Command], None]], JobStatus]) -> None:
+    def scene(typed: Command) -> None:
+        done = json.loads(said(typed("pause", "report", "--json")))
+        assert done["summary"] == "report: paused on 10.0.0.5"
+        assert (done["changed"], done["paths"]) == (True, [LAYOUT.server_paused("10.0.0.5")])
+        assert done["zxid"] > 0
+        (server,) = json.loads(said(typed("servers", "--json")))
+        assert server == {
+            "ip": "10.0.0.5",
+            "host": "alpha",
+            "jobs": ["report"],
+            "instances": 1,
+            "items": 1,
+            "disabledIn": [],
+            "pausedIn": ["report"],
+        }
+        change = json.loads(said(typed("set", "report", "shardingTotalCount=1", "--dry-run", "--json")))
+        assert change["done"] is None
+        assert change["preview"]["changed"] == {"sharding_total_count": {"before": 2, "after": 1}}
+        (job,) = json.loads(said(typed("jobs", "--json")))
+        assert (job["state"], job["configVersion"], job["lastRun"], job["orphanedItems"]) == (
+            "switched off",
+            0,
+            None,
+            [],
+        )
+
+    desk(scene)
+
+
+def test_servers_are_listed_with_what_was_said_about_them(
+    desk: Callable[[Callable[[Command], None]], JobStatus],
+) -> None:
+    def scene(typed: Command) -> None:
+        typed("pause", "report")
+        line = said(typed("servers")).splitlines()[-1].split()
+        assert line == ["10.0.0.5", "alpha", "1", "1", "1", "paused", "in", "all"]
+
+    desk(scene)
+
+
+def test_a_change_is_shown_before_it_is_made(desk: Callable[[Callable[[Command], None]], JobStatus]) -> None:
+    change = ("set", "report", "cron=0 0 3 * * ?", "time_zone=Europe/Berlin", "shardingTotalCount=3")
+
+    def scene(typed: Command) -> None:
+        told = " ".join(said(typed(*change, "--dry-run")).split())
+        for words in (
+            "cron '0 0 2 * * ?' → '0 0 3 * * ?'",
+            "sharding_total_count 2 → 3",
+            "03:00:00+01:00",
+            f"item 2 new → {ME}",
+            "nothing was written",
+        ):
+            assert words in told
+        assert 'configVersion": 0' in said(typed("job", "report", "--json"))
+        assert "report: cron: '0 0 2 * * ?' → '0 0 3 * * ?'; time_zone:" in said(typed(*change))
+        assert "is configured so already" in said(typed(*change))
+
+    status = desk(scene)
+    assert (status.config.cron, status.config.sharding_total_count, status.config_version) == ("0 0 3 * * ?", 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (("pause", "repot"), 2, "job = 'repot': there is no such job in zk://"),
+        (("trigger", "../report"), 2, "there are: report"),
+        (("pause", "report", "--server", "10.0.0.6"), 2, "knows no such server; there are: 10.0.0.5"),
+        (("pause",), 2, "name a job; or a server that is meant in all jobs, by --server"),
+        (("disable", "--item", "1"), 2, "name a job"),
+        (("disable", "--item", "1", "--server", "10.0.0.5"), 2, "name a job"),
+        (("disable", "report", "--item", "7"), 2, "report has the items 0 to 1"),
+        (("disable", "report", "--item", "-1"), 2, "--item"),
+        (("remove", "report", "--yes"), 1, "1 of its instances are there"),
+        (("remove", "--server", "10.0.0.5", "--yes"), 1, "instances of report are there"),
+        (("remove", "report", "--server", "10.0.0.5", "--yes"), 2, "either a job or a server"),
+        (("set", "report", "cron"), 2, "write setting=value"),
+        (("set", "report", "cron=a", "cron=b"), 2, "is given twice"),
+        (("set", "report", "crom=a"), 2, "did you mean cron?"),
+        (("set", "report", "jobName=a"), 2, "never changes"),
+        (("export", "repot"), 2, "there is no such job"),
+        (("export", "--output", "/nosuch/dir/file"), 2, "cannot be written"),
+        (("import", "/nosuch"), 2, "file = '/nosuch': cannot be read"),
+        (("job", "<script>"), 2, "job = '<script>'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_makes_no_sense_is_one_line_and_an_exit_code(
+    desk: Callable[[Callable[[Command], None]], JobStatus], words: tuple[str, ...], code: int, complaint: str
+) -> None:
+    def scene(typed: Command) -> None:
+        result = typed(*words)
+        assert (result.exit_code, result.stdout) == (code, "")
+        assert complaint in result.stderr
+        assert result.stderr.count("\n") == 1 or result.stderr.startswith("Usage:")
+
+    status = desk(scene)
+    assert (status.config, status.config_version, status.state) == (CONFIG, 0, "waiting")
+
+
+def test_what_destroys_is_asked_about(address: str, command: Command) -> None:
+    async def make() -> None:
+        async with open_session(ConnectionSettings.parse(address)) as session:
+            nodes = [Create(LAYOUT.root), Create(LAYOUT.config, CONFIG.to_json())]
+            await session.commit(nodes, incarnation=session.incarnation)
+
+    asyncio.run(make())
+
+    def typed(answer: str, *words: str) -> Result:
+        return CliRunner().invoke(application, [*words, "-r", address], input=answer)
+
+    for answer in ("n\n", "", "no\n"):
+        refused = typed(answer, "remove", "report")
+        assert refused.exit_code == 1
+        assert "Remove report with its settings, records and offsets?" in refused.stderr
+        assert "report" in command("jobs", "-r", address).stdout
+    assert typed("n\n", "shutdown", "report").exit_code == 1
+    assert said(command("remove", "report", "--yes", "-r", address)) == "report: removed, 2 nodes in all"
+    assert command("jobs", "-r", address).stdout.startswith("no jobs in ")
+
+
+def test_configurations_go_out_and_come_back(
+    desk: Callable[[Callable[[Command], None]], JobStatus], tmp_path: Path
+) -> None:
+    file = tmp_path / "jobs.yaml"
+
+    def scene(typed: Command) -> None:
+        assert said(typed("export", "--form", "yaml", "--output", str(file))) == ""
+        assert said(typed("import", str(file))) == "imported: 1 unchanged (report)"
+        exported = json.loads(typed("export", "report").stdout)
+        assert exported == {"jobs": [CONFIG.model_dump(by_alias=True, mode="json")]}
+        file.write_text(file.read_text().replace("0 0 2 * * ?", "0 0 4 * * ?"))
+        refused = typed("import", str(file))
+        assert (refused.exit_code, "with other settings (report)" in refused.stderr) == (1, True)
+        assert typed("import", str(file), "--overwrite").exit_code == 1  # nobody said yes
+        assert said(typed("import", str(file), "--overwrite", "--yes")) == "imported: 1 replaced (report)"
+        file.write_bytes(b"\xff\xfe\xff")
+        assert "is no text" in typed("import", str(file)).stderr
+
+    assert desk(scene).config.cron == "0 0 4 * * ?"
+
+
+def test_a_registry_that_is_gone_is_one_line(command: Command) -> None:
+    words: list[tuple[str, ...]] = [
+        ("trigger", "report"),
+        ("pause", "report"),
+        ("set", "report", "cron=@daily"),
+        ("remove", "report", "--yes"),
+        ("export",),
+        ("servers",),
+        ("watch",),
+        ("jobs", "--watch"),
+    ]
+    for one in words:
+        result = command(*one, "-r", "zk://127.0.0.1:1", "--timeout", "0.2")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith("error: no registry at 127.0.0.1:1 within 0.2 s")
+        assert result.stderr.count("\n") == 1
+
+
+def test_the_last_run_and_what_is_odd_are_shown(
+    desk: Callable[[Callable[[Command], None]], JobStatus], address: str
+) -> None:
+    begun = 1763632801000
+    record = {"slot": begun, "lastBeginTime": begun, "lastCompleteTime": begun + 1500}
+
+    async def happen() -> None:
+        async with open_session(ConnectionSettings.parse(address)) as session:
+            data = json.dumps({**record, "completed": True, "outcome": "failed"}).encode()
+            item = LAYOUT.item(0)
+            nodes = [Create(item.execution, data), Create(item.misfire), Create(item.orphan)]
+            nodes += [Create(item.offset, b"page " + b"7" * 50), Create(LAYOUT.failure_count("10.0.0.5"), b"3")]
+            await session.commit(nodes, incarnation=session.incarnation)
+
+    def scene(typed: Command) -> None:
+        asyncio.run(happen())
+        (line,) = (line for line in said(typed("jobs")).splitlines() if line.startswith(" report"))
+        assert "waiting, 1 orphaned, 1 misfired" in line
+        assert " ago (1,500 ms)" in line
+        assert "failed" in line
+        told = said(typed("job", "report"))
+        assert "in the last interval 0 runs succeeded and 3 failed" in told
+        assert f"offset page {'7' * 25}… (55 characters)" in told
+        (shown,) = json.loads(said(typed("job", "report", "--json")))["items"]
+        assert shown["offset"] == "page " + "7" * 50
+
+    status = desk(scene)
+    (item,) = status.items
+    assert (item.outcome, status.failed, len(status.orphans), len(status.misfired)) == ("failed", 3, 1, 1)
+    assert item.begun is not None
+    assert item.ended is not None
+    assert (item.ended - item.begun).total_seconds() == 1.5
+    assert item.next_fire is None

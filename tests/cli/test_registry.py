@@ -1,0 +1,261 @@
+"""Which registry a command is about, what the shell completes from it, and how a command stays and watches it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from aioelasticjob import operations
+from aioelasticjob.cli import application, completion
+from aioelasticjob.layout import Layout
+from aioelasticjob.operations import Done
+from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.registry.txn import Create
+from tests.cli.conftest import Command
+from tests.support.embedded import EmbeddedServer
+
+PATIENCE = 20.0
+
+
+@pytest.fixture
+def address(embedded: EmbeddedServer) -> str:
+    return f"zk://{embedded.address}/shop"
+
+
+@pytest.fixture
+def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> Callable[[str], Path]:
+    """Writes the profiles."""
+    file = tmp_path / "profiles.toml"
+    monkeypatch.setenv("AIOELASTICJOB_PROFILES", str(file))
+
+    def write(text: str) -> Path:
+        file.write_text(text)
+        return file
+
+    return write
+
+
+def act(address: str, what: Callable[[Session], object]) -> None:
+    async def main() -> None:
+        async with open_session(ConnectionSettings.parse(address)) as session:
+            await what(session)  # type: ignore[misc]
+
+    asyncio.run(main())
+
+
+def make(address: str, *names: str) -> None:
+    text = json.dumps({"jobs": [{"jobName": name, "cron": "0 0 2 * * ?"} for name in names]})
+    act(address, lambda session: operations.import_jobs(session, text))
+
+
+def test_a_registry_goes_by_its_name(
+    profiles: Callable[[str], Path], command: Command, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = address.replace("/shop", "/other")
+    make(address, "report")
+    profiles(
+        f'default = "mine"\n[mine]\nregistry = "{address}"\ntimeout = 3\n[other]\nregistry = "{elsewhere}"\n'
+        '[down]\nregistry = "zk://127.0.0.1:1"\ntimeout = 0.2\n'
+    )
+
+    def listed(*options: str) -> str:
+        result = command("jobs", *options)
+        return "mine" if " report " in result.stdout else result.stdout.strip() or result.stderr.strip()
+
+    nothing = f"no jobs in {elsewhere}"
+    assert listed() == "mine"
+    assert listed("--profile", "other") == nothing
+    assert listed("-p", "mine") == "mine"
+    assert "within 0.2 s" in listed("-p", "down")
+    assert "within 0.3 s" in listed("-p", "down", "--timeout", "0.3")
+    assert listed("--registry", elsewhere) == nothing
+    monkeypatch.setenv("AIOELASTICJOB_PROFILE", "other")
+    assert listed() == nothing
+    assert listed("-r", address) == "mine"
+    assert listed("-p", "mine") == "mine"
+    monkeypatch.setenv("AIOELASTICJOB_REGISTRY", address)
+    assert listed() == "mine"
+    assert listed("-p", "other") == nothing
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("", ("-p", "nosuch"), "profile = 'nosuch': {file} has no such profile; there are: none"),
+        ('[a]\nregistry = "zk://h"\n[b]\nregistry = "zk://h"', ("-p", "c"), "there are: a, b"),
+        ('default = "c"', (), "profile = 'c': {file} has no such profile"),
+        ("default = 7", (), "has no such profile"),
+        ("[a", (), "profiles = '{file}': cannot be read: "),
+        ("[a]", (), "a.registry: Field required"),
+        ('[a]\nregistry = "zk://h"\ndigets = "user:secret"', (), "a.digets: Extra inputs are not permitted"),
+        ('[a]\nregistry = "zk://h"\ntimeout = "secret"', (), "a.timeout: "),
+        ('a = "secret"', (), "profiles = '{file}': a: "),
+        ('[a]\nregistry = "nonsense"', ("-p", "a"), "address = 'nonsense'"),
+        ('[a]\nregistry = "embedded://"', ("-p", "a"), "lives and dies with its process"),
+        ('[a]\nregistry = "zk://h"', ("-p", "a", "-r", "zk://g"), "give either a profile or a registry"),
+    ],
+)
+def test_wrong_profiles_are_named_and_no_secret_is_told(
+    profiles: Callable[[str], Path], command: Command, text: str, options: tuple[str, ...], said: str
+) -> None:
+    file = profiles(text)
+    result = command("jobs", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said.format(file=file) in result.stderr
+    assert "secret" not in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_profiles_that_cannot_be_read_are_said_to_be_so(
+    profiles: Callable[[str], Path], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOELASTICJOB_PROFILES", str(tmp_path))
+    result = command("jobs")
+    assert (result.exit_code, "cannot be read" in result.stderr) == (2, True)
+
+
+def completed(words: str, **environment: str) -> list[str]:
+    """Return what bash would be offered for a line."""
+    given = {
+        "_AIOELASTICJOB_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+        **environment,
+    }
+    result = CliRunner().invoke(application, [], env=given, prog_name="aioelasticjob")
+    assert result.stderr == ""
+    return result.stdout.split()
+
+
+def test_the_shell_completes_names_from_the_registry(
+    profiles: Callable[[str], Path], address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(address, "report", "reports-daily", "other")
+    me, layout = "10.0.0.5@-@1-a", Layout("report")
+
+    async def join_and_complete() -> None:
+        async with open_session(ConnectionSettings.parse(address)) as session:
+            nodes = [Create(layout.servers), Create(layout.server("10.0.0.5")), Create(layout.instances)]
+            nodes.append(Create(layout.instance(me), b'{"ip": "10.0.0.5"}', ephemeral=True))
+            await session.commit(nodes, incarnation=session.incarnation)
+            await asyncio.to_thread(complete)
+
+    def complete() -> None:
+        assert completed(f"aioelasticjob job -r {address} rep") == ["report", "reports-daily"]
+        assert completed("aioelasticjob job oth", AIOELASTICJOB_REGISTRY=address) == ["other"]
+        assert completed("aioelasticjob pause report --server 10", AIOELASTICJOB_REGISTRY=address) == ["10.0.0.5"]
+        assert completed("aioelasticjob pause --server 10", AIOELASTICJOB_REGISTRY=address) == ["10.0.0.5"]
+        assert completed("aioelasticjob trigger report --instance ", AIOELASTICJOB_REGISTRY=address) == [me]
+        profiles(f'[mine]\nregistry = "{address}"\n[more]\nregistry = "zk://h"\n')
+        assert completed("aioelasticjob job -p mine oth") == ["other"]
+        assert completed("aioelasticjob jobs -p m") == ["mine", "more"]
+        assert completed("aioelasticjob set report cr") == ["cron="]
+
+    asyncio.run(join_and_complete())
+
+
+def test_a_registry_that_is_gone_completes_nothing_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "MOMENT", 0.2)
+    begun = time.monotonic()
+    assert completed("aioelasticjob job re", AIOELASTICJOB_REGISTRY="zk://127.0.0.1:1") == []
+    assert completed("aioelasticjob job re", AIOELASTICJOB_REGISTRY="nonsense") == []
+    assert time.monotonic() - begun < 5
+
+
+@pytest.fixture
+def watching(address: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a command as a process of its own, and ends it if it has not ended by itself."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        line = [sys.executable, "-m", "aioelasticjob", *words, "-r", address]
+        environment = {**os.environ, "AIOELASTICJOB_PROFILES": os.devnull, "PYTHONUNBUFFERED": "1"}
+        started.append(
+            subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.process
+def test_a_process_watches_until_it_is_interrupted(
+    watching: Callable[..., subprocess.Popen[str]], address: str
+) -> None:
+    make(address, "report")
+    process = watching("watch", "--json")
+    assert process.stdout is not None
+    (report,) = json.loads(process.stdout.readline())
+    assert (report["jobName"], report["cron"]) == ("report", "0 0 2 * * ?")
+
+    async def change(session: Session) -> Done:
+        return await operations.configure(session, "report", {"cron": "0 0 3 * * ?"})
+
+    act(address, change)
+    (report,) = json.loads(process.stdout.readline())
+    assert (report["cron"], report["configVersion"]) == ("0 0 3 * * ?", 1)
+    process.send_signal(signal.SIGINT)
+    rest, complaints = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, rest, complaints) == (0, "", "")
+
+
+@pytest.mark.process
+def test_watching_one_job_ends_when_it_is_removed(watching: Callable[..., subprocess.Popen[str]], address: str) -> None:
+    make(address, "report")
+    process = watching("job", "report", "--watch", "--json")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["jobName"] == "report"
+    act(address, lambda session: operations.remove(session, "report"))
+    rest, complaints = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, rest, complaints) == (0, "", "")
+
+
+@pytest.mark.process
+def test_on_a_terminal_the_picture_is_drawn_anew(address: str) -> None:
+    make(address, "report")
+    master, slave = os.openpty()
+    line = [sys.executable, "-m", "aioelasticjob", "jobs", "--watch", "-r", address]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "40", "AIOELASTICJOB_PROFILES": os.devnull}
+    process = subprocess.Popen(line, stdout=slave, stderr=slave, stdin=slave, env=environment)
+    os.close(slave)
+    try:
+        seen = until(master, "report")
+        assert "Ctrl-C ends this" in seen
+        make(address, "second")
+        assert "0 0 2" in until(master, "second")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=PATIENCE) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        os.close(master)
+
+
+def until(terminal: int, word: str) -> str:
+    """Read a terminal until a word is on it."""
+    assert stat.S_ISCHR(os.fstat(terminal).st_mode)
+    seen, end = "", time.monotonic() + PATIENCE
+    os.set_blocking(terminal, False)
+    while word not in seen and time.monotonic() < end:
+        try:
+            seen += os.read(terminal, 65536).decode(errors="replace")
+        except BlockingIOError:
+            time.sleep(0.02)
+    assert word in seen, seen
+    return seen
