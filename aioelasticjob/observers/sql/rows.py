@@ -25,6 +25,10 @@ STATES = {
 """How a run's end is told in the status trace: Elastic-Job's words as far as it has any."""
 HANDED_OVER, CUT_OFF = "handed over", "cut off"
 """Outcomes that only become known after a run's end: others take it up, or its instance died."""
+WIDTHS = {"job_name": 255, "task_id": 255, "hostname": 255, "instance": 255, "failure_cause": 4000, "message": 4000}
+"""Characters that columns hold as we make them."""
+TAIL = 80
+"""Characters kept of the end of what is shortened: a task's id ends in what makes it unique."""
 ASKEW = timedelta(minutes=5)
 """How far the clocks of two hosts may differ for the one to find the run of the other."""
 
@@ -38,8 +42,8 @@ class Batch:
 
     host: str
     """The name of this machine."""
-    widths: Mapping[str, int]
-    """Characters that the columns of either table hold: Java may have made them narrower than we do."""
+    events: int = 0
+    """What was added."""
     begun: dict[str, Row] = field(default_factory=dict)
     ended: dict[str, Row] = field(default_factory=dict)
     states: list[Row] = field(default_factory=list)
@@ -49,8 +53,18 @@ class Batch:
     def __len__(self) -> int:
         return len(self.begun) + len(self.ended) + len(self.states) + len(self.handed_over) + len(self.cut_off)
 
+    def fit(self, widths: Mapping[str, int]) -> None:
+        """Shorten what is longer than the columns hold: Java may have made them narrower than we do."""
+        narrow = {column: width for column, width in widths.items() if width < WIDTHS.get(column, 0)}
+        if narrow:
+            for row in (*self.begun.values(), *self.ended.values(), *self.states):
+                for column, width in narrow.items():
+                    if isinstance(text := row.get(column), str):
+                        row[column] = shortened(text, width)
+
     def add(self, event: JobEvent) -> None:
         """Add what an event is told by."""
+        self.events += 1
         match event:
             case Began():
                 self._begin(event)
@@ -83,7 +97,7 @@ class Batch:
             self.begun[_id(event.slot, task, item)] = row
 
     def _end(self, event: Ended) -> None:
-        why = None if event.failure is None else self._text("failure_cause", clean(cause(event.failure)))
+        why = None if event.failure is None else shortened(clean(cause(event.failure)), WIDTHS["failure_cause"])
         self._state(event, event.item, event.task_id, STATES[event.outcome], why)
         row = self._run(event, event.item, event.task_id, event.at - event.seconds)
         row["is_success"] = int(event.outcome is Outcome.COMPLETED)
@@ -108,9 +122,9 @@ class Batch:
         fired = at(event.slot / 1000)
         self.cut_off.append(
             {
-                "job": self._text("job_name", event.job),
+                "job": event.job,
                 "item": item,
-                "who": self._text("instance", event.cut_off),
+                "who": event.cut_off,
                 "fired": fired,
                 "earliest": fired - ASKEW,
                 "over": at(event.at),
@@ -120,9 +134,9 @@ class Batch:
     def _run(self, event: Began | Ended, item: int, task: str, start: float) -> Row:
         return {
             "id": _id(event.slot, task, item),
-            "job_name": self._text("job_name", event.job),
-            "task_id": self._text("task_id", task),
-            "hostname": self._text("hostname", self.host),
+            "job_name": event.job,
+            "task_id": shortened(task, WIDTHS["task_id"]),
+            "hostname": self.host,
             "ip": ip(event.instance),
             "sharding_item": item,
             "execution_source": event.source.value,
@@ -130,7 +144,7 @@ class Batch:
             "is_success": 0,
             "start_time": at(start),
             "complete_time": None,
-            "instance": self._text("instance", event.instance),
+            "instance": event.instance,
             "fire_time": at(event.slot / 1000),
             "outcome": None,
             "seconds": None,
@@ -142,24 +156,34 @@ class Batch:
         self.states.append(
             {
                 "id": _id(int(event.at * 1000), f"{task}/{state}", item),
-                "job_name": self._text("job_name", event.job),
+                "job_name": event.job,
                 "original_task_id": "",
-                "task_id": self._text("task_id", task),
+                "task_id": shortened(task, WIDTHS["task_id"]),
                 "slave_id": ip(event.instance),
                 "execution_type": "FAILOVER" if source is FireSource.FAILOVER else "READY",
                 "sharding_item": str(item),
                 "state": state,
                 "message": message,
                 "creation_time": at(event.at),
-                "instance": self._text("instance", event.instance),
+                "instance": event.instance,
                 "fire_time": at(event.slot / 1000),
                 "execution_source": source.value,
             }
         )
 
-    def _text(self, column: str, text: str) -> str:
-        width = self.widths.get(column)
-        return text if width is None or len(text) <= width else text[:width]
+
+def halved(batch: Batch) -> tuple[Batch, Batch]:
+    """Return two batches that together write what the one would, each row in the one or the other."""
+    one, other = Batch(batch.host, batch.events // 2), Batch(batch.host, batch.events - batch.events // 2)
+    for name in ("begun", "ended"):
+        rows = list(getattr(batch, name).items())
+        getattr(one, name).update(rows[: len(rows) // 2])
+        getattr(other, name).update(rows[len(rows) // 2 :])
+    for name in ("states", "handed_over", "cut_off"):
+        rows = getattr(batch, name)
+        getattr(one, name).extend(rows[: len(rows) // 2])
+        getattr(other, name).extend(rows[len(rows) // 2 :])
+    return one, other
 
 
 def at(seconds: float) -> datetime:
@@ -170,6 +194,11 @@ def at(seconds: float) -> datetime:
 def ip(instance: str) -> str:
     """Return the address in an instance's name."""
     return instance.partition("@-@")[0][:50]
+
+
+def shortened(text: str, width: int) -> str:
+    """Return text that fits, with its beginning and its end."""
+    return text if len(text) <= width else f"{text[: width - TAIL - 1]}…{text[-TAIL:]}"
 
 
 def clean(text: str) -> str:

@@ -27,7 +27,7 @@ from aioelasticjob.observers.sql.engine import engine_for, widths
 from aioelasticjob.observers.sql.history import Beat, Filter, Page, Run, RunDetails, State
 from aioelasticjob.observers.sql.rows import Batch
 from aioelasticjob.observers.sql.schema import RUNS, STATES, upgrade
-from aioelasticjob.observers.sql.settings import EventStoreSettings, masked
+from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql.writes import Writes
 
 JOBS_AT_ONCE = 50
@@ -168,6 +168,7 @@ class EventStore:
     async def write(self, batch: Batch) -> None:
         """Write all of a batch or nothing; writing it again does no harm."""
         await self.prepare()
+        batch.fit(self.widths)
         with self._asking():
             async with self._writing() as connection:
                 await self._writes.all_of(batch, connection)

@@ -44,7 +44,7 @@ class EventStoreSettings:
     """Rows written by one transaction at most."""
     batch_age: float = 0.25
     """How long an event may wait for others to be written with it."""
-    backlog: int = 50_000
+    backlog: int = 20_000
     """Events that wait while the database is slow or absent; beyond that the oldest are dropped and counted."""
     write_timeout: float = 10
     shutdown_timeout: float = 5

@@ -1,0 +1,44 @@
+"""What an application has of its event store: nothing of SQLAlchemy is imported where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.events import Events
+from aioelasticjob.observers.settings import EventStoreSettings
+
+if TYPE_CHECKING:
+    from aioelasticjob.observers.sql.store import EventStore
+    from aioelasticjob.observers.sql.writer import StoreCounts, Writer
+
+
+class Recorder:
+    """An event store that is open while the application runs.
+
+    Raises:
+        InvalidSetting: the URL makes no sense, or what serves it is not installed.
+    """
+
+    def __init__(self, given: str | EventStoreSettings) -> None:
+        self.settings = EventStoreSettings.of(given)
+        self.store: EventStore | None = None
+        self._writer: Writer | None = None
+
+    @property
+    def counts(self) -> StoreCounts | None:
+        """What has become of the events; None before there were any."""
+        return None if self._writer is None else self._writer.counts
+
+    @asynccontextmanager
+    async def open(self, events: Events, clock: Clock) -> AsyncIterator[None]:
+        """Keep what is told while the block is open."""
+        from aioelasticjob.observers.sql.writer import recording
+
+        async with recording(self.settings, events, clock) as (self.store, self._writer):
+            try:
+                yield
+            finally:
+                self.store = None

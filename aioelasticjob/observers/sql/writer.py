@@ -1,0 +1,205 @@
+"""Writes what happens as it happens, behind the jobs' back: they never wait for a database, whatever it does."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from anyio import CancelScope, Event, create_task_group, move_on_after, sleep
+from anyio.lowlevel import checkpoint
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.events import Events, Listener
+from aioelasticjob.observers.sql.rows import Batch, halved
+from aioelasticjob.observers.settings import EventStoreSettings
+from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
+
+SLICE = 100
+"""Events made into rows between two turns of the loop."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Seconds until a database that did not answer is asked again."""
+PRUNED_EVERY = 3600.0
+"""Seconds between two removals of what is too old; the first comes at a random moment, so that processes spread."""
+IN_A_HURRY = 1.0
+"""Seconds for what is left when everything is being cancelled."""
+
+log = logging.getLogger(__name__)
+
+
+class Table(Protocol):
+    """Where batches go."""
+
+    async def write(self, batch: Batch) -> None:
+        """Write all of a batch or nothing; writing it again does no harm."""
+        ...
+
+
+@dataclass(slots=True)
+class StoreCounts:
+    """What has become of this process's events."""
+
+    written: int = 0
+    dropped: int = 0
+    """Lost, because the database was slow or absent for longer than the backlog lasts."""
+    rejected: int = 0
+    """Not taken by the database, which is there: their values are not to its liking."""
+    waiting: int = 0
+    trouble: str = ""
+    """Why nothing can be written at the moment."""
+
+
+class Writer:
+    """Events in, rows out: two steps, so that what a failed run held is let go of while the database is absent."""
+
+    def __init__(self, table: Table, listener: Listener, settings: EventStoreSettings) -> None:
+        self._table, self._listener, self._settings = table, listener, settings
+        self._batches: deque[Batch] = deque()
+        self._news, self._host = Event(), socket.gethostname()
+        self._counts = StoreCounts()
+        self._in_hand: Batch | None = None
+        self._pauses = Random()
+
+    @property
+    def counts(self) -> StoreCounts:
+        """What has become of the events so far."""
+        counts = self._counts
+        waiting = sum(batch.events for batch in self._batches) + (self._in_hand.events if self._in_hand else 0)
+        return StoreCounts(
+            counts.written,
+            counts.dropped + self._listener.dropped,
+            counts.rejected,
+            waiting + len(self._listener),
+            counts.trouble,
+        )
+
+    async def gather(self) -> None:
+        """Make rows of events, some at a time, until cancelled."""
+        while True:
+            await self._listener.news()
+            await sleep(self._settings.batch_age)
+            while len(self._listener):
+                await self._gather_some()
+
+    async def write(self) -> None:
+        """Write the rows, until cancelled."""
+        while True:
+            while not self._batches:
+                self._news = Event()
+                await self._news.wait()
+            self._in_hand = self._batches.popleft()
+            await self._write(self._in_hand)
+            self._in_hand = None
+
+    async def flush(self) -> None:
+        """Write what is left; whoever calls bounds it, and has ended ``gather`` and ``write``."""
+        if self._in_hand is not None:
+            self._batches.appendleft(self._in_hand)
+            self._in_hand = None
+        while len(self._listener):
+            await self._gather_some()
+        while self._batches:
+            await self._write(self._batches[0])
+            self._batches.popleft()
+
+    async def _gather_some(self) -> None:
+        """Add to the newest batch while it is small; the one that is being written is no longer among them."""
+        if not self._batches or len(self._batches[-1]) >= self._settings.batch_size:
+            self._batches.append(Batch(self._host))
+        batch = self._batches[-1]
+        for event in self._listener.take(SLICE):
+            try:
+                batch.add(event)
+            except Exception:  # what cannot be told shall not end the telling
+                self._counts.rejected += 1
+                log.exception("an event could not be made into rows", extra={"kind": type(event).__name__})
+        while len(self._batches) > 1 and sum(map(len, self._batches)) > self._settings.backlog:
+            self._drop(self._batches.popleft())
+        self._news.set()
+        await checkpoint()
+
+    async def _write(self, batch: Batch) -> None:
+        """Write a batch, however long the database takes to come back."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._table.write(batch)
+            except Exception as error:
+                if isinstance(error, EventStoreUnreachable) and error.refused:
+                    await self._write_in_parts(batch)
+                    return
+                self._complain(error)
+            else:
+                self._count(batch)
+                return
+            await sleep(pause * self._pauses.uniform(0.8, 1.2))
+            pause = min(LONGEST_PAUSE, pause * 2)
+
+    async def _write_in_parts(self, batch: Batch) -> None:
+        """Find the row that the database does not take: all the others are written."""
+        if len(batch) == 1:
+            self._counts.rejected += 1
+            log.error("the event store does not take an entry", extra={"entry": repr(batch)[:1000]})
+            return
+        for half in halved(batch):
+            await self._write(half)
+
+    def _count(self, batch: Batch) -> None:
+        self._counts.written += batch.events
+        if self._counts.trouble:
+            self._counts.trouble = ""
+            log.warning("the event store is back", extra={"dropped": self.counts.dropped})
+
+    def _drop(self, batch: Batch) -> None:
+        self._counts.dropped += batch.events
+
+    def _complain(self, error: Exception) -> None:
+        """Say it once for each reason, not with every attempt."""
+        trouble = str(error) if isinstance(error, ElasticJobError) else f"{type(error).__name__}: {error}"
+        if not self._counts.trouble:
+            log.warning("%s; jobs go on, events wait", trouble, extra={"backlog": self._settings.backlog})
+        self._counts.trouble = trouble
+
+
+@asynccontextmanager
+async def recording(
+    settings: EventStoreSettings, events: Events, clock: Clock
+) -> AsyncIterator[tuple[EventStore, Writer]]:
+    """Keep what is told while the block is open, and what was told until its end."""
+    async with open_store(settings, clock=clock) as store:
+        with events.listen(settings.backlog) as listener:
+            writer, cancelled = Writer(store, listener, settings), True
+            try:
+                async with create_task_group() as tasks:
+                    for work in (writer.gather, writer.write):
+                        tasks.start_soon(work)
+                    tasks.start_soon(_prune, store)
+                    yield store, writer
+                    cancelled = False
+                    tasks.cancel_scope.cancel()
+            finally:
+                with CancelScope(shield=True), move_on_after(IN_A_HURRY if cancelled else settings.shutdown_timeout):
+                    await writer.flush()
+                if lost := writer.counts.waiting:
+                    log.warning("the application ends before all events were written", extra={"lost": lost})
+
+
+async def _prune(store: EventStore) -> None:
+    """Remove what is too old, now and then; a database that does not answer is asked again the next time."""
+    settings = store.settings
+    if settings.retention_days is None and settings.retention_rows is None:
+        return
+    await sleep(Random().uniform(0.01, 0.1) * PRUNED_EVERY)
+    while True:
+        try:
+            if removed := await store.prune(days=settings.retention_days, rows=settings.retention_rows):
+                log.info("old events were removed", extra={"rows": removed})
+        except Exception as error:
+            log.warning("old events could not be removed: %s", error)
+        await sleep(PRUNED_EVERY)
