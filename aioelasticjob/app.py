@@ -29,6 +29,7 @@ from aioelasticjob.jobs import kinds
 from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job
 from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.jobs.listeners import Listener
+from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.tracing import find_tracer
 from aioelasticjob.process import await_signals, by_force, loop_factory, spare_the_collector
 from aioelasticjob.registry.session import ConnectionSettings, Session
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aioelasticjob.jobs.dataflow import Dataflow, Strategy
+    from aioelasticjob.observers.sql import EventStore, EventStoreSettings
     from aioelasticjob.rates import Rate
     from aioelasticjob.settings import Settings
 
@@ -80,6 +82,7 @@ class ElasticJob:
         digest: str | None = None,
         threads: int = THREADS,
         processes: int | None = None,
+        event_store: str | EventStoreSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
         options: dict[str, Any] = {
@@ -98,6 +101,7 @@ class ElasticJob:
         self.dependency_overrides: dict[Provider, Provider] = {}
         """What is called in place of which provider, for tests; looked at when the application starts, and each run."""
         self._clock = clock or SystemClock()
+        self._recorder = None if event_store is None else Recorder(event_store)
         self._events = Events()
         self._running = False
         self._session: Session | None = None
@@ -294,6 +298,11 @@ class ElasticJob:
         """How fast records flow through the items of this process's dataflow jobs, now, by job."""
         return self._events.rates
 
+    @property
+    def event_store(self) -> EventStore | None:
+        """The event store with its history; None without one, or while the application does not run."""
+        return None if self._recorder is None else self._recorder.store
+
     def streams(self, job: str) -> Streams:
         """Return the event streams of a job: servers, config, leader, execution.
 
@@ -326,6 +335,8 @@ class ElasticJob:
             async with AsyncExitStack() as stack:
                 stack.enter_context(unwrapped())
                 stack.enter_context(watchdog())
+                if self._recorder is not None:
+                    await stack.enter_async_context(self._recorder.open(self._events, self._clock))
                 session = await stack.enter_async_context(open_registry(self._registry, clock=self._clock))
                 self._session = session
                 stack.callback(self._forget_session)

@@ -1,7 +1,7 @@
 """The event store: every run's life in a database, as Elastic-Job's users know it from their two tables."""
 
-from aioelasticjob.observers.sql.history import RUNNING, Beat, Filter, Page, Run, RunDetails, State
 from aioelasticjob.observers.settings import EventStoreSettings, masked
+from aioelasticjob.observers.sql.history import RUNNING, Beat, Filter, Page, Run, RunDetails, State
 from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
 
 __all__ = [

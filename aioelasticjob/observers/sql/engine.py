@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection, event, inspect
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from aioelasticjob.observers.sql.schema import RUNS, STATES
 from aioelasticjob.observers.settings import EventStoreSettings, database
+from aioelasticjob.observers.sql.schema import RUNS, STATES
 
 IDLE = 1800
 """Seconds after which a connection is made anew: MySQL and what lies between end those that were idle for long."""

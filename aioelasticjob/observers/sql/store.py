@@ -22,12 +22,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from aioelasticjob.clock import Clock, SystemClock, moment
 from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql import queries
 from aioelasticjob.observers.sql.engine import engine_for, widths
 from aioelasticjob.observers.sql.history import Beat, Filter, Page, Run, RunDetails, State
 from aioelasticjob.observers.sql.rows import Batch
 from aioelasticjob.observers.sql.schema import RUNS, STATES, upgrade
-from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql.writes import Writes
 
 JOBS_AT_ONCE = 50

@@ -17,8 +17,8 @@ from anyio.lowlevel import checkpoint
 from aioelasticjob.clock import Clock
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.events import Events, Listener
-from aioelasticjob.observers.sql.rows import Batch, halved
 from aioelasticjob.observers.settings import EventStoreSettings
+from aioelasticjob.observers.sql.rows import Batch, halved
 from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
 
 SLICE = 100
