@@ -74,6 +74,7 @@ class Connection(asyncio.Protocol):
         if self.lost.is_set():
             future.set_result((LOST, 0, b""))
             return future
+        self.lease.requests += 1
         if opcode == AUTH:  # answered out of turn, and under a number of its own
             xid = AUTH_XID
             self._auths.append(future)

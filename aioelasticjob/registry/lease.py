@@ -34,6 +34,7 @@ class Lease:
         self._good_for = 0.0
         self.proven = -inf  # when the newest request was sent that was answered through the leader
         self.zxid = 0  # the newest one seen in a reply
+        self.requests = 0  # sent so far, over all sessions
         self._scopes: dict[Cancellable, None] = {}  # a set that keeps its order, so simulations repeat
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -42,6 +43,11 @@ class Lease:
     def limit(self) -> float:
         """When work under this session has to have been cancelled."""
         return self.proven + self._good_for
+
+    @property
+    def left(self) -> float:
+        """Seconds left until then; -inf without a session."""
+        return self.limit - self._loop.time()
 
     def begin(self, incarnation: int, timeout: float, sent: float) -> None:
         """A server has confirmed the session, asked at ``sent``."""

@@ -71,6 +71,16 @@ class Session:
         return self._keeper.lease.zxid
 
     @property
+    def requests(self) -> int:
+        """How many requests were sent so far, over all sessions, heartbeats among them."""
+        return self._keeper.lease.requests
+
+    @property
+    def margin(self) -> float:
+        """Seconds until work is cancelled unless the registry answers; below 0 there is no session to work under."""
+        return self._keeper.lease.left
+
+    @property
     def clock_skew(self) -> float | None:
         """Our clock minus the registry's in seconds, as of the newest transaction that set a node; None before that."""
         return self._client.skew
