@@ -127,6 +127,8 @@ class _Run:
             failure = failure or error
         if failure is None and self._has_failed(lane):
             failure = TooManyFailures(lane.failed, self._config.max_failures or 0)
+        if failure is None and not lane.exhausted:
+            self._reins.unfinished.update(lane.context.claimed)
         self._end(lane, Outcome.COMPLETED if failure is None else Outcome.FAILED, failure)
 
     def _provided(self, lane: Lane) -> AbstractAsyncContextManager[tuple[Given, ...]]:
@@ -154,14 +156,17 @@ class _Run:
 
     async def _fetch_all(self, lane: Lane, workers: Workers, given: Given) -> None:
         async with aclosing(self._batches(lane, given)) as batches:
-            while not self._is_over(lane) and (records := await self._next(lane, batches)):
+            while records := await self._next(lane, batches):
                 workers.put(lane.take(records, self._config.batch_size))
                 ahead = lane.position.known if self._config.prefetch is None else self._config.prefetch
                 while len(lane.open) > ahead and not self._is_over(lane):
                     await lane.changed()
                 await self._save(lane)
+                if self._is_over(lane):  # not before the first batch: every run gets something done
+                    break
             await self._drain(lane)  # records may need what the generator holds open
             lane.due |= lane.position.take()
+            lane.exhausted = not records
 
     async def _next(self, lane: Lane, batches: Batches) -> Sequence[object]:
         """Return the next batch, an empty one at the end."""
@@ -273,9 +278,7 @@ class _Run:
 
     async def _hold(self) -> None:
         """When the run is to end, wake those that wait, and cut off those that go on fetching."""
-        with move_on_after(self._reins.until):
-            await self._reins.end.wait()
-        self._reins.end.set()
+        await self._reins.end.wait()
         for lane in self._meters:
             lane.news.set()
         await sleep(GRACE)

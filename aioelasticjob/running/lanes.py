@@ -104,6 +104,8 @@ class Lane:
         self.due: dict[int, str] = {}
         """Offsets to be saved: all that lies before them is through."""
         self.failed = 0
+        self.exhausted = False
+        """Whether fetch has said that there is nothing more."""
         self.ended = False
         self.asking = False
         """Whether fetch is under way, and what cancels it."""

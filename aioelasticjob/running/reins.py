@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
 from anyio import Event
 
@@ -23,10 +24,10 @@ class Reins:
     """The newest view."""
     tally: Tally
     events: Events
-    until: float | None = None
-    """Seconds until the run has to end because something else is due then; None if nothing is."""
     end: Event = field(default_factory=Event)
     """Set when the run is to end: nothing more is fetched."""
+    unfinished: set[int] = field(default_factory=set)
+    """Items that would have had more to do: their moment is left open, for whoever holds them next."""
 
 
 def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
@@ -37,7 +38,7 @@ def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
     """
     if now is begun:
         return False
-    me, items, trigger = claim.instance, claim.items.keys(), now.layout.trigger(claim.instance)
+    me, items, trigger = claim.instance, frozenset(claim.items), now.layout.trigger(claim.instance)
     return (
         (begun.settled and not now.settled)
         or now.sharding_version != begun.sharding_version
@@ -47,4 +48,22 @@ def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
         or (trigger in now.tree and not now.obstructed(trigger))
         or (claim.fire.source is not FireSource.FAILOVER and any(now.assignment.get(item) != me for item in items))
         or (now.config.failover and any(map(now.awaits_rescue, now.orphans - now.disabled_items)))
+        or bool(_within_reach(now, me) - _within_reach(begun, me) - items)
     )
+
+
+def left_open(claim: Claim, items: Collection[int]) -> Claim:
+    """Return the claim as if the moment of these items were still to come: so it is claimed again, by their holder."""
+    if not items:
+        return claim
+    records = dict(claim.items)
+    for item in items:
+        seen = records[item]
+        records[item] = replace(seen, record=replace(seen.record, slot=seen.record.slot - 1))
+    return replace(claim, items=records)
+
+
+def _within_reach(view: JobView, me: str) -> frozenset[int]:
+    """Return the items of ours that nobody and nothing keeps from us."""
+    mine = frozenset(item for item, holder in view.assignment.items() if holder == me)
+    return mine - view.disabled_items - view.orphans - view.rescues.keys()
