@@ -388,7 +388,7 @@ def test_a_provider_that_cannot_be_called_is_refused_when_the_job_is_declared(pr
 
 
 def no_name(context: object, given: Annotated[int, Depends(value)], /) -> None: ...
-def unknown(context: object, given: Annotated[int, Depends(nowhere)]) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+def unknown(context: object, given: Annotated[int, Depends(nowhere)]) -> None: ...  # noqa: F821
 def not_provided(context: object, given: Annotated[int, "a note"]) -> None: ...
 
 
