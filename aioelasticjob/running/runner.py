@@ -37,7 +37,7 @@ from aioelasticjob.running.cut import Cut
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.health import JobHealth
-from aioelasticjob.running.reins import Reins, left_open
+from aioelasticjob.running.reins import Reins
 from aioelasticjob.running.schedule import Starts
 from aioelasticjob.running.trace import Trace
 
@@ -91,6 +91,11 @@ class Runner:
     def left(self) -> bool:
         """Whether this instance leaves because it was asked to."""
         return self._leaving
+
+    @property
+    def standing(self) -> tuple[str, int, bool]:
+        """The job, how many of its items are held here, and whether this instance leads."""
+        return self._member.layout.job, len(self._duty.held), self._views.value.leader == self._member.id
 
     @property
     def health(self) -> JobHealth:
@@ -282,11 +287,14 @@ class Runner:
         await session.lull()
 
     def _harness(self, view: JobView, flight: Flight) -> None:
-        """Give an engine what it has to know; of a rescued item it does no more than is needed if its owner is there."""
+        """Give an engine what it has to know; a rescued item goes back to its owner when its next moment comes."""
         if flight.job.engine is None:
             return
-        flight.reins = self._reins = Reins(view, self._views, self.tally, self._shared.events)
-        if self._leaving or (flight.claim.fire.source is FireSource.FAILOVER and view.settled):
+        upcoming, until = self._duty.timetable.upcoming, None
+        if flight.claim.fire.source is FireSource.FAILOVER and upcoming is not None:
+            until = max(0, upcoming - self._duty.now()) / 1000
+        flight.reins = self._reins = Reins(view, self._views, self.tally, self._shared.events, until)
+        if self._leaving:
             self._rein_in()
 
     async def _reach(self, view: JobView, fire: Fire) -> bool:
@@ -328,16 +336,12 @@ class Runner:
     async def _settle(self, flight: Flight) -> bool:
         """Give the items back; False if the session was lost.  A claim without fences has written nothing."""
         claim, duty = flight.claim, self._duty
-        unfinished = flight.reins.unfinished if flight.reins is not None else ()
         if not claim.fences:
-            duty.ledger.assume(unfinished, claim.fire.slot - 1)
             return True
         if not flight.begun:
             return await duty.ledger.withdraw(claim)
         hand_over = self._config.failover
-        settled = await duty.ledger.settle(
-            left_open(claim, unfinished), flight.outcomes, duty.now(), hand_over=hand_over
-        )
+        settled = await duty.ledger.settle(claim, flight.outcomes, duty.now(), hand_over=hand_over)
         if settled and hand_over and flight.trace is not None:
             flight.trace.handed_over()
         return settled
