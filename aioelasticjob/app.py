@@ -31,6 +31,7 @@ from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.tracing import find_tracer
+from aioelasticjob.observers.vitals import Vitals
 from aioelasticjob.process import await_signals, by_force, loop_factory, spare_the_collector
 from aioelasticjob.registry.session import ConnectionSettings, Session
 from aioelasticjob.running.blocking import THREADS, Means, Processes, pickled, processors
@@ -297,6 +298,12 @@ class ElasticJob:
     def rates(self) -> Mapping[str, tuple[Rate, ...]]:
         """How fast records flow through the items of this process's dataflow jobs, now, by job."""
         return self._events.rates
+
+    @property
+    def vitals(self) -> Vitals:
+        """How things stand at the moment, for those who measure."""
+        standings = [runner.standing for runner in self._shared.runners] if self._shared else []
+        return Vitals.of(self._session, standings, self._recorder.counts if self._recorder else None)
 
     @property
     def event_store(self) -> EventStore | None:

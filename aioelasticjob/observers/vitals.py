@@ -1,0 +1,50 @@
+"""How things stand in this process at a moment: cheap enough to be asked every few seconds, with a thousand jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aioelasticjob.registry.keeper import SessionState
+
+if TYPE_CHECKING:
+    from aioelasticjob.observers.sql.writer import StoreCounts
+    from aioelasticjob.registry.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class JobVitals:
+    """One job in this process."""
+
+    name: str
+    held: int
+    """Items assigned to this instance."""
+    leads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """This process."""
+
+    running: bool
+    state: SessionState | None
+    """Of the session with the registry; None while the application does not run."""
+    margin: float
+    """Seconds until handlers would be cancelled if the registry did not answer any more; 0 without a session."""
+    skew: float | None
+    """Seconds by which this host's clock is ahead of the registry's."""
+    requests: int
+    """Sent to the registry since the application was started."""
+    jobs: tuple[JobVitals, ...]
+    store: StoreCounts | None
+    """Of the event store, if there is one."""
+
+    @classmethod
+    def of(cls, session: Session | None, jobs: Iterable[tuple[str, int, bool]], store: StoreCounts | None) -> Vitals:
+        """Return how things stand; without a session the application does not run."""
+        known = tuple(JobVitals(*job) for job in jobs)
+        if session is None:
+            return cls(False, None, 0.0, None, 0, known, store)
+        state, margin = session.status.value.state, max(0.0, session.margin)
+        return cls(True, state, margin, session.clock_skew, session.requests, known, store)
