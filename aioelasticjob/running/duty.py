@@ -207,7 +207,7 @@ class Duty:
     def _begun_elsewhere(self) -> frozenset[int]:
         """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""
         view = self.view
-        if not (view.config.failover or view.config.streaming):  # a claim finds it out; a stream may leave its moment open
+        if not (view.config.failover or view.config.streaming):  # a claim finds it out, but for moments left open
             return frozenset()
         return frozenset(filter(self._is_cut_off, self.held)) - self.elsewhere - view.orphans - view.rescues.keys()
 
