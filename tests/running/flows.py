@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,8 +93,9 @@ def dataflow(**settings: Any) -> JobConfig:
     return JobConfig.build(job_name="flow", job_type="DATAFLOW", **settings)
 
 
-def flown(flight: Flown, *beside: Callable[[], Awaitable[None]]) -> Flown:
+def flown(flight: Flown, *beside: Callable[[], Coroutine[Any, Any, None]]) -> Flown:
     """Fly it in virtual time, with others beside it."""
+
     async def main() -> None:
         async with anyio.create_task_group() as tasks:
             for other in beside:

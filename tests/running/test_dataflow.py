@@ -376,7 +376,9 @@ def test_pauses_between_attempts_double_up_to_the_longest() -> None:
 
     flown(Flown(dataflow(), fetch, process, retry=Retry(6, 1.0, longest=5.0)))
     pauses = [after - before for before, after in pairwise(at)]
-    assert [longest / 2 <= pause <= longest for pause, longest in zip(pauses, [1, 2, 4, 5, 5], strict=True)] == [True] * 5
+    assert [longest / 2 <= pause <= longest for pause, longest in zip(pauses, [1, 2, 4, 5, 5], strict=True)] == [
+        True
+    ] * 5
 
 
 @pytest.mark.parametrize(
