@@ -73,7 +73,7 @@ def plan(seed: int, *, minutes: float = 1.0, kinds: tuple[str, ...] = (), failov
     hosts = dice.randint(3, 7)
     skews = tuple(dice.choice([0.0, dice.uniform(-0.5, 0.5), dice.uniform(-2, 2)]) for _ in range(hosts))
     if dice.random() < 0.15:
-        skews = (dice.uniform(10, 3600), *skews[1:])
+        skews = (dice.uniform(-3600, 3600), *skews[1:])
     jobs = tuple(_job(f"job{number}", dice) for number in range(dice.choice([1, 1, 2, 2, 3])))
     if failover:
         jobs = tuple(replace(job, settings=(*job.settings, ("failover", True))) for job in jobs)

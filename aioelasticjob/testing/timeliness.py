@@ -36,8 +36,8 @@ def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
         if len(runs) != 1:
             yield Violation("on time", moment, f"{job.name}/{item} {slot} is run {len(runs)} times in peace")
             continue
-        late = [runs[0].at - moment] if runs[0].skew > 0.9 else []  # a clock that is a second ahead is held back
-        late += [runs[0].at + runs[0].skew - moment] if runs[0].skew < 1.1 else []
+        late = [runs[0].at - moment] if abs(runs[0].skew) > 0.9 else []  # a clock a second astray is not followed
+        late += [runs[0].at + runs[0].skew - moment] if abs(runs[0].skew) < 1.1 else []
         if not any(-EARLY <= seconds <= LATE for seconds in late):
             yield Violation("on time", runs[0].at, f"{job.name}/{item} {slot} is {late[0]:.3f} s late in peace")
 

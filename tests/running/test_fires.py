@@ -405,16 +405,45 @@ def test_a_moment_that_falls_into_a_resharding_is_run_by_the_new_holder() -> Non
     assert all(fired == 10.0 and at < 11 for at, _, _, fired in here.runs)
 
 
-def test_beyond_the_tolerated_clock_difference_nothing_runs() -> None:
+@pytest.mark.parametrize("seconds", [8, -8])
+def test_beyond_the_tolerated_clock_difference_nothing_runs(seconds: int, caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: Office) -> None:
         app = here.app(cron="0/10 * * * * ?", max_time_diff_seconds=5)
-        app._clock = Ahead(app._clock, 8)  # type: ignore[assignment]
+        app._clock = Ahead(app._clock, seconds)  # type: ignore[assignment]
         async with listening(here, app), app.running():
-            await here.until(25)
+            await here.until(45)
 
     here = play(scene)
     assert here.runs == []
-    assert any(isinstance(event, Refused) and "tolerated 0:00:05" in event.why for event in here.told)
+    refused = [event.why for event in here.told if isinstance(event, Refused)]
+    assert len(refused) == 4  # of each moment
+    assert all("tolerated 0:00:05" in why for why in refused)
+    assert len([one for one in caplog.records if "clock is off" in one.getMessage()]) == 1
+
+
+@pytest.mark.parametrize("seconds", [-3600, -2, 2, 3600])
+def test_a_clock_that_is_astray_neither_delays_an_item_nor_hurries_it(seconds: int) -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/10 * * * * ?")
+        app._clock = Ahead(app._clock, seconds)  # type: ignore[assignment]
+        async with app.running():
+            await here.until(35)
+
+    assert play(scene).starts() == [(at, "CRON", at) for at in (10.0, 20.0, 30.0)]
+
+
+def test_a_clock_that_is_set_while_a_job_lives_moves_no_moment() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/10 * * * * ?")
+        clock = Ahead(app._clock, 0)
+        app._clock = clock  # type: ignore[assignment]
+        async with app.running():
+            for second, ahead in ((15, -600), (35, 600), (55, -5), (75, 0)):
+                await here.until(second)
+                clock.seconds = ahead
+            await here.until(95)
+
+    assert play(scene).starts() == [(float(at), "CRON", float(at)) for at in range(10, 100, 10)]
 
 
 def test_a_clock_that_runs_ahead_does_not_claim_the_registrys_future() -> None:
@@ -430,10 +459,10 @@ def test_a_clock_that_runs_ahead_does_not_claim_the_registrys_future() -> None:
 
 class Ahead:
     def __init__(self, clock: object, seconds: float) -> None:
-        self._clock, self._seconds = clock, seconds
+        self._clock, self.seconds = clock, seconds
 
     def now(self) -> float:
-        now: float = self._clock.now() + self._seconds  # type: ignore[attr-defined]
+        now: float = self._clock.now() + self.seconds  # type: ignore[attr-defined]
         return now
 
 
