@@ -1,0 +1,141 @@
+"""Spans of runs: one trace each, with what the handler opens below, and nothing at all unless it was set up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import anyio
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from aioelasticjob import InstanceContext, ItemContext, JobConfig
+from aioelasticjob.jobs.base import item_context
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
+from aioelasticjob.observers.tracing import PREFIX, Spans, find_tracer
+from tests.running.office import Handler, Office, play
+
+CLAIM = Claim(Fire(1_000, FireSource.CRON), "me", 1, {0: 17}, {0: Seen(Record(), 0)}, {0: Record()})
+CONTEXT = item_context(JobConfig.build(job_name="job"), CLAIM, 0, None)  # type: ignore[arg-type]  # not asked for here
+
+
+@pytest.fixture
+def provider() -> TracerProvider:
+    return TracerProvider()
+
+
+@pytest.fixture
+def spans(provider: TracerProvider, monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """A program that has set up OpenTelemetry, and what it exports."""
+    exporter = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    yield exporter
+    provider.shutdown()
+
+
+def runs(exporter: InMemorySpanExporter) -> list[ReadableSpan]:
+    return [span for span in exporter.get_finished_spans() if span.name == "run job"]
+
+
+def attributes(span: ReadableSpan) -> dict[str, object]:
+    return {name.removeprefix(PREFIX): value for name, value in (span.attributes or {}).items()}
+
+
+def played(handler: Handler, until: float = 15, **settings: object) -> Office:
+    async def scene(here: Office) -> None:
+        with trace.get_tracer("host").start_as_current_span("start of the host"):
+            app = here.app(handler, **{"cron": "10 * * * * ?", **settings})
+            async with app.running():
+                await here.until(until)
+
+    return play(scene)
+
+
+async def writes(context: ItemContext) -> None:
+    with trace.get_tracer("handler").start_as_current_span("write"):
+        await anyio.sleep(2)
+
+
+def test_each_run_of_an_item_is_a_trace_and_what_its_handler_does_is_below(spans: InMemorySpanExporter) -> None:
+    played(writes, sharding_total_count=2)
+    found = runs(spans)
+    assert sorted(attributes(span)["items"] for span in found) == [(0,), (1,)]  # type: ignore[type-var]
+    for span in found:
+        told = attributes(span)
+        assert (told["job"], told["job_type"], told["source"], told["outcome"]) == (
+            "job",
+            "SIMPLE",
+            "CRON",
+            "completed",
+        )
+        assert told["fire_time"] == "2026-01-01T00:00:10+00:00"
+        assert str(told["task_id"]).startswith(f"job@-@{told['items'][0]}@-@READY@-@{told['instance']}")  # type: ignore[index]
+        assert span.parent is None
+        assert span.status.status_code is StatusCode.UNSET
+    below = [span for span in spans.get_finished_spans() if span.name == "write"]
+    assert {span.parent.span_id for span in below if span.parent} == {span.context.span_id for span in found}
+
+
+async def all_at_once(context: InstanceContext) -> None: ...
+
+
+def test_a_run_of_all_items_is_one_trace(spans: InMemorySpanExporter) -> None:
+    played(all_at_once, per="instance", sharding_total_count=3)
+    (span,) = runs(spans)
+    assert attributes(span)["items"] == (0, 1, 2)
+
+
+async def fails(context: ItemContext) -> None:
+    raise ValueError("bad record")
+
+
+async def hangs(context: ItemContext) -> None:
+    await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize(
+    ("handler", "settings", "outcome", "exceptions"),
+    [
+        (fails, {}, "failed", ["ValueError"]),
+        (hangs, {"timeout": 1}, "timed out", ["TimeoutError"]),
+        (hangs, {"shutdown_timeout": 1}, "cancelled", []),
+    ],
+)
+def test_a_run_that_does_not_come_to_its_end_is_an_error(
+    spans: InMemorySpanExporter, handler: Handler, settings: dict[str, object], outcome: str, exceptions: list[str]
+) -> None:
+    played(handler, **settings)
+    (span,) = runs(spans)
+    assert attributes(span)["outcome"] == outcome
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, outcome)
+    assert [(event.attributes or {})["exception.type"] for event in span.events] == exceptions
+
+
+def test_a_batch_is_below_its_run(provider: TracerProvider, spans: InMemorySpanExporter) -> None:
+    tracer = find_tracer()
+    assert isinstance(tracer, Spans)
+    with tracer.run(CONTEXT, "DATAFLOW") as ended:
+        with tracer.batch(CONTEXT, records=100):
+            pass
+        ended(Outcome.COMPLETED)
+    batch, run = spans.get_finished_spans()
+    assert (batch.name, attributes(batch)) == ("batch job", {"job": "job", "records": 100})
+    assert batch.parent is not None
+    assert batch.parent.span_id == run.context.span_id
+
+
+@pytest.mark.parametrize("provider", [trace.ProxyTracerProvider(), trace.NoOpTracerProvider()])
+def test_without_a_provider_there_are_no_spans(provider: trace.TracerProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    assert find_tracer() is None
+
+
+def test_what_nobody_has_imported_is_not_imported_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace")
+    assert find_tracer() is None
+    assert "opentelemetry.trace" not in sys.modules
