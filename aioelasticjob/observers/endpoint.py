@@ -1,0 +1,124 @@
+"""An HTTP endpoint for metrics alone, for programs without a web server: small, and bounded in every way."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+from anyio import (
+    BrokenResourceError,
+    CapacityLimiter,
+    ClosedResourceError,
+    DelimiterNotFound,
+    EndOfStream,
+    IncompleteRead,
+    create_task_group,
+    create_tcp_listener,
+    move_on_after,
+)
+from anyio.abc import SocketAttribute, SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from aioelasticjob.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from aioelasticjob.observers.metrics import Observed
+
+LONGEST_REQUEST = 8192
+PATIENCE = 10.0
+"""Seconds that one request may take from its first byte to the last of its answer."""
+VISITORS = 16
+"""Requests answered at the same time; more of them wait."""
+GONE = (BrokenResourceError, ClosedResourceError, EndOfStream, IncompleteRead, DelimiterNotFound)
+"""The visitor went away, or does not speak HTTP."""
+
+Render: TypeAlias = Callable[[str], Awaitable[tuple[bytes, str]]]
+
+log = logging.getLogger(__name__)
+
+
+class Endpoint:
+    """The metrics of an application, served while it runs.
+
+    Raises:
+        InvalidSetting: the address makes no sense, or prometheus-client is not installed.
+    """
+
+    def __init__(self, app: Observed, given: object) -> None:
+        from aioelasticjob.observers.metrics import Metrics
+
+        self.host, self.port = where(given)
+        self.metrics = Metrics(app)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Answer while the block is open."""
+        async with serving(self.metrics.render, self.host, self.port) as self.port:
+            yield
+
+
+def where(given: object) -> tuple[str, int]:
+    """Return host and port of ``9464``, ``:9464``, ``host:9464`` or ``[::1]:9464``; loopback unless a host is named.
+
+    Raises:
+        InvalidSetting: it is none of these.
+    """
+    host, _, port = str(given).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    if isinstance(given, bool) or not isinstance(given, int | str) or not (port.isdecimal() and int(port) < 65536):
+        raise InvalidSetting("metrics", given, "write a port, or HOST:PORT with a port up to 65535")
+    return host, int(port)
+
+
+@asynccontextmanager
+async def serving(render: Render, host: str, port: int) -> AsyncIterator[int]:
+    """Answer ``GET /metrics`` while the block is open; yields the port.
+
+    Raises:
+        InvalidSetting: nobody can listen there.
+    """
+    try:
+        listener = await create_tcp_listener(local_host=host, local_port=port)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidSetting("metrics", f"{host}:{port}", f"nobody can listen there: {reason}") from error
+    limiter = CapacityLimiter(VISITORS)
+
+    async def answer(stream: SocketStream) -> None:
+        async with stream, limiter:
+            with move_on_after(PATIENCE), suppress(*GONE):
+                await _answer(stream, render)
+
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(listener)
+        tasks = await stack.enter_async_context(create_task_group())
+        tasks.start_soon(listener.serve, answer)
+        bound = listener.extra(SocketAttribute.local_port)
+        log.info("metrics", extra={"host": host, "port": bound})
+        yield bound
+        tasks.cancel_scope.cancel()
+
+
+async def _answer(stream: SocketStream, render: Render) -> None:
+    head = await BufferedByteReceiveStream(stream).receive_until(b"\r\n\r\n", LONGEST_REQUEST)
+    lines = head.decode("latin-1").split("\r\n")
+    method, _, rest = lines[0].partition(" ")
+    path = rest.partition(" ")[0].partition("?")[0]
+    fields = (line.partition(":") for line in lines[1:])
+    headers = {name.strip().lower(): value.strip() for name, _, value in fields}
+    status, body, content_type = "200 OK", b"", "text/plain; charset=utf-8"
+    if method not in ("GET", "HEAD"):
+        status, body = "405 Method Not Allowed", b"GET or HEAD\n"
+    elif path != "/metrics":
+        status, body = "404 Not Found", b"it is at /metrics\n"
+    else:
+        body, content_type = await render(headers.get("accept", ""))
+    answer = (
+        f"HTTP/1.1 {status}",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    )
+    await stream.send("\r\n".join((*answer, "", "")).encode() + (b"" if method == "HEAD" else body))
