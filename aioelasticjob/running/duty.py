@@ -20,8 +20,8 @@ from aioelasticjob.events import Events, Misfired
 from aioelasticjob.model import FireSource, Record
 from aioelasticjob.running.schedule import Timetable
 
-AHEAD = 1.0
-"""Seconds by which this host's clock may run ahead of the registry's before the registry's is followed."""
+ASTRAY = 1.0
+"""Seconds by which this host's clock may differ from the registry's before the registry's is followed."""
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +55,12 @@ class Duty:
         return self.view.config
 
     def now(self) -> int:
-        """Return the time; a clock that runs ahead is held back to the registry's."""
-        ahead = self._member.session.clock_skew or 0.0
-        return int((self._clock.now() - (ahead if ahead > AHEAD else 0.0)) * 1000)
+        """Return the time: the registry's, if this host's clock is astray.
+
+        One ahead would claim the registry's future; one behind would run its items late, by as much.
+        """
+        skew = self._member.session.clock_skew or 0.0
+        return int((self._clock.now() - (skew if abs(skew) > ASTRAY else 0.0)) * 1000)
 
     async def look(self, view: JobView) -> frozenset[int]:
         """Take in a view: schedule, items gained and lost, what is switched off; and what has become due.
@@ -92,6 +95,10 @@ class Duty:
         owed = frozenset(item for item in self.held if record(item).slot < newest and floors.get(item, 0) < newest)
         return owed - self.taken_off() if owed else owed
 
+    def _due(self) -> frozenset[int]:
+        """Return those owed that are to be run: of others nobody misses a moment, or somebody else tells."""
+        return self.owed() - self.view.disabled_items if self._member.id in self.view.eligible else frozenset()
+
     def taken_off(self) -> frozenset[int]:
         """Return the items that others run, rescue or have yet to rescue."""
         return self._in_rescue().union(self.elsewhere)
@@ -122,7 +129,7 @@ class Duty:
     def collapse(self, *, rerun: bool) -> None:
         """Let the moments that came during a flight become one: it is run once, or dropped."""
         if passed := self.timetable.advance(self.now()):
-            self.report(self.held, passed, "the last run was still going on")
+            self.report(self._due(), passed, "the last run was still going on")
             if rerun:
                 self._missed = self.timetable.newest
             else:
@@ -140,9 +147,10 @@ class Duty:
 
     def report(self, items: Iterable[int], moments: int, why: str, slot: int = 0, cut_off: str = "") -> None:
         """Tell that moments have passed without a run."""
-        job, slot = self._member.layout.job, slot or self.timetable.newest
-        log.warning("misfire: %s", why, extra={"job": job, "slot": slot, "moments": moments})
-        concerned = tuple(sorted(items))
+        job, slot, concerned = self._member.layout.job, slot or self.timetable.newest, tuple(sorted(items))
+        if not concerned:
+            return
+        log.warning("misfire: %s", why, extra={"job": job, "slot": slot, "items": concerned, "moments": moments})
         self._events.counts[job].misfired += moments * len(concerned)
         at = self._clock.now()
         self._events.put(Misfired(job, self._member.id, slot, concerned, moments, why, cut_off, at))
@@ -241,11 +249,11 @@ class Duty:
         self._since, self._floor = written, max(self._floor, written)
 
     def _advance(self) -> None:
-        waiting, before = self.owed(), self.timetable.newest
-        passed = self.timetable.advance(self.now()) - 1 + bool(waiting)
-        if passed > 0 and self.held and self.timetable.newest != before:
-            why = "the assignment was not settled" if waiting else "this process was held up"
-            self.report(waiting or self.held, passed, why)
+        waiting = self._due()
+        if came := self.timetable.advance(self.now()):
+            self.report(waiting, came, "the assignment was not settled")
+            if came > 1:
+                self.report(self._due() - waiting, came - 1, "this process was held up")
 
 
 def _schedule(config: JobConfig) -> tuple[object, ...]:

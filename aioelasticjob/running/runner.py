@@ -78,7 +78,7 @@ class Runner:
         self.done = Event()
         """Set when the job has left or its session is over."""
         self._lead = LEADS[crc32(job.config.job_name.encode()) % len(LEADS)]
-        self._leaving = False
+        self._leaving = self._refused = False
         self._claim_flown: Claim | None = None
         self._nap, self._flight = CancelScope(), Cut(lambda: None)
         self._hold: Hold | None = None
@@ -207,8 +207,11 @@ class Runner:
         if skew := self._duty.intolerable_skew():
             self._duty.pass_over()
             self._shared.events.put(Refused(view.layout.job, self._member.id, str(skew)))
-            log.error("not run: %s", skew, extra={"job": view.layout.job})
+            if not self._refused:  # each refusal is an event; the log hears of the first
+                log.error("not run: %s", skew, extra={"job": view.layout.job})
+            self._refused = True
             return True
+        self._refused = False
         await self._fly(view, Fire(self._duty.timetable.newest, self._duty.source()), owed)
         return True
 
