@@ -29,6 +29,7 @@ from aioelasticjob.jobs import kinds
 from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job
 from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.jobs.listeners import Listener
+from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.tracing import find_tracer
 from aioelasticjob.observers.vitals import Vitals
@@ -84,6 +85,7 @@ class ElasticJob:
         threads: int = THREADS,
         processes: int | None = None,
         event_store: str | EventStoreSettings | None = None,
+        metrics: int | str | None = None,
         clock: Clock | None = None,
     ) -> None:
         options: dict[str, Any] = {
@@ -104,6 +106,9 @@ class ElasticJob:
         self._clock = clock or SystemClock()
         self._recorder = None if event_store is None else Recorder(event_store)
         self._events = Events()
+        self._endpoint: Endpoint | None = None
+        if metrics is not None:
+            self.serve_metrics(metrics)
         self._running = False
         self._session: Session | None = None
         self._shared: Surroundings | None = None
@@ -299,6 +304,14 @@ class ElasticJob:
         """How fast records flow through the items of this process's dataflow jobs, now, by job."""
         return self._events.rates
 
+    def serve_metrics(self, at: int | str) -> None:
+        """Answer Prometheus at this port, or HOST:PORT, under ``/metrics`` while the application runs.
+
+        Raises:
+            InvalidSetting: the address makes no sense, or prometheus-client is not installed.
+        """
+        self._endpoint = Endpoint(self, at)
+
     @property
     def vitals(self) -> Vitals:
         """How things stand at the moment, for those who measure."""
@@ -344,6 +357,8 @@ class ElasticJob:
                 stack.enter_context(watchdog())
                 if self._recorder is not None:
                     await stack.enter_async_context(self._recorder.open(self._events, self._clock))
+                if self._endpoint is not None:
+                    await stack.enter_async_context(self._endpoint.open())
                 session = await stack.enter_async_context(open_registry(self._registry, clock=self._clock))
                 self._session = session
                 stack.callback(self._forget_session)
