@@ -125,8 +125,8 @@ async def aiostream(plan: Plan, handle: Handler) -> None:
             for record in batch:
                 yield record
 
-    async def work(record: int, *_: int) -> None:
-        await handle(None, record)
+    async def work(record: int, *_: int) -> object:
+        return await handle(None, record)
 
     await (stream.iterate(source()) | pipe.map(work, ordered=False, task_limit=plan.concurrency))
 

@@ -64,6 +64,8 @@ class _Run:
     def __init__(self, flow: Dataflow, flight: Flight, reins: Reins) -> None:
         self._flow, self._flight, self._reins, self._config = flow, flight, reins, flight.config
         self._process, self._dead = flow.handlers
+        declared = flow.config.batch_size  # whether process takes lists is said by its code, how long by the operators
+        self._step = declared and (self._config.batch_size or declared)
         self._meters = {lane: self._meter(lane) for lane in self._lanes()}
         self._tasks: TaskGroup
 
@@ -157,7 +159,7 @@ class _Run:
     async def _fetch_all(self, lane: Lane, workers: Workers, given: Given) -> None:
         async with aclosing(self._batches(lane, given)) as batches:
             while records := await self._next(lane, batches):
-                workers.put(lane.take(records, self._config.batch_size))
+                workers.put(lane.take(records, self._step))
                 ahead = lane.position.known if self._config.prefetch is None else self._config.prefetch
                 while len(lane.open) > ahead and not self._is_over(lane):
                     await lane.changed()
@@ -210,7 +212,7 @@ class _Run:
 
     async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: BaseException | None) -> None:
         """Count a call that has failed for good, and show its record to ``dead``."""
-        lane, records = batch.lane, 1 if self._config.batch_size is None else len(record)
+        lane, records = batch.lane, 1 if self._step is None else len(record)
         batch.failed += records
         lane.failed += records
         if error is not None and not batch.complained:  # one for each batch: a million stacks help nobody

@@ -15,6 +15,7 @@ import anyio
 import pytest
 
 from aioelasticjob import Cron, ElasticJob, InstanceContext, ItemContext, JobConfig
+from aioelasticjob.config import FLOWING
 from aioelasticjob.clock import moment
 from aioelasticjob.errors import Conflict
 from aioelasticjob.registry.txn import Create, Delete, Set
@@ -286,6 +287,7 @@ def test_every_setting_is_changed_below_or_there_is_a_reason() -> None:
         "monitor_port",  # test_dump
         "executor",  # test_blocking: threads and processes are real
         "error_handler_options",  # with the handler
+        *FLOWING,  # test_dataflow_cluster
     } == set(JobConfig.model_fields)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob import ElasticJob, ItemContext, JobConfig
 from aioelasticjob.errors import Fenced
 from aioelasticjob.registry.txn import Create, Delete, Op, Set
 from aioelasticjob.testing import Process, VirtualClock
@@ -171,20 +171,72 @@ def test_an_operators_word_ends_a_stream_after_what_is_in_process(said: list[Op]
     play(scene)
 
 
-def test_a_changed_setting_takes_effect_on_a_stream_and_switching_streaming_off_ends_it() -> None:
+CHANGES: dict[str, tuple[object, str]] = {
+    "concurrency": (2, "2 at a time, 2 long"),
+    "ordered": (True, "1 at a time, 2 long"),
+    "batch_size": (5, "8 at a time, 5 long"),
+    "record_timeout": (0.1, "8 at a time, 2 long, failing"),
+    "max_failures": (0, "8 at a time, 2 long"),
+    "prefetch": (False, "8 at a time, 2 long"),
+}
+
+
+@pytest.mark.parametrize("setting", CHANGES)
+def test_a_changed_setting_takes_effect_on_a_stream_at_once(setting: str) -> None:
+    value, expected = CHANGES[setting]
+
+    async def scene(here: Office) -> None:
+        busy, most, longest, failed = 0, 0, 0, 0
+        app = ElasticJob(here.address, clock=VirtualClock(), session_timeout=5)
+
+        @app.dataflow("job", cron="5 0/30 * * * ?", streaming=True, concurrency=8, batch_size=2)
+        async def fetch(context: ItemContext) -> AsyncIterator[list[int]]:
+            while True:
+                yield list(range(100))
+
+        @fetch.process
+        async def process(context: ItemContext, records: list[int]) -> None:
+            nonlocal busy, most, longest, failed
+            busy += 1
+            most, longest = max(most, busy), max(longest, len(records))
+            try:
+                await anyio.sleep(0.2)
+            except BaseException:
+                failed += 1
+                raise
+            finally:
+                busy -= 1
+
+        async with app.running():
+            await here.until(8)
+            assert (most, longest, failed) == (8, 2, 0)
+            await change(here, **{setting: value})
+            await here.until(11)
+            most = longest = failed = 0
+            await here.until(15)
+            assert f"{most} at a time, {longest} long" + ", failing" * (failed > 0) == expected
+
+    play(scene)
+
+
+def test_streaming_switched_off_ends_a_stream() -> None:
     async def scene(here: Office) -> None:
         plant = Plant(here, items=1)
         await plant.hire("a")
         await here.until(15)
-        config = (await here.observer.get(LAYOUT.config)).data
-        await here.write(Set(LAYOUT.config, config.replace(b'"concurrency": 8', b'"concurrency": 2'), -1))
-        await here.until(21)
-        before = len(plant.seen)
-        await here.until(25)
-        assert 30 <= len(plant.seen) - before <= 41  # two at a time, each 0.2 s, for 4 s
-        await here.write(Set(LAYOUT.config, config.replace(b'"streamingProcess": true', b'"misfire": false'), -1))
+        await change(here, streaming=False)
+        await here.until(100)
+        assert len(plant.runs) == 2  # what goes on is one shot, and gives way to nothing
+        await change(here, concurrency=1)
+        await here.until(130)
+        assert len(plant.runs) == 2
 
     play(scene)
+
+
+async def change(here: Office, **settings: object) -> None:
+    config = JobConfig.from_json((await here.observer.get(LAYOUT.config)).data, LAYOUT.config)
+    await here.write(Set(LAYOUT.config, config.changed(**settings).to_json(), -1))
 
 
 @pytest.mark.parametrize("monitored", [True, False])
