@@ -45,12 +45,12 @@ class Offsets:
         """Find out which of the items newly held have an offset."""
         await self._read(sorted(items))
 
-    async def read(self, items: Collection[int]) -> dict[int, str]:
-        """Return the offsets to begin with.
+    async def read(self, items: Collection[int], *, anew: bool = False) -> dict[int, str]:
+        """Return the offsets to begin with; ``anew``: also of items of which it was not known that they have one.
 
         Read before the claim: nobody can save one between the record that the claim depends on and the claim.
         """
-        return await self._read(sorted(self._used.intersection(items)))
+        return await self._read(sorted(items if anew else self._used.intersection(items)))
 
     async def save(self, claim: Claim, item: int, value: str) -> None:
         """Save an offset under the fence of a claim.

@@ -205,9 +205,11 @@ class Duty:
         self._report_gaps(gained)
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
-        """Read the records of items gained, and again of those that were cut off: their rescuer has written them."""
+        """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
         unsure = {item for item in self.held - view.orphans - view.rescues.keys() if self._is_cut_off(item)}
         running = await self.ledger.learn(gained | unsure) if gained or unsure else frozenset()
+        if unsure:
+            await self.offsets.learn(unsure)
         if view.config.failover:
             return
         self.mourn({item: self.ledger.record(item) for item in filter(self._is_cut_off, gained - running)})

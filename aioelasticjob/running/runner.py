@@ -37,7 +37,7 @@ from aioelasticjob.running.cut import Cut
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.health import JobHealth
-from aioelasticjob.running.reins import Reins
+from aioelasticjob.running.reins import Reins, left_open
 from aioelasticjob.running.schedule import Starts
 from aioelasticjob.running.trace import Trace
 
@@ -256,7 +256,8 @@ class Runner:
         return flight.begun
 
     async def _board(self, view: JobView, fire: Fire, items: frozenset[int]) -> Flight | None:
-        offsets = await self._duty.offsets.read(items)
+        # of an item rescued nothing is known here: it is another's
+        offsets = await self._duty.offsets.read(items, anew=fire.source is FireSource.FAILOVER)
         claim = await self._claim(view, fire, items)
         if claim is None:
             return None
@@ -290,14 +291,11 @@ class Runner:
         await session.lull()
 
     def _harness(self, view: JobView, flight: Flight) -> None:
-        """Give an engine what it has to know; a rescued item goes back to its owner when its next moment comes."""
+        """Give an engine what it has to know; of a rescued item it does little if there is an owner to go on with it."""
         if flight.job.engine is None:
             return
-        upcoming, until = self._duty.timetable.upcoming, None
-        if flight.claim.fire.source is FireSource.FAILOVER and upcoming is not None:
-            until = max(0, upcoming - self._duty.now()) / 1000
-        flight.reins = self._reins = Reins(view, self._views, self.tally, self._shared.events, until)
-        if self._leaving:
+        flight.reins = self._reins = Reins(view, self._views, self.tally, self._shared.events)
+        if self._leaving or (flight.claim.fire.source is FireSource.FAILOVER and view.settled):
             self._rein_in()
 
     async def _reach(self, view: JobView, fire: Fire) -> bool:
@@ -339,12 +337,16 @@ class Runner:
     async def _settle(self, flight: Flight) -> bool:
         """Give the items back; False if the session was lost.  A claim without fences has written nothing."""
         claim, duty = flight.claim, self._duty
+        unfinished = flight.reins.unfinished if flight.reins is not None else ()
         if not claim.fences:
+            duty.ledger.assume(unfinished, claim.fire.slot - 1)
             return True
         if not flight.begun:
             return await duty.ledger.withdraw(claim)
         hand_over = self._config.failover
-        settled = await duty.ledger.settle(claim, flight.outcomes, duty.now(), hand_over=hand_over)
+        settled = await duty.ledger.settle(
+            left_open(claim, unfinished), flight.outcomes, duty.now(), hand_over=hand_over
+        )
         if settled and hand_over and flight.trace is not None:
             flight.trace.handed_over()
         return settled

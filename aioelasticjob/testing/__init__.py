@@ -1,23 +1,62 @@
 """Simulated time, simulated networks and the faults of both, for tests of jobs and of this package."""
 
-from aioelasticjob.testing.faults import Farewell, Faults
-from aioelasticjob.testing.loop import Deadlock, Livelock, OutsideWorld, UnhandledErrors, VirtualClock, VirtualLoop, run
-from aioelasticjob.testing.network import Link, Network
-from aioelasticjob.testing.process import Process, ProcessKilled, current_process
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aioelasticjob.testing.faults import Farewell, Faults
+    from aioelasticjob.testing.loop import (
+        Deadlock,
+        Livelock,
+        OutsideWorld,
+        UnhandledErrors,
+        VirtualClock,
+        VirtualLoop,
+        run,
+    )
+    from aioelasticjob.testing.network import Link, Network
+    from aioelasticjob.testing.process import Process, ProcessKilled, current_process
+    from aioelasticjob.testing.virtual_cluster import Instance, NotSeen, VirtualCluster, simulated
 
 __all__ = [
     "Deadlock",
     "Farewell",
     "Faults",
+    "Instance",
     "Link",
     "Livelock",
     "Network",
+    "NotSeen",
     "OutsideWorld",
     "Process",
     "ProcessKilled",
     "UnhandledErrors",
     "VirtualClock",
+    "VirtualCluster",
     "VirtualLoop",
     "current_process",
     "run",
+    "simulated",
 ]
+
+_HOMES = {
+    "faults": ("Farewell", "Faults"),
+    "loop": ("Deadlock", "Livelock", "OutsideWorld", "UnhandledErrors", "VirtualClock", "VirtualLoop", "run"),
+    "network": ("Link", "Network"),
+    "process": ("Process", "ProcessKilled", "current_process"),
+    "virtual_cluster": ("Instance", "NotSeen", "VirtualCluster", "simulated"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a promised name when it is first asked for: pytest loads the plugin in here for everybody."""
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

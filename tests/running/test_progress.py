@@ -5,10 +5,12 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from aioelasticjob import InstanceContext, ItemContext, JobListener, OnceListener
+from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, JobListener, OnceListener
 from aioelasticjob.coordination.progress import LARGEST_OFFSET
 from aioelasticjob.errors import Fenced, InvalidSetting, NodeMissing
+from aioelasticjob.events import Began, Ended
 from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.testing import VirtualCluster, run
 from tests.running.office import LAYOUT, Office, play
 from tests.running.test_failover import crew
 
@@ -285,3 +287,63 @@ def test_all_instances_restarted_one_after_another_lose_no_moment_and_run_none_t
         assert {source for _, _, _, source in them.runs} == {"CRON"}
 
     play(scene)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_rescuer_begins_at_the_offset_of_the_dead_and_the_next_holder_at_the_rescuers(seed: int) -> None:
+    began: list[tuple[int, FireSource, str | None]] = []
+    app = ElasticJob("embedded://")
+
+    @app.job(cron="0 0/10 * * * ?", sharding_total_count=3, failover=True)
+    async def count(context: ItemContext) -> None:
+        began.append((context.item, context.source, context.offset))
+        if not context.offset:
+            await context.save_offset("half")
+            await anyio.sleep(60)
+        await context.save_offset(f"{context.offset} and done")
+
+    async def main() -> None:
+        cluster = VirtualCluster()
+        for _ in range(3):
+            await cluster.start(app)
+        await cluster.settled()
+        victim = cluster.instances[seed % 3]
+        (item,) = await victim.holds()
+        await cluster.event(Began)
+        await anyio.sleep(30)
+        victim.kill()
+        await cluster.event(Ended, source=FireSource.FAILOVER)
+        await cluster.next_fire()
+        runs = [(source, offset) for one, source, offset in began if one == item]
+        assert runs == [(FireSource.CRON, None), (FireSource.FAILOVER, "half"), (FireSource.CRON, "half and done")]
+
+    run(main, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_who_was_given_an_item_that_is_being_rescued_begins_where_the_rescuer_came_to(seed: int) -> None:
+    began: list[tuple[int, FireSource, str | None]] = []
+    app = ElasticJob("embedded://")
+
+    @app.job(cron="0 0/10 * * * ?", sharding_total_count=3, failover=True)
+    async def count(context: ItemContext) -> None:
+        began.append((context.item, context.source, context.offset))
+        await anyio.sleep(60)
+        await context.save_offset(f"{context.source.value}")  # the first one: when the item was given, there was none
+
+    async def main() -> None:
+        cluster = VirtualCluster()
+        for _ in range(3):
+            await cluster.start(app)
+        await cluster.settled()
+        victim = cluster.instances[seed % 3]
+        (item,) = await victim.holds()
+        await cluster.event(Began)
+        await anyio.sleep(30)
+        victim.kill()
+        await cluster.event(Ended, source=FireSource.FAILOVER)
+        await cluster.next_fire()
+        runs = [(source, offset) for one, source, offset in began if one == item]
+        assert runs == [(FireSource.CRON, None), (FireSource.FAILOVER, None), (FireSource.CRON, "FAILOVER")]
+
+    run(main, seed=seed)

@@ -1,0 +1,377 @@
+"""Your own application in simulated time: as many instances as you start, each on a host that you may kill."""
+
+from __future__ import annotations
+
+import contextvars
+import copy
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from unittest import mock
+
+import anyio
+from anyio import Event, create_task_group, move_on_after, sleep, to_thread
+
+from aioelasticjob import app as app_module
+from aioelasticjob import operations
+from aioelasticjob.addresses import Address
+from aioelasticjob.app import ElasticJob
+from aioelasticjob.clock import moment
+from aioelasticjob.errors import InvalidSetting, unwrapped
+from aioelasticjob.events import Ended, Events, JobEvent
+from aioelasticjob.events import Listener as EventListener
+from aioelasticjob.latest import Latest
+from aioelasticjob.model import FireSource
+from aioelasticjob.operations import JobStatus
+from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.running.blocking import Processes
+from aioelasticjob.testing.faults import Farewell, Faults
+from aioelasticjob.testing.loop import START, VirtualClock, run
+from aioelasticjob.testing.process import Process
+from aioelasticjob.zookeeper.server import serve
+from aioelasticjob.zookeeper.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+E = TypeVar("E")
+Provider = Callable[..., Any]
+
+REGISTRY, PORT = "10.0.0.1", 2181
+OBSERVER = "10.0.0.2"
+PATIENCE = 600.0
+"""Seconds of the observer's session: its heartbeats would be most of what a simulated hour costs."""
+WITHIN = 3600.0
+"""Simulated seconds that a test waits for something to happen, unless it says otherwise."""
+
+
+class NotSeen(AssertionError):
+    """What a test waited for did not happen."""
+
+    def __init__(self, what: str, seconds: float, told: Iterable[JobEvent]) -> None:
+        last = "".join(f"\n  {event}" for event in told) or " nothing"
+        super().__init__(f"no {what} within {seconds:g} simulated seconds; the last that was told:{last}")
+
+
+class Instance:
+    """One process of the application, on a host of its own; ``VirtualCluster.start`` makes it."""
+
+    def __init__(self, cluster: VirtualCluster, app: ElasticJob, host: str) -> None:
+        self.app, self.host = app, host
+        """What this process runs: the same jobs, but events, counts and overrides of its own; and its IP address."""
+        self.failure: Exception | None = None
+        self._cluster, self._ready, self._leaving, self._gone = cluster, Event(), Event(), Event()
+        self._session: Session | None = None
+        self._process: Process = cluster.faults.start(host, host, self._main)
+
+    @property
+    def session(self) -> Session:
+        """Its connection to the registry."""
+        if self._session is None:
+            raise RuntimeError(f"the instance on {self.host} has never come to run")
+        return self._session
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has neither been killed nor left."""
+        return self._process.alive and not self._gone.is_set()
+
+    def kill(self, farewell: Farewell = "fin") -> None:
+        """End it as ``kill -9`` does; ``silent``: as a power cut of its host."""
+        self._cluster.faults.crash(self._process, farewell)
+
+    def pause(self) -> None:
+        """Stop it in its tracks, as SIGSTOP does."""
+        self._cluster.faults.pause(self._process)
+
+    def resume(self) -> None:
+        """Let it go on, as SIGCONT does."""
+        self._cluster.faults.resume(self._process)
+
+    async def stop(self) -> None:
+        """Let it leave gracefully, as SIGTERM does, and wait until it has.
+
+        Raises: what its application raised.
+        """
+        self._leaving.set()
+        if self._process.alive:
+            await self._gone.wait()
+        self.raise_failure()
+
+    async def joined(self) -> None:
+        """Wait until it runs.
+
+        Raises: what kept it from that.
+        """
+        await self._ready.wait()
+        self.raise_failure()
+
+    async def holds(self, job: str | None = None) -> tuple[int, ...]:
+        """Return the items of a job that are assigned to it."""
+        status = await self._cluster.status(job)
+        return tuple(item for one in status.instances if one.ip == self.host for item in one.holds)
+
+    def raise_failure(self) -> None:
+        """Raise what has ended it, once."""
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
+
+    async def _main(self) -> None:
+        try:
+            with unwrapped(), self.app.events() as events:
+                async with create_task_group() as tasks:
+                    tasks.start_soon(self._listen, events)
+                    async with self.app.running() as session:
+                        self._session = session
+                        self._ready.set()
+                        await self._leaving.wait()
+                    await sleep(0.001)  # for the last events
+                    tasks.cancel_scope.cancel()
+        except Exception as error:
+            self.failure = error
+        finally:
+            self._gone.set()
+            self._ready.set()
+
+    async def _listen(self, events: EventListener) -> None:
+        async for event in events:
+            self._cluster.tell(event)
+
+
+class VirtualCluster:
+    """A registry and instances of one application, all in simulated time.  For coroutines run by ``simulated``."""
+
+    def __init__(self) -> None:
+        self.instances: list[Instance] = []
+        """All that were ever started."""
+        self.told: list[JobEvent] = []
+        """What all of them have told."""
+        self._news = Latest(0)
+        self._read = 0  # events that the test has waited for, or that came before one it has waited for
+        self._faults: Faults | None = None
+        self._observer: Session | None = None
+
+    @property
+    def faults(self) -> Faults:
+        """Breaks hosts and networks; the registry is on ``REGISTRY``."""
+        if self._faults is None:
+            self._faults = Faults()
+            self._faults.start("registry", REGISTRY, _registry)
+        return self._faults
+
+    @property
+    def now(self) -> datetime:
+        """The simulated moment, in UTC."""
+        return moment(VirtualClock().now())
+
+    async def start(self, app: ElasticJob, *, overrides: Mapping[Provider, Provider] | None = None) -> Instance:
+        """Start an instance of ``app`` and wait until it runs; whatever its address says, the registry is ours.
+
+        ``overrides`` go beside the application's ``dependency_overrides``.
+
+        Raises: what ``app.running()`` raises.
+        """
+        settings = replace(app.settings, hosts=((REGISTRY, PORT),))
+        host = f"10.0.1.{len(self.instances) + 1}"
+        instance = Instance(self, _stand_in(app, settings, overrides or {}), host)
+        self.instances.append(instance)
+        await instance.joined()
+        if self._observer is None:
+            await self._look(settings)
+        return instance
+
+    async def next_fire(self, job: str | None = None, *, within: float = WITHIN) -> tuple[Ended, ...]:
+        """Let time pass to the job's next scheduled moment, and until all its items have run; return how each ended.
+
+        The job need not be named if there is only one.  ``within``: simulated seconds from that moment.
+
+        Raises: NotSeen; InvalidSetting when it has no schedule, or there is no such job.
+        """
+        status = await self.status(job)
+        schedule = status.config.schedule
+        due = None if schedule is None else schedule.next_after(self.now)
+        if due is None:
+            raise InvalidSetting("job", status.name, "has no next fire: use trigger()")
+        await self.until(due)
+        slot = round(due.timestamp() * 1000)
+        return await self._all_end(status, f"fire of {status.name} at {due}", within, lambda end: end.slot == slot)
+
+    async def trigger(
+        self, job: str | None = None, *, parameter: str | None = None, within: float = WITHIN
+    ) -> tuple[Ended, ...]:
+        """Run the job now, as an operator would, and return how each of its items ended.
+
+        Raises: NotSeen; InvalidSetting when there is no such job.
+        """
+        status = await self.settled(job)
+        self._read = len(self.told)
+        await operations.trigger(self._session, status.name, parameter=parameter)
+        triggered = FireSource.TRIGGER
+        return await self._all_end(status, f"run of {status.name}", within, lambda end: end.source is triggered)
+
+    async def event(self, kind: type[E], *, within: float = WITHIN, **fields: object) -> E:
+        """Wait for the next event of that kind whose attributes are those given, as ``event(Ended, item=2)``.
+
+        What came before the event that was waited for last is past.
+
+        Raises: NotSeen.
+        """
+        with move_on_after(within):
+            async for event in self._from_here():
+                if isinstance(event, kind) and all(getattr(event, name) == value for name, value in fields.items()):
+                    return event
+        wanted = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+        raise NotSeen(f"{kind.__name__}({wanted})", within, self.told[-5:])
+
+    async def settled(self, job: str | None = None, *, within: float = WITHIN) -> JobStatus:
+        """Wait until every living instance has joined the job and all its items are assigned; return its status.
+
+        Raises: NotSeen; InvalidSetting when there is no such job.
+        """
+        name = self._named(job)
+        alive = {
+            one.host for one in self.instances if one.alive and name in {config.job_name for config in one.app.jobs}
+        }
+        with move_on_after(within):
+            async with operations.watch(self._session, name, clock=VirtualClock()) as statuses:
+                async for status in statuses:
+                    if status.settled and {one.ip for one in status.instances} == alive:
+                        return status
+        raise NotSeen(f"settled assignment of {name} to {sorted(alive)}", within, self.told[-5:])
+
+    async def status(self, job: str | None = None) -> JobStatus:
+        """Return what an operator would see of the job now.
+
+        Raises: InvalidSetting when there is no such job.
+        """
+        return await operations.job(self._session, self._named(job), now=VirtualClock().now())
+
+    async def until(self, when: datetime) -> None:
+        """Let time pass to a moment."""
+        await sleep(max(0.0, (when - self.now).total_seconds()))
+
+    async def close(self) -> None:
+        """Let all instances that are left leave gracefully.
+
+        Raises: what one of them raised.
+        """
+        for instance in self.instances:
+            if instance.alive:
+                instance.resume()
+                await instance.stop()
+            instance.raise_failure()
+
+    def tell(self, event: JobEvent) -> None:
+        """Note what an instance tells."""
+        self.told.append(event)
+        self._news.set(len(self.told))
+
+    async def _from_here(self) -> AsyncIterator[JobEvent]:
+        while True:
+            await self._news.until(lambda told: told > self._read)
+            self._read += 1
+            yield self.told[self._read - 1]
+
+    async def _all_end(
+        self, status: JobStatus, what: str, within: float, counts: Callable[[Ended], bool]
+    ) -> tuple[Ended, ...]:
+        """Wait for the end of all items that are not disabled."""
+        missing = set(range(status.config.sharding_total_count)) - {one.item for one in status.items if one.disabled}
+        ends: dict[int, Ended] = {}
+        with move_on_after(within):
+            while missing:
+                async for event in self._from_here():
+                    if isinstance(event, Ended) and event.job == status.name and counts(event):
+                        ends[event.item] = event
+                        missing.discard(event.item)
+                        break
+            return tuple(ends[item] for item in sorted(ends))
+        raise NotSeen(f"end of items {sorted(missing)} in the {what}", within, self.told[-5:])
+
+    def _named(self, job: str | None) -> str:
+        names = sorted({config.job_name for one in self.instances for config in one.app.jobs})
+        if job is None and len(names) == 1:
+            return names[0]
+        if job is None:
+            raise InvalidSetting("job", None, f"name one of {', '.join(names)}" if names else "start an instance first")
+        return job
+
+    @property
+    def _session(self) -> Session:
+        if self._observer is None:
+            raise RuntimeError("nobody runs yet: start an instance first")
+        return self._observer
+
+    async def _look(self, settings: ConnectionSettings) -> None:
+        """Connect somebody who looks and operates, from a host of its own."""
+        ready = Event()
+
+        async def main() -> None:
+            patient = replace(settings, session_timeout=PATIENCE)
+            async with open_session(patient, clock=VirtualClock()) as self._observer:
+                ready.set()
+                await anyio.sleep_forever()
+
+        self.faults.start("observer", OBSERVER, main)
+        await ready.wait()
+
+
+def simulated(
+    test: Callable[..., Awaitable[object]], *, seed: int = 0, start: float | datetime = START
+) -> Callable[..., None]:
+    """Return a plain function that runs the coroutine function ``test`` in simulated time.
+
+    Clusters among its arguments are closed at its end.  Plain handlers, which would run in threads or processes, are
+    called in the loop: no simulated time passes in them.
+    """
+    seconds = start.timestamp() if isinstance(start, datetime) else start
+
+    @functools.wraps(test)
+    def run_it(*args: Any, **named: Any) -> None:
+        async def main() -> None:
+            await test(*args, **named)
+            for cluster in (*args, *named.values()):
+                if isinstance(cluster, VirtualCluster):
+                    await cluster.close()
+
+        with _inline():
+            run(main, seed=seed, start=seconds)
+
+    return run_it
+
+
+def _stand_in(app: ElasticJob, settings: ConnectionSettings, overrides: Mapping[Provider, Provider]) -> ElasticJob:
+    """Return the same application as another process would have it: all that it does at run time is its own."""
+    twin = copy.copy(app)
+    twin._registry = Address(f"zk://{settings.servers}/{settings.namespace}", settings)
+    twin._clock, twin._events, twin._running, twin._session = VirtualClock(), Events(), False, None
+    twin._shared = None
+    twin.dependency_overrides = {**app.dependency_overrides, **overrides}
+    return twin
+
+
+async def _registry() -> None:
+    settings = Settings(max_session_timeout=int(PATIENCE * 1000))
+    async with serve("0.0.0.0", PORT, settings=settings, clock=VirtualClock().now):
+        await anyio.sleep_forever()
+
+
+@contextmanager
+def _inline() -> Iterator[None]:
+    """Call in the loop what would run in a thread or a process, of which nobody could say how long they take."""
+
+    async def run_sync(function: Callable[..., Any], *args: Any, **_options: Any) -> Any:
+        return contextvars.copy_context().run(function, *args)
+
+    async def call(_processes: Processes, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        return contextvars.copy_context().run(functools.partial(function, *args, **named))
+
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(to_thread, "run_sync", run_sync))
+        patches.enter_context(mock.patch.object(Processes, "call", call))
+        patches.enter_context(mock.patch.object(app_module, "watchdog", nullcontext))  # no loop is blocked in here
+        yield
