@@ -20,6 +20,9 @@ def run(
     config: Annotated[
         Path | None, typer.Option(help="A YAML or TOML file with settings, and with script and HTTP jobs.")
     ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="[HOST:]PORT", help="Answer Prometheus there, under /metrics.")
+    ] = None,
     log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.INFO,
 ) -> None:
     """Run an application's jobs until SIGTERM or Ctrl-C; a second signal stops at once.
@@ -27,7 +30,10 @@ def run(
     The module is looked for in the current directory too.  Without one, the jobs are those of the file.
     """
     logs.set_up(log_level)
-    application(app, config).run()
+    found = application(app, config)
+    if metrics is not None:
+        found.serve_metrics(metrics)
+    found.run()
 
 
 def application(app: str | None, config: Path | None) -> ElasticJob:
