@@ -291,7 +291,7 @@ class Runner:
         await session.lull()
 
     def _harness(self, view: JobView, flight: Flight) -> None:
-        """Give an engine what it has to know; of a rescued item it does little if there is an owner to go on with it."""
+        """Give an engine what it has to know; a rescued item goes back after one batch if its owner is there."""
         if flight.job.engine is None:
             return
         flight.reins = self._reins = Reins(view, self._views, self.tally, self._shared.events)
