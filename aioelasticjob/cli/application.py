@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from aioelasticjob.cli import acting, changing, config, cron, demo, dump, jobs, run, zookeeper
+from aioelasticjob.cli import acting, changing, config, cron, demo, dump, events, jobs, run, web, zookeeper
 from aioelasticjob.cli.console import complain
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
@@ -60,6 +60,7 @@ def common(
 START, LOOK, ACT = "Start", "Look", "Act"
 application.command(rich_help_panel=START)(run.run)
 application.command(rich_help_panel=START)(zookeeper.zookeeper)
+application.command(rich_help_panel=START)(web.console)
 application.command(rich_help_panel=START)(demo.demo)
 application.command(rich_help_panel=LOOK)(jobs.jobs)
 application.command(rich_help_panel=LOOK)(jobs.job)
@@ -68,6 +69,7 @@ application.command(rich_help_panel=LOOK)(jobs.watch)
 application.command(rich_help_panel=LOOK)(dump.dump)
 application.command(rich_help_panel=LOOK)(cron.cron)
 application.add_typer(config.config, rich_help_panel=LOOK)
+application.add_typer(events.events, rich_help_panel=LOOK)
 application.command(rich_help_panel=ACT)(acting.trigger)
 application.command(rich_help_panel=ACT)(acting.pause)
 application.command(rich_help_panel=ACT)(acting.resume)

@@ -68,8 +68,8 @@ class LastOperator(ElasticJobError):
 class Accounts:
     """The people of one console."""
 
-    def __init__(self, database: Database, clock: Clock, hasher: PasswordHasher | None = None) -> None:
-        self._database, self._clock, self._hasher = database, clock, hasher or PasswordHasher()
+    def __init__(self, database: Database, clock: Clock, hasher: PasswordHasher) -> None:
+        self._database, self._clock, self._hasher = database, clock, hasher
         self._nobody = ""
         self._cores = CapacityLimiter(2)  # a hash takes 64 MB and a core: many at once are an attack
 

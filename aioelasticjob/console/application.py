@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+from argon2 import PasswordHasher
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -41,8 +42,10 @@ class Console:
     the first request.  ``async with console.running():`` in the host's own lifespan opens and closes it in good order.
     """
 
-    def __init__(self, settings: ConsoleSettings, *, clock: Clock | None = None) -> None:
-        self.settings, self.clock = settings, clock or SystemClock()
+    def __init__(
+        self, settings: ConsoleSettings, *, clock: Clock | None = None, hasher: PasswordHasher | None = None
+    ) -> None:
+        self.settings, self.clock, self._hasher = settings, clock or SystemClock(), hasher or PasswordHasher()
         self.registries = Registries(self.clock)
         self.streams: set[object] = set()
         self.rows: dict[tuple[str, str, str], dict[str, tuple[int, str]]] = {}
@@ -83,7 +86,7 @@ class Console:
         self._up = asyncio.get_running_loop().create_future()
         try:
             async with open_database(self.settings.directory) as self.database:
-                self.accounts = Accounts(self.database, self.clock)
+                self.accounts = Accounts(self.database, self.clock, self._hasher)
                 self.sessions = Sessions(self.database, self.settings, self.clock, await secret_of(self.database))
                 self.audit = Audit(self.database, self.clock)
                 await self._invite()

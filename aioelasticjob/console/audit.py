@@ -111,7 +111,13 @@ class Audit:
 
 def _entry(row: sqlite3.Row) -> Entry:
     deed = Deed(
-        row["who"], row["address"], row["action"], row["target"], row["registry"], _read(row["asked"]), _read(row["before"])
+        row["who"],
+        row["address"],
+        row["action"],
+        row["target"],
+        row["registry"],
+        _read(row["asked"]),
+        _read(row["before"]),
     )
     done = None if row["done"] is None else bool(row["done"])
     return Entry(row["id"], row["at"], deed, done, row["summary"] or "", _read(row["after"] or "{}"))

@@ -1,4 +1,4 @@
-"""The console's own small database: SQLite in its data directory, asked from a thread so that no page waits for a disk."""
+"""The console's own small database: SQLite in its data directory, asked from a thread so that no page waits."""
 
 from __future__ import annotations
 

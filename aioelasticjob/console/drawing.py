@@ -66,7 +66,9 @@ def bar(shares: Sequence[tuple[str, int]], label: str) -> Markup:
         width = 100 * size / whole
         parts.append(f'<rect class="{look}" x="{x:.2f}" width="{max(0.5, width - 1):.2f}" height="8" rx="1.5"/>')
         x += width
-    return Markup(f'<svg class="whole" viewBox="0 0 100 8" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>')
+    return Markup(
+        f'<svg class="whole" viewBox="0 0 100 8" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+    )
 
 
 @dataclass(frozen=True, slots=True)

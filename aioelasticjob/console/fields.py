@@ -1,4 +1,4 @@
-"""A job's settings as the fields of a form: made from the configuration's own types, so that a new setting has its field."""
+"""A job's settings as the fields of a form: made from the configuration's types, so a new setting has its field."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ LABELS: Final[Mapping[str, str]] = {
 }
 """What a setting is called where its name alone would not do."""
 _LONG: Final = ("description", "sharding_item_parameters", "error_handler_options", "options")
-_FOUND_BY_NAME: Final = {"sharding_strategy": "aioelasticjob.strategies", "error_handler": "aioelasticjob.error_handlers"}
+_FOUND_BY_NAME: Final = {
+    "sharding_strategy": "aioelasticjob.strategies",
+    "error_handler": "aioelasticjob.error_handlers",
+}
 
 
 @dataclass(frozen=True, slots=True)

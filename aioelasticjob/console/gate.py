@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONTENT_SECURITY_POLICY: Final = "; ".join(
@@ -30,8 +31,11 @@ HEADERS: Final = {
 }
 
 
-class TooLarge(Exception):
+class TooLarge(HTTPException):
     """The body has more bytes than may be sent."""
+
+    def __init__(self) -> None:
+        super().__init__(413, "that is more than this console takes in one request")
 
 
 class Gate:
@@ -45,7 +49,10 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        taken, answered = 0, False
+        if _announced(scope) > self._largest:
+            await _refuse(send)
+            return
+        taken = 0
 
         async def take() -> Message:
             nonlocal taken
@@ -56,19 +63,11 @@ class Gate:
             return message
 
         async def give(message: Message) -> None:
-            nonlocal answered
             if message["type"] == "http.response.start":
-                answered = True
                 _furnish(message)
             await send(message)
 
-        try:
-            if _announced(scope) > self._largest:
-                raise TooLarge
-            await self._app(scope, take, give)
-        except TooLarge:
-            if not answered:  # else the connection just ends
-                await _refuse(give)
+        await self._app(scope, take, give)
 
 
 def _furnish(message: Message) -> None:
@@ -83,8 +82,10 @@ def _announced(scope: Scope) -> int:
     return int(length) if length.isdecimal() else 0
 
 
-async def _refuse(give: Send) -> None:
-    body = b"413: that is more than this console takes in one request\n"
+async def _refuse(send: Send) -> None:
+    """Answer without reading any of it."""
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-    await give({"type": "http.response.start", "status": 413, "headers": headers})
-    await give({"type": "http.response.body", "body": body})
+    start: Message = {"type": "http.response.start", "status": 413, "headers": headers}
+    _furnish(start)
+    await send(start)
+    await send({"type": "http.response.body", "body": f"413: {TooLarge().detail}\n".encode()})

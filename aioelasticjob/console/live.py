@@ -19,7 +19,7 @@ from aioelasticjob import operations
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.settings import RegistrySettings
-from aioelasticjob.errors import ElasticJobError, Suspended
+from aioelasticjob.errors import ElasticJobError, Suspended, unwrapped
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Record
 from aioelasticjob.operations import ItemStatus, JobStatus
@@ -160,9 +160,7 @@ class Watched:
         self._remember(old.jobs, jobs, changed, version)
         gone = old.gone if old.read and jobs.keys() == old.jobs.keys() else version
         since = old.since if old.lost is None else self._clock.now()
-        self.picture.set(
-            Picture(version, MappingProxyType(jobs), MappingProxyType(changed), gone, True, None, since)
-        )
+        self.picture.set(Picture(version, MappingProxyType(jobs), MappingProxyType(changed), gone, True, None, since))
 
     def _remember(
         self, old: Mapping[str, JobStatus], new: Mapping[str, JobStatus], changed: Mapping[str, int], version: int
@@ -225,11 +223,12 @@ class Registries:
     @asynccontextmanager
     async def watching(self, settings: Iterable[RegistrySettings]) -> AsyncIterator[None]:
         """Watch these, and those added later, while the block runs."""
-        async with anyio.create_task_group() as self._tasks:
-            for one in settings:
-                self.add(one)
-            yield
-            self._tasks.cancel_scope.cancel()
+        with unwrapped():
+            async with anyio.create_task_group() as self._tasks:
+                for one in settings:
+                    self.add(one)
+                yield
+                self._tasks.cancel_scope.cancel()
         self._watched.clear()
 
     def add(self, settings: RegistrySettings) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -41,21 +41,23 @@ async def runs_between(registry: Watched, status: JobStatus, start: float, end: 
     remembered, problem = list(registry.runs.get(status.name, ())), None
     if registry.store is not None:
         try:
-            return Runs([*await _stored(registry.store, status.name, start, end), *flying], stored=True)
+            stored = await _stored(registry.store, status.name, start, end)
+            if stored or not remembered:  # its applications may write no history at all
+                return Runs([*stored, *flying], stored=True)
         except ElasticJobError as error:
             problem = str(error)
     return Runs([*remembered, *flying], stored=False, problem=problem)
 
 
 async def _stored(store: EventStore, job: str, start: float, end: float) -> list[Seen]:
-    within = {"job": job, "since": moment(start), "until": moment(end)}
+    runs = Filter(job=job, since=moment(start), until=moment(end))
     found, after = list[Seen](), None
     for _ in range(PAGES):
-        page = await store.history(Filter(**within), after=after, limit=LIMIT)
+        page = await store.history(runs, after=after, limit=LIMIT)
         found += [seen for run in page.rows if (seen := _seen(run)) is not None]
         if (after := page.next) is None:
             break
-    misfires = await store.states(Filter(**within, state="TASK_MISFIRED"), limit=LIMIT)
+    misfires = await store.states(replace(runs, state="TASK_MISFIRED"), limit=LIMIT)
     for state in misfires.rows:
         at = state.fire_time or state.at
         items = [int(part) for part in state.item.split(",") if part.strip().isdecimal()]

@@ -121,15 +121,17 @@ class Visit:
     def url(self, *parts: str, **query: object) -> str:
         """Return the address of a page below the root the console is mounted at."""
         path = "/".join(quote(part, safe="") for part in parts)
-        told = "&".join(f"{key}={quote(str(value), safe='')}" for key, value in query.items() if value not in ("", None))
-        return f"{self.request.scope.get('root_path', '')}/{path}{'?' + told if told else ''}"
+        told = "&".join(
+            f"{key}={quote(str(value), safe='')}" for key, value in query.items() if value not in ("", None)
+        )
+        return f"{self.root}/{path}{'?' + told if told else ''}"
 
     def here(self, *parts: str, **query: object) -> str:
         """Return the address of a page of the registry that this page is about."""
         assert self.registry is not None
         return self.url("r", self.registry.settings.name, *parts, **query)
 
-    def page(self, template: str, status: int = 200, **context: object) -> Response:
+    def page(self, template: str, status: int = 200, /, **context: object) -> Response:
         """Answer with a page."""
         response = HTMLResponse(self.render(template, **context), status)
         self._settle(response)

@@ -17,7 +17,9 @@ from aioelasticjob.errors import InvalidSetting
 async def front(visit: Visit) -> Response:
     """Lead to the first registry's jobs, or to where registries are added."""
     first = next(iter(visit.console.registries), None)
-    return RedirectResponse(visit.url("registries") if first is None else visit.url("r", first.settings.name, "jobs"), 303)
+    return RedirectResponse(
+        visit.url("registries") if first is None else visit.url("r", first.settings.name, "jobs"), 303
+    )
 
 
 async def sign_in_page(visit: Visit) -> Response:
@@ -91,7 +93,9 @@ async def welcome(visit: Visit) -> Response:
     console.invitation = None
     await console.audit.note(Deed(person.name, visit.address, "set a password", person.name))
     response = RedirectResponse(visit.url(), 303)
-    visit.set_cookie(response, SESSION, await console.sessions.begin(person, visit.agent), int(console.settings.lifetime))
+    visit.set_cookie(
+        response, SESSION, await console.sessions.begin(person, visit.agent), int(console.settings.lifetime)
+    )
     return response
 
 

@@ -1,8 +1,9 @@
-"""A job's settings: a form, what a change would do, and the change; whoever comes second is told.  Export and import."""
+"""A job's settings: a form, what a change would do, the change; whoever comes second is told.  Export and import."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from starlette.responses import Response
 
@@ -63,7 +64,7 @@ async def export(visit: Visit) -> Response:
     """Hand out configurations as a file: all, or one job's."""
     assert visit.registry is not None
     name = visit.request.query_params.get("job")
-    form = "yaml" if visit.request.query_params.get("as") == "yaml" else "json"
+    form: Literal["json", "yaml"] = "yaml" if visit.request.query_params.get("as") == "yaml" else "json"
     text = await operations.export_jobs(visit.registry.session, [name] if name else None, form=form)
     kind = "application/json" if form == "json" else "application/yaml"
     headers = {"Content-Disposition": f'attachment; filename="jobs.{form}"'}

@@ -44,8 +44,12 @@ async def page(visit: Visit) -> Response:
         counts = await store.counts(which)
     except ElasticJobError as error:
         status = 400 if isinstance(error, InvalidSetting) else 503
-        return visit.page("history.html", status, store=True, rows=(), next=None, counts={}, problem=str(error), **context)
-    return visit.page("history.html", store=True, rows=found.rows, next=found.next, counts=counts, problem="", **context)
+        return visit.page(
+            "history.html", status, store=True, rows=(), next=None, counts={}, problem=str(error), **context
+        )
+    return visit.page(
+        "history.html", store=True, rows=found.rows, next=found.next, counts=counts, problem="", **context
+    )
 
 
 async def run(visit: Visit) -> Response:

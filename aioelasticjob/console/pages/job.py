@@ -76,7 +76,9 @@ ACTIONS: Final[Mapping[str, Action]] = {
         ),
         asks=("instance", "parameter"),
     ),
-    "pause": Action("Pause", lambda s, job, form: operations.pause(s, job, server=_may(form, "server")), asks=("server",)),
+    "pause": Action(
+        "Pause", lambda s, job, form: operations.pause(s, job, server=_may(form, "server")), asks=("server",)
+    ),
     "resume": Action(
         "Resume", lambda s, job, form: operations.resume(s, job, server=_may(form, "server")), asks=("server",)
     ),
@@ -99,7 +101,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "remove": Action(
         "Remove",
         lambda s, job, form: operations.remove(s, job),
-        "Everything the registry holds of this job is deleted: its settings, its offsets, its records. This cannot be undone.",
+        "Everything the registry holds of this job is deleted: settings, offsets, records. This cannot be undone.",
         typed=True,
     ),
 }
@@ -109,7 +111,9 @@ async def page(visit: Visit) -> Response:
     """Show a job."""
     status, picture = _job(visit), _registry(visit).picture.value
     pieces = {piece.target: piece.html for piece in await _Drawn(visit).render(picture)}
-    return visit.page("job.html", job=status, pieces=pieces, tab="jobs", span=_span(visit, status), spans=SPANS, picture=picture)
+    return visit.page(
+        "job.html", job=status, pieces=pieces, tab="jobs", span=_span(visit, status), spans=SPANS, picture=picture
+    )
 
 
 async def live(visit: Visit) -> Response:
@@ -190,7 +194,10 @@ class _Drawn:
         now = visit.console.clock.now()
         if now >= self._drawn + REDRAW:
             self._drawn, self._timeline = now, await self._draw(status, now)
-        pieces = {name: visit.render(f"job-{name}.html", shown=SHOWN, **context) for name in ("head", "lanes", "items", "instances")}
+        pieces = {
+            name: visit.render(f"job-{name}.html", shown=SHOWN, **context)
+            for name in ("head", "lanes", "items", "instances")
+        }
         pieces["timeline"] = self._timeline
         return [state, *(Piece(f"job-{name}", html) for name, html in pieces.items())]
 
@@ -210,7 +217,13 @@ def lanes(status: JobStatus, registry: Watched) -> list[Lane]:
     items = status.items[:SHOWN]
     closed = {server.ip for server in status.servers if server.disabled or server.paused}
     found = [
-        Lane(f"lane-{index}", one, palette.of(one.id), [item for item in items if item.holder == one.id], one.ip in closed)
+        Lane(
+            f"lane-{index}",
+            one,
+            palette.of(one.id),
+            [item for item in items if item.holder == one.id],
+            one.ip in closed,
+        )
         for index, one in enumerate(status.instances)
     ]
     if left := [item for item in items if item.holder not in there]:

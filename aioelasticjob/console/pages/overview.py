@@ -26,7 +26,14 @@ SQUARES: Final = 40
 
 _HELD: Final = "{items} items on {instances} instances"
 GROUPS: Final = ("attention", "running", "waiting", "off")
-_GROUP: Final = {"running": "running", "waiting": "waiting", "assigning": "waiting", "switched off": "off", "paused": "off", "disabled": "off"}
+_GROUP: Final = {
+    "running": "running",
+    "waiting": "waiting",
+    "assigning": "waiting",
+    "switched off": "off",
+    "paused": "off",
+    "disabled": "off",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +156,7 @@ class View:
     def row(self, picture: Picture, name: str) -> str:
         """Return a job's row, rendered once for all pages of a language."""
         visit, version = self._visit, picture.changed[name]
-        rows = visit.console.rows.setdefault(
-            (self._registry.epoch, visit.words.code, visit.root), {}
-        )
+        rows = visit.console.rows.setdefault((self._registry.epoch, visit.words.code, visit.root), {})
         kept = rows.get(name)
         if kept is None or kept[0] != version:
             kept = rows[name] = (version, self._row(picture.jobs[name]))
@@ -166,7 +171,9 @@ class View:
             href=visit.here("job", status.name),
             tone=tone_of(status),
             spark=sparkline(registry.runs.get(status.name, ()), visit.words),
-            held=picture_of(status, registry, visit.words(_HELD, items=len(status.items), instances=len(status.instances))),
+            held=picture_of(
+                status, registry, visit.words(_HELD, items=len(status.items), instances=len(status.instances))
+            ),
         )
 
     def _render(self, template: str, picture: Picture) -> str:
@@ -181,7 +188,10 @@ def picture_of(status: JobStatus, registry: Watched, label: str) -> Markup:
         order = [*(one.id for one in status.instances), None]
         shares = [(palette.of(holder), counts[holder]) for holder in order if counts[holder]]
         return bar(shares, label)
-    squares = [f'<i class="{_look(item, palette)}" title="{item.item} · {escape(item.holder or "–")}"></i>' for item in status.items]
+    squares = [
+        f'<i class="{_look(item, palette)}" title="{item.item} · {escape(item.holder or "–")}"></i>'
+        for item in status.items
+    ]
     return Markup(f'<span class="strip" role="img" aria-label="{escape(label)}">{"".join(squares)}</span>')
 
 

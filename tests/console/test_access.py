@@ -1,0 +1,409 @@
+"""Who gets in, who does not, and what a stranger may try."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import anyio
+import pytest
+
+from aioelasticjob.console import Console, ConsoleSettings, asgi
+from aioelasticjob.console.accounts import LastOperator, Role
+from aioelasticjob.console.database import DataUnusable, open_database
+from aioelasticjob.console.visit import own_path
+from aioelasticjob.errors import InvalidSetting
+from tests.console.client import PASSWORD, Browser, invitation_of
+from tests.console.conftest import CHEAP, Play, Scene
+
+
+def test_the_first_password_is_set_by_a_link_that_works_once(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        link, browser = invitation_of(scene.console), Browser(scene.console)
+        await browser.get(link)  # a mail program that looks at links must not spend it
+        assert (await browser.accept(link)).status == 303
+        assert (await browser.get("/r/billing/jobs")).status == 200
+        assert scene.console.invitation is None
+        assert (await Browser(scene.console).get(link)).status == 410
+
+    play(act)
+
+
+def test_an_invitation_expires(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        scene.clock.ahead = 25 * 3600
+        assert (await Browser(scene.console).get(invitation_of(scene.console))).status == 410
+
+    play(act)
+
+
+@pytest.mark.parametrize(
+    ("name", "password", "again"),
+    [
+        ("ada", "short", "short"),
+        ("ada", "aaaaaaaaaaaa", "aaaaaaaaaaaa"),
+        ("ada", PASSWORD, "another password"),
+        ("<script>", PASSWORD, PASSWORD),
+        ("", PASSWORD, PASSWORD),
+        ("adalovelace1", "AdaLovelace1", "AdaLovelace1"),
+    ],
+)
+def test_a_password_or_a_name_that_will_not_do_is_said_and_the_link_stays_good(
+    play: Play, name: str, password: str, again: str
+) -> None:
+    async def act(scene: Scene) -> None:
+        link, browser = invitation_of(scene.console), Browser(scene.console)
+        refused = await browser.submit(link, {"name": name, "password": password, "again": again})
+        assert refused.status == 400
+        assert 'role="alert"' in refused.text
+        assert "<script>" not in refused.text
+        assert (await browser.accept(link)).status == 303
+
+    play(act)
+
+
+def test_nobody_sees_anything_without_signing_in(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        await scene.operator()
+        stranger = Browser(scene.console)
+        pages = ("/", "/r/billing/jobs", "/r/billing/job/report", "/r/billing/job/report/dump", "/users", "/audit")
+        for page in (*pages, "/registries", "/r/billing/export", "/r/billing/history", "/account"):
+            answer = await stranger.get(page)
+            assert (answer.status, answer.location.partition("?")[0]) == (303, "/login"), page
+            assert "report" not in answer.text
+        assert (await stranger.get("/r/billing/jobs/live")).status == 401
+        token = (await stranger.get("/login")).token
+        refused = await stranger.post("/r/billing/job/report/do/trigger", {"form": token})
+        assert (refused.status, refused.location) == (303, "/login")
+        assert scene.runs == []
+
+    play(act)
+
+
+def test_a_wrong_password_is_refused_and_guessing_gets_slow(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.operator()
+        guesser = Browser(scene.console)
+        statuses = [(await guesser.sign_in("ada", f"wrong password {n}")).status for n in range(6)]
+        assert statuses == [401] * 5 + [429]
+        late = await guesser.sign_in("ADA", PASSWORD)  # even the right one now, however it is spelt
+        assert late.status == 429
+        assert int(late.headers["retry-after"]) > 200
+        scene.clock.ahead += 301
+        assert (await guesser.sign_in()).status == 303
+
+    play(act)
+
+
+def test_guessing_names_from_one_address_gets_slow_too(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.operator()
+        guesser = Browser(scene.console)
+        statuses = [(await guesser.sign_in(f"name{n}", "wrong password")).status for n in range(21)]
+        assert statuses == [401] * 20 + [429]
+        assert (await Browser(scene.console, address="10.0.0.9").sign_in()).status == 303
+
+    play(act)
+
+
+def test_a_session_ends_when_idle_and_for_good(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        scene.clock.ahead = 3600 * 11
+        assert (await browser.get("/account")).status == 200
+        scene.clock.ahead += 3600 * 11
+        assert (await browser.get("/account")).status == 200
+        scene.clock.ahead += 3600 * 12 + 1
+        assert (await browser.get("/account?x=1&y=2")).location == "/login?next=%2Faccount%3Fx%3D1%26y%3D2"
+        scene.clock.ahead = 0
+        assert (await browser.get("/account")).status == 303  # it has really ended, whatever the clock says
+
+    play(act)
+
+
+def test_a_session_ends_after_its_lifetime_however_busy(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        for _ in range(4):
+            scene.clock.ahead += 40
+            assert (await browser.get("/account")).status == 200
+        scene.clock.ahead += 50
+        assert (await browser.get("/account")).status == 303
+
+    play(act, lifetime=200.0)
+
+
+def test_a_cookie_that_turns_up_in_another_browser_ends_the_session(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        thief = Browser(scene.console, agent="another/2", cookies=dict(browser.cookies))
+        assert (await thief.get("/account")).status == 303
+        assert (await browser.get("/account")).status == 303
+
+    play(act)
+
+
+def test_a_cookie_that_was_tampered_with_is_nobody(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        good = browser.cookies["aioej_session"]
+        for bad in (good[:-1] + ("A" if good[-1] != "A" else "B"), good.split(".")[0], "x" * 5000, "ä.ö", ""):
+            stranger = Browser(scene.console, cookies={"aioej_session": bad})
+            assert (await stranger.get("/account")).status == 303
+        assert (await browser.get("/account")).status == 200
+
+    play(act)
+
+
+def test_signing_out_ends_the_session_also_for_copies_of_its_cookie(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        copy = dict(browser.cookies)
+        elsewhere = await scene.operator()
+        assert (await browser.submit("/account", {}, to="/logout")).location == "/login"
+        assert (await Browser(scene.console, cookies=copy).get("/account")).status == 303
+        assert (await elsewhere.get("/account")).status == 200
+        await elsewhere.submit("/account", {"everywhere": "1"}, to="/logout")
+        assert (await elsewhere.get("/account")).status == 303
+
+    play(act)
+
+
+def test_a_form_is_taken_only_from_a_page_of_ours(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser, other = await scene.operator(), await scene.operator()
+        path, token = "/r/billing/job/report/do/trigger", (await browser.get("/account")).token
+        stolen = (await other.get("/account")).token
+        kind = ("content-type", "text/plain")
+        assert (await browser.post(path, {})).status == 403
+        assert (await browser.post(path, {"form": "0" * 64})).status == 403
+        assert (await browser.post(path, {"form": stolen})).status == 403
+        assert (await browser.post(path, {"form": token}, ("origin", "https://evil.test"))).status == 403
+        assert (await browser.post(path, {"form": token}, ("sec-fetch-site", "cross-site"))).status == 403
+        assert (await browser.post(path, {"form": token}, kind)).status == 415
+        assert scene.runs == []
+        assert (await browser.get(path.replace("/do/", "/do/../do/"))).status in (303, 404)  # asking does nothing
+        assert (await browser.post(path, {"form": token})).status == 303
+
+    play(act)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "https://evil.test/",
+        "//evil.test/",
+        "/\\evil.test",
+        "\\\\evil.test",
+        "javascript:alert(1)",
+        "/ok\r\nSet-Cookie: a=b",
+        "evil",
+        "",
+        "/\tevil",
+    ],
+)
+def test_next_leads_to_our_own_pages_only(bad: str) -> None:
+    assert own_path(bad, "") == "/"
+    assert own_path(f"/console{bad}" if bad.startswith("/o") else bad, "/console") == "/console/"
+
+
+def test_next_leads_back_to_where_one_was(play: Play) -> None:
+    assert own_path("/r/billing/jobs?q=a", "") == "/r/billing/jobs?q=a"
+    assert own_path("/console/users", "/console") == "/console/users"
+    assert own_path("/other/users", "/console") == "/console/"
+
+    async def act(scene: Scene) -> None:
+        await scene.operator()
+        browser = Browser(scene.console)
+        token = (await browser.get("/login?next=/audit")).token
+        form = {"form": token, "name": "ada", "password": PASSWORD, "next": "/audit"}
+        assert (await browser.post("/login", form)).location == "/audit"
+
+    play(act)
+
+
+def test_a_viewer_sees_everything_and_changes_nothing(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        viewer = await scene.viewer()
+        page = await viewer.get("/r/billing/job/report")
+        assert page.status == 200
+        assert "/do/" not in page.text  # no button that would be refused
+        token = page.token
+        for path in (
+            "/r/billing/job/report/do/pause",
+            "/r/billing/job/report/do/remove",
+            "/r/billing/job/report/settings",
+            "/r/billing/servers/127.0.0.1/pause",
+            "/r/billing/transfer",
+            "/registries",
+            "/users",
+            "/users/ada",
+        ):
+            assert (await viewer.post(path, {"form": token, "version": "0", "cron": NEVER_AGAIN})).status == 403, path
+        for path in ("/users", "/audit", "/r/billing/job/report/do/remove"):
+            assert (await viewer.get(path)).status == 403, path
+        assert (await viewer.get("/r/billing/job/report/settings")).status == 200
+
+    play(act)
+
+
+NEVER_AGAIN = "0 0 0 1 1 ? 2098"
+
+
+def test_a_console_that_is_read_only_changes_nothing_for_anybody(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        page = await browser.get("/r/billing/job/report")
+        assert "/do/" not in page.text
+        refused = await browser.post("/r/billing/job/report/do/pause", {"form": page.token})
+        assert refused.status == 403
+        assert "read-only" in refused.text
+
+    play(act, read_only=True)
+
+
+def test_operators_invite_others_change_their_roles_and_lock_them_out(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        invited = await browser.submit("/users", {"name": "grace", "role": "viewer"})
+        link = invited.text.split('<code class="link">')[1].split("</code>")[0]
+        path = link.removeprefix("http://console.test")
+        guest = Browser(scene.console)
+        await guest.accept(path, "ignored: the link knows whose it is")
+        assert "grace" in (await guest.get("/account")).text
+        await browser.submit("/users", {"role": "operator"}, to="/users/grace")
+        assert (await guest.get("/account")).status == 303  # signed out: what was shown was a viewer's
+        await guest.sign_in("grace")
+        assert (await guest.get("/users")).status == 200
+        await browser.submit("/users", {"disabled": "1"}, to="/users/grace")
+        assert (await guest.sign_in("grace")).status == 401
+        refused = await browser.submit("/users", {"disabled": "1"}, to="/users/ada")
+        assert refused.status == 409
+        assert "nobody would be left" in refused.text
+
+    play(act)
+
+
+def test_nobody_locks_out_the_last_operator(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        with pytest.raises(LastOperator):
+            await scene.console.accounts.change("ada", role=Role.VIEWER)
+        assert (await browser.get("/users")).status == 200  # nothing was written, not even the end of sessions
+
+    play(act)
+
+
+def test_a_password_of_ones_own_is_changed_and_the_old_one_is_good_for_nothing(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser, elsewhere = await scene.operator(), await scene.operator()
+        new = "quite another one"
+        wrong = {"old": "not my password", "password": new, "again": new}
+        assert (await browser.submit("/account", wrong)).status == 400
+        assert (await browser.submit("/account", {**wrong, "old": PASSWORD})).status == 303
+        assert (await elsewhere.get("/account")).status == 303
+        assert (await browser.sign_in()).status == 401
+        assert (await browser.sign_in("ada", new)).status == 303
+
+    play(act)
+
+
+def test_every_answer_has_the_headers_that_keep_others_out(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        for path in ("/login", "/r/billing/jobs", "/nowhere", "/healthz", "/welcome/x"):
+            headers = (await browser.get(path)).headers
+            policy = headers["content-security-policy"]
+            assert "script-src 'self'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "unsafe" not in policy
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "same-origin"
+            assert headers["cache-control"] == "no-store"
+
+    play(act)
+
+
+def test_cookies_are_for_our_pages_only_and_not_for_scripts(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.operator()
+        cookie = (await Browser(scene.console).sign_in()).cookies["aioej_session"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=lax" in cookie
+        assert "Path=/" in cookie
+
+    play(act)
+
+
+def test_a_form_of_ten_megabytes_is_refused_before_and_while_it_is_read(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        token = (await browser.get("/r/billing/transfer")).token
+        body = b"form=" + token.encode() + b"&text=" + b"x" * 10_000_000
+        assert (await browser.post("/r/billing/transfer", body)).status == 413
+        assert (await browser.post("/r/billing/transfer", body, ("content-length", "10"))).status == 413
+        assert (await browser.get("/r/billing/transfer")).status == 200
+
+    play(act)
+
+
+def test_assets_may_be_kept_and_nothing_beside_them_is_served(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = Browser(scene.console)
+        page = await browser.get("/login")
+        style = page.text.split('rel="stylesheet" href="')[1].split('"')[0]
+        kept = await browser.get(style)
+        assert kept.status == 200
+        assert "immutable" in kept.headers["cache-control"]
+        base = style.rpartition("/")[0]
+        for path in ("../application.py", "%2e%2e/application.py", "..%2f..%2fapp.py", "%2fetc%2fpasswd", ""):
+            assert (await browser.get(f"{base}/{path}")).status == 404, path
+
+    play(act)
+
+
+def test_the_data_directory_is_its_owners_only(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Console(ConsoleSettings((), tmp_path / "new" / "data"), hasher=CHEAP).running():
+            assert (tmp_path / "new" / "data").stat().st_mode & 0o77 == 0
+            assert (tmp_path / "new" / "data" / "console.db").stat().st_mode & 0o77 == 0
+
+    anyio.run(main)
+
+
+def test_a_data_directory_that_cannot_be_used_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    async def main(directory: Path) -> None:
+        async with open_database(directory):
+            pass
+
+    with pytest.raises(DataUnusable, match="--data-dir"):
+        anyio.run(main, tmp_path / "file")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "console.db").write_text("no database at all, whatever its name says; " * 100)
+    with pytest.raises(DataUnusable, match="not a database"):
+        anyio.run(main, tmp_path / "other")
+    (tmp_path / "newer").mkdir()
+    with sqlite3.connect(tmp_path / "newer" / "console.db") as db:
+        db.execute("pragma user_version = 99")
+    db.close()
+    with pytest.raises(DataUnusable, match="newer console"):
+        anyio.run(main, tmp_path / "newer")
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting"),
+    [
+        ({"registries": ("http://nowhere",)}, "address"),
+        ({"registries": ("zk://a:1/x", "zk://b:1/x")}, "registries"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(settings: dict[str, tuple[str, ...]], setting: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        asgi(*settings["registries"])
+    assert caught.value.setting == setting

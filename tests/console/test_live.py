@@ -1,0 +1,389 @@
+"""Pages that live: what changes in the registry is on them at once, at a bounded rate, whatever comes in between."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from aioelasticjob import ElasticJob, ItemContext, operations
+from aioelasticjob.console import Console, asgi
+from aioelasticjob.console.drawing import BARS, Window, bar, sparkline, spell, timeline
+from aioelasticjob.console.live import Picture, Seen
+from aioelasticjob.console.palette import COLOURS, Palette
+from aioelasticjob.console.stream import BURST, RATE, Piece, Purse, Sent
+from aioelasticjob.console.throttle import Throttle
+from aioelasticjob.console.words import language
+from aioelasticjob.zookeeper.server import serve
+from tests.console.client import Browser, invitation_of
+from tests.console.conftest import NEVER, BentClock, Play, Scene, scene
+from tests.support.embedded import EmbeddedServer
+from tests.support.ports import reserved_ports
+
+REPORT = "/r/billing/job/report"
+
+
+def _connected(page: str) -> str:
+    """Return the address that a page's script listens to."""
+    found = re.search(r'hx-sse:connect="([^"]+)"', page)
+    assert found
+    return found[1].replace("&amp;", "&")
+
+
+def test_a_change_in_the_registry_is_on_an_open_page_at_once(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        page = (await browser.get("/r/billing/jobs")).text
+        async with browser.listening(_connected(page)) as stream:
+            await stream.event("tiles")  # the first event; no rows, for the page has them
+            begun = time.perf_counter()
+            await operations.pause(scene.registry.session, "report")
+            event = await stream.event("switched off")
+            assert time.perf_counter() - begun < 2  # the figure is the benchmark's affair
+            assert event.count("<tr") == 1
+            assert re.search(r"^id: \w+\.\d+\.\w+$", event, re.MULTILINE)
+
+    play(act)
+
+
+def test_who_comes_back_is_told_what_has_changed_since_and_no_more(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job("report")
+        await scene.run_job("quiet")
+        browser = await scene.operator()
+        path = _connected((await browser.get("/r/billing/jobs")).text)
+        async with browser.listening(path) as stream:
+            place = (await stream.event("tiles")).splitlines()[0].removeprefix("id: ")
+        await operations.pause(scene.registry.session, "report")
+        await scene.seen(lambda now: now.jobs["report"].servers[0].paused)
+        async with browser.listening(path, ("last-event-id", place)) as stream:
+            event = await stream.event("<tr")
+            assert "report" in event
+            assert "quiet" not in event
+        async with browser.listening(path, ("last-event-id", "another-console.3.abc")) as stream:
+            assert "quiet" in await stream.event('hx-target="#jobs"')  # the whole list
+
+    play(act)
+
+
+def test_a_job_that_comes_appears_and_one_that_goes_disappears(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job("report")
+        browser = await scene.operator()
+        async with browser.listening(_connected((await browser.get("/r/billing/jobs")).text)) as stream:
+            await scene.run_job("newcomer")
+            await stream.event('hx-target="#jobs"', "newcomer", "report")
+            await operations.remove(scene.registry.session, "newcomer", force=True)
+            event = await stream.event('hx-target="#jobs"')
+            assert "newcomer" not in event
+
+    play(act)
+
+
+def test_items_move_on_the_jobs_page_when_an_instance_goes(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job(sharding_total_count=4)
+        leave = await scene.run_job(sharding_total_count=4)
+        await scene.seen(lambda _: [len(one.holds) for one in scene.instances()] == [2, 2])
+        browser = await scene.operator()
+        async with browser.listening(_connected((await browser.get(REPORT)).text)) as stream:
+            first = await stream.event("job-lanes")
+            assert first.count('class="lane c-') == 2
+            leave.set()
+            await stream.event("job-lanes", 'id="lane-0"', 'id="item-0"', 'id="item-3"')
+            await scene.seen(lambda _: [len(one.holds) for one in scene.instances()] == [4])
+
+    play(act)
+
+
+def test_a_stream_ends_when_its_session_does(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aioelasticjob.console.stream.BEAT", 0.05)
+
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        account = await browser.get("/account")
+        for path in ("/r/billing/jobs/live", f"{REPORT}/live", "/r/billing/servers/live"):
+            async with browser.listening(path) as stream:
+                assert stream.status == 200
+                await stream.event("hx-partial")
+                assert scene.console.streams
+                if path.endswith("servers/live"):
+                    await browser.post("/logout", {"form": account.token})
+                    await stream.event("event: over")
+            assert not scene.console.streams
+
+    play(act)
+
+
+def test_there_are_only_so_many_streams(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aioelasticjob.console.stream.MOST", 1)
+
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        async with browser.listening("/r/billing/jobs/live") as stream:
+            await stream.event("tiles")
+            async with browser.listening("/r/billing/jobs/live") as refused:
+                assert refused.status == 503
+
+    play(act)
+
+
+def test_a_registry_that_goes_is_said_on_the_open_page_which_goes_on_when_it_is_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        data = tmp_path / "registry"
+        async with AsyncExitStack() as registry:
+            (port,) = registry.enter_context(reserved_ports(1))
+            server = await registry.enter_async_context(AsyncExitStack())
+            await server.enter_async_context(serve("127.0.0.1", port, tick_time=100, data_dir=data))
+            async with scene(f"zk://127.0.0.1:{port}/billing", tmp_path / "data") as stage:
+                browser = await stage.operator()
+                async with browser.listening("/r/billing/jobs/live") as stream:
+                    await stream.event("tiles")
+                    await server.aclose()
+                    lost = await stream.event("The registry billing is not there")
+                    assert "goes on by itself" in lost
+                    assert (await browser.get("/r/billing/jobs")).status == 200  # as it was
+                    refused = await browser.submit("/r/billing/transfer", {"text": "{}"})
+                    assert "nothing was written" in refused.text
+                    async with serve("127.0.0.1", port, tick_time=100, data_dir=data):
+                        back = await stream.event('id="state"')
+                        assert "is not there" not in back
+
+    asyncio.run(main())
+
+
+def test_a_registry_that_is_not_there_at_the_start_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aioelasticjob.console.live.PATIENCE", 0.2)
+    monkeypatch.setattr("aioelasticjob.console.live.AGAIN", 0.05)
+
+    async def main(port: int) -> None:
+        console = asgi(f"zk://127.0.0.1:{port}/billing", data_dir=tmp_path)
+        async with console.running():
+            browser = Browser(console)
+            await browser.accept(invitation_of(console))
+            watched = console.registries.get("billing")
+            assert watched is not None
+            with anyio.fail_after(10):
+                await watched.picture.until(lambda now: "no registry" in (now.lost or ""))
+            page = await browser.get("/r/billing/jobs")
+            assert "The registry billing is not there" in page.text
+            assert (await browser.get(REPORT)).status == 503
+            async with serve("127.0.0.1", port, tick_time=100):
+                with anyio.fail_after(10):
+                    await watched.picture.until(lambda now: now.read and now.lost is None)
+
+    with reserved_ports(1) as (port,):
+        asyncio.run(main(port))
+
+
+def test_a_mounted_console_works_below_its_root_without_any_lifespan(embedded: EmbeddedServer, tmp_path: Path) -> None:
+    async def main() -> None:
+        console: Console = asgi(f"zk://{embedded.address}/billing", data_dir=tmp_path)
+        host = Starlette(routes=[Mount("/ops/console", console)])
+        browser = Browser(host, root="/ops/console")
+        assert (await browser.get("/")).location.startswith("/ops/console/login?next=%2Fops%2Fconsole%2F")
+        assert (await browser.accept(invitation_of(console))).location == "/ops/console/"
+        page = await browser.get("/r/billing/jobs")
+        assert page.status == 200
+        for address in re.findall(r'(?:href|src|action|connect)="([^"#]*)"', page.text):
+            assert address.startswith("/ops/console/"), address
+        assert (await browser.get("/login")).location == "/ops/console/"
+        style = re.findall(r'href="/ops/console(/assets[^"]+css)"', page.text)[0]
+        assert (await browser.get(style)).status == 200
+        cookie = (await browser.post("/preferences", {"form": page.token, "theme": "dark"})).cookies["aioej_theme"]
+        assert "Path=/ops/console" in cookie
+
+    asyncio.run(main())
+
+
+def test_a_console_that_cannot_start_says_why_to_whom_asks(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    async def main() -> None:
+        console = asgi(data_dir=tmp_path / "file")
+        with pytest.raises(Exception, match="--data-dir"):
+            await Browser(console).get("/login")
+        (tmp_path / "file").unlink()
+        assert (await Browser(console).get("/login")).status == 200  # and tries again
+
+    asyncio.run(main())
+
+
+def test_sparklines_begin_with_what_the_event_store_remembers(play: Play, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'events.db'}"
+
+    async def act(scene: Scene) -> None:
+        app = ElasticJob(scene.address, session_timeout=4, event_store=store)
+
+        async def work(context: ItemContext) -> None:
+            if context.item == 1:
+                raise ValueError("item <1> cannot be done")
+
+        app.add(work, name="report", cron=NEVER, sharding_total_count=2, sharding_quiet=0, error_handler="ignore")
+        async with app.running():
+            await scene.seen(lambda now: "report" in now.jobs and now.jobs["report"].settled)
+            await operations.trigger(scene.registry.session, "report")
+            await scene.seen(lambda now: all(item.outcome for item in now.jobs["report"].items or [None]))
+        browser = await scene.operator()
+        history = await browser.get("/r/billing/history")
+        assert history.text.count("<tr>") == 3
+        assert "item &lt;1&gt; cannot be done" in history.text
+        failed = await browser.get("/r/billing/history?outcome=failed&text=CANNOT&job=report&item=1")
+        assert failed.text.count("<tr>") == 2
+        path = re.findall(r'href="(/r/billing/history/[^"]+)"', failed.text)[0]
+        run = await browser.get(path)
+        assert "ValueError" in run.text
+        assert "Traceback" in run.text
+        assert 'class="trail"' in run.text
+        assert '<rect class="bad"' in (await browser.get(REPORT)).text
+        for wrong in ("item=x", "since=yesterday", "after=nonsense"):
+            answer = await browser.get(f"/r/billing/history?{wrong}")
+            assert answer.status == 400, wrong
+        assert (await browser.get("/r/billing/history/no-such-run")).status in (404, 409)
+        fresh = replace(scene.registry.settings, name="again")
+        scene.console.registries.add(fresh)
+        again = scene.console.registries.get("again")
+        assert again is not None
+        with anyio.fail_after(10):
+            await again.picture.until(lambda now: now.read)
+        assert sorted((seen.item, seen.outcome) for seen in again.runs["report"]) == [(0, "completed"), (1, "failed")]
+
+    play(act, event_store=store)
+
+
+def test_an_event_store_that_does_not_answer_is_said_and_the_rest_goes_on(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        assert (await browser.get("/r/billing/history")).status == 503
+        assert "The event store does not answer" in (await browser.get(REPORT)).text
+
+    play(act, event_store="sqlite:////nowhere/at/all/events.db")
+
+
+def test_without_an_event_store_the_history_says_what_to_do(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        assert "--event-store" in (await browser.get("/r/billing/history")).text
+        assert (await browser.get("/r/billing/history/x")).status == 404
+
+    play(act)
+
+
+def test_a_purse_lets_a_burst_through_and_then_so_many_bytes_a_second() -> None:
+    clock = BentClock()
+    purse = Purse(clock, at=clock.now())
+    assert purse.pay(BURST) < 0.1
+    assert purse.pay(RATE) == pytest.approx(1, abs=0.1)
+    clock.ahead = 1000
+    assert purse.pay(BURST) == 0
+
+
+def test_a_piece_is_sent_again_only_when_it_reads_differently() -> None:
+    sent = Sent()
+    asked = [sent.differs(Piece("a", text)) for text in ("one", "one", "two", "one")]
+    assert asked == [True, False, True, True]
+
+
+def test_failures_are_forgotten_with_time_and_names_that_are_made_up_fill_no_memory() -> None:
+    clock = BentClock()
+    throttle = Throttle(clock, failures=2, within=10, most_keys=100)
+    throttle.failed("a")
+    assert throttle.wait("a") == 0
+    throttle.failed("a")
+    assert 9 < throttle.wait("a", "b") <= 10
+    clock.ahead = 10.5
+    assert throttle.wait("a") == 0
+    for number in range(1000):
+        throttle.failed(f"name {number}")
+    assert len(throttle._seen) == 100
+
+
+def test_an_instance_keeps_its_colour_while_it_is_there() -> None:
+    palette = Palette()
+    palette.see(["a", "b"])
+    a, b = palette.of("a"), palette.of("b")
+    palette.see(["c", "b"])
+    assert (palette.of("b"), palette.of("a")) == (b, "c-none")
+    assert palette.of("c") == a
+    palette.see(f"i{number}" for number in range(COLOURS + 3))
+    assert len({palette.of(f"i{number}") for number in range(COLOURS + 3)}) == COLOURS
+
+
+def _run(item: int, begun: int, took: int, outcome: str = "completed", source: str = "CRON") -> Seen:
+    return Seen(item, begun, begun + took, source, outcome, "an instance")
+
+
+def test_a_timeline_shows_failures_misfires_and_rescues_apart() -> None:
+    runs = [
+        _run(0, 1_000, 500),
+        _run(1, 3_000, 500, "failed"),
+        _run(1, 6_000, 500, source="FAILOVER"),
+        _run(0, 8_000, 0, "misfired"),
+        _run(7, 9_000, 500),  # an item that is not there any more
+        _run(0, 90_000, 500),  # not in the window
+    ]
+    drawn = timeline([0, 1], runs, Window(0, 10), language("en"))
+    assert [drawn.count(f'class="{look}"') for look in ("ok", "bad", "ok rescued", "miss")] == [1, 1, 1, 1]
+    assert "item 1: failed" in drawn
+    assert drawn == timeline([0, 1], list(reversed(runs)), Window(0, 10), language("en"))
+
+
+def test_a_timeline_of_many_runs_stays_small_and_hides_no_failure() -> None:
+    runs = [_run(n % 10, n * 100, 80, "failed" if n == 4321 else "completed") for n in range(20_000)]
+    drawn = timeline(range(10), runs, Window(0, 2000), language("en"))
+    assert len(drawn) < 150_000
+    assert drawn.count('class="bad"') == 1
+
+
+def test_a_sparkline_shows_the_newest_runs_and_says_so() -> None:
+    runs = [_run(0, n * 1000, n, "failed" if n == 99 else "completed") for n in range(100)]
+    drawn = sparkline(runs, language("en"))
+    assert drawn.count("<rect") == BARS
+    assert f"the last {BARS} runs: 1 failed" in drawn
+    assert sparkline([], language("en")) == ""
+
+
+def test_the_shares_of_a_bar_are_as_wide_as_they_are_large() -> None:
+    assert bar([("c-0", 3), ("c-1", 1)], "three & one").count('width="74.00"') == 1
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "said"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1000, "1.0 s"),
+        (61_000, "1 min 1 s"),
+        (3_600_000, "1 h"),
+        (200_000_000, "2 d 7 h"),
+    ],
+)
+def test_durations_are_said_in_the_units_that_matter(milliseconds: int, said: str) -> None:
+    assert spell(milliseconds) == said
+
+
+def test_a_picture_says_since_when_each_job_looks_as_it_does(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job("report")
+        await scene.run_job("quiet")
+        before: Picture = scene.registry.picture.value
+        await operations.pause(scene.registry.session, "report")
+        after = await scene.seen(lambda now: now.jobs["report"].servers[0].paused)
+        assert after.changed["report"] > before.version
+        assert after.changed["quiet"] == before.changed["quiet"]
+        assert after.gone == before.gone
+
+    play(act)

@@ -1,0 +1,413 @@
+"""What the pages show and what their buttons do, over the embedded registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html.parser import HTMLParser
+
+import anyio
+import pytest
+
+from aioelasticjob import operations
+from aioelasticjob.console.pages import registries
+from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.registry.txn import Create
+from tests.console.client import Browser
+from tests.console.conftest import NEVER, Play, Scene
+
+REPORT = "/r/billing/job/report"
+
+
+async def _do(browser: Browser, action: str, **form: str) -> str:
+    """Press a button of the job's page and return where it leads."""
+    answer = await browser.submit(REPORT, form, to=f"{REPORT}/do/{action}")
+    assert answer.status == 303, answer.text
+    return answer.location
+
+
+def _status(scene: Scene) -> operations.JobStatus:
+    found: operations.JobStatus = scene.registry.picture.value.jobs["report"]
+    return found
+
+
+def test_the_overview_shows_the_jobs_and_finds_some_of_them(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job(
+            "report", cron="0 0 2 * * ?", time_zone="Europe/Berlin", description="Figures & <b>more</b>"
+        )
+        await scene.run_job("cleanup")
+        browser = await scene.operator()
+        page = await browser.get("/r/billing/jobs")
+        assert "report" in page.text
+        assert "cleanup" in page.text
+        assert "0 0 2 * * ?" in page.text
+        assert "Figures &amp; &lt;b&gt;more" in page.text
+        found = await browser.get("/r/billing/jobs?q=FIGURES")
+        assert "report" in found.text
+        assert "cleanup" not in found.text
+        assert "No job is like that" in (await browser.get("/r/billing/jobs?show=off")).text
+        second = (await browser.get("/r/billing/jobs?size=1&page=2")).text
+        assert "report" in second
+        assert "page 2 of 2" in second
+
+    play(act)
+
+
+@pytest.mark.parametrize(
+    "query", ["page=0", "page=-1", "page=99999999999999", "size=x", "show=nonsense", "q=%00%ff", "page=٣", "size=0"]
+)
+def test_a_nonsense_address_shows_a_page_all_the_same(play: Play, query: str) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        assert (await browser.get(f"/r/billing/jobs?{query}")).status == 200
+
+    play(act)
+
+
+def test_the_pages_speak_chinese_to_whom_prefers_it(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator(language="zh-CN,zh;q=0.9")
+        assert "下次触发" in (await browser.get("/r/billing/jobs")).text
+        page = await browser.get(REPORT)
+        assert 'lang="zh-CN"' in page.text
+        assert "立即触发" in page.text
+        await browser.post("/preferences", {"form": page.token, "language": "en", "next": REPORT})
+        assert "Run now" in (await browser.get(REPORT)).text
+
+    play(act)
+
+
+def test_colours_are_chosen_and_kept(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = Browser(scene.console)
+        page = await browser.get("/login")
+        assert 'data-theme="auto"' in page.text
+        chosen = await browser.post("/preferences", {"form": page.token, "theme": "dark", "next": "//evil.test"})
+        assert chosen.location == "/"
+        assert 'data-theme="dark"' in (await browser.get("/login")).text
+
+    play(act)
+
+
+def test_a_job_is_triggered_with_a_parameter(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        await _do(browser, "trigger", parameter="again, please")
+        with anyio.fail_after(10):
+            while not scene.runs:
+                await scene.registry.picture.changed()
+        assert scene.runs[0].job_parameter == "again, please"
+        await scene.seen(lambda now: now.jobs["report"].last is not None and bool(now.jobs["report"].last.outcome))
+        assert "completed" in (await browser.get(REPORT)).text
+        assert '<rect class="ok"' in (await browser.get(REPORT)).text  # its bar in the timeline
+
+    play(act)
+
+
+def test_a_job_a_server_and_an_item_are_switched_off_and_on(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job(sharding_total_count=3)
+        browser = await scene.operator()
+        await _do(browser, "pause")
+        await scene.seen(lambda now: all(one.paused for one in now.jobs["report"].servers))
+        assert "Resume" in (await browser.get(REPORT)).text
+        await _do(browser, "resume")
+        await _do(browser, "disable", item="2")
+        await scene.seen(lambda now: now.jobs["report"].items[2].disabled)
+        await _do(browser, "enable", item="2")
+        ip = _status(scene).servers[0].ip
+        await browser.submit("/r/billing/servers", {}, to=f"/r/billing/servers/{ip}/disable")
+        await scene.seen(lambda now: now.jobs["report"].servers[0].disabled)
+        assert "disabled in 1 of 1" in (await browser.get("/r/billing/servers")).text
+        for nonsense in ("x", "-1", "99999999999999", "٣", "1e3"):
+            answer = await browser.submit(REPORT, {"item": nonsense}, to=f"{REPORT}/do/disable")
+            assert answer.status == 409, nonsense
+        assert (await browser.submit(REPORT, {"item": "7"}, to=f"{REPORT}/do/disable")).status == 409
+
+    play(act)
+
+
+def test_what_destroys_asks_first_and_wants_the_name_typed(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        page = await browser.get(f"{REPORT}/do/remove")
+        assert "cannot be undone" in page.text
+        refused = await browser.post(f"{REPORT}/do/remove", {"form": page.token, "typed": "repor"})
+        assert refused.status == 409
+        there = await browser.post(f"{REPORT}/do/remove", {"form": page.token, "typed": "report"})
+        assert there.status == 409  # its instance is there
+        await _do(browser, "shut-down")
+        await scene.seen(lambda now: not now.jobs["report"].instances)
+        assert await _do(browser, "remove", typed="report") == "/r/billing/jobs"
+        await scene.seen(lambda now: "report" not in now.jobs)
+        assert (await browser.get(REPORT)).status == 404
+
+    play(act)
+
+
+def test_everything_done_is_in_the_audit_log_with_before_and_after(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator(address="10.1.2.3")
+        await _do(browser, "pause")
+        await browser.submit(f"{REPORT}/do/remove", {"typed": "report"})
+        await Browser(scene.console).sign_in("mallory", "wrong password")
+        entries = await scene.console.audit.entries()
+        newest, removal, pause = entries[:3]
+        assert (newest.deed.who, newest.deed.action, newest.done) == ("mallory", "sign in", False)
+        assert (removal.deed.action, removal.done) == ("remove", False)
+        assert "instance" in removal.summary
+        assert (pause.deed.who, pause.deed.address, pause.deed.target) == ("ada", "10.1.2.3", "report")
+        assert pause.done
+        assert pause.deed.before["paused"] == []
+        assert pause.after["paused"]
+        page = (await browser.get("/audit?q=pause")).text
+        assert "pause" in page
+        assert "mallory" not in page
+
+    play(act)
+
+
+def test_the_audit_log_cannot_be_rewritten(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.operator()
+        for statement in ("delete from audit", "update audit set who = ''", "delete from audit_outcomes"):
+            with pytest.raises(Exception, match="only grows"):
+                await scene.console.database.run(lambda db, said=statement: db.execute(said))
+
+    play(act)
+
+
+async def _settings(browser: Browser, **changed: str) -> Mapping[str, str]:
+    """Return the settings form as it stands, with some fields typed anew."""
+    page = await browser.get(f"{REPORT}/settings")
+    return {"form": page.token, "version": page.value("version"), "cron": page.value("cron"), **changed}
+
+
+def test_a_cron_is_previewed_and_changed(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        form = await _settings(browser, cron="0 30 4 * * ?", sharding_total_count="2")
+        preview = await browser.post(f"{REPORT}/preview", form)
+        assert "At 04:30:00, UTC" in preview.text
+        assert preview.text.count(" 04:30:00 <") == 5
+        assert "Number of items" in preview.text
+        assert _status(scene).config.cron == NEVER  # looking changes nothing
+        wrong = await browser.post(f"{REPORT}/preview", {**form, "cron": "0 30 25 * * ?"})
+        assert 'data-setting="cron"' in wrong.text
+        saved = await browser.post(f"{REPORT}/settings", form)
+        assert saved.location == REPORT
+        now = await scene.seen(lambda now: now.jobs["report"].config.cron == "0 30 4 * * ?")
+        assert now.jobs["report"].config.sharding_total_count == 2
+        entry = (await scene.console.audit.entries(most=1))[0]
+        assert entry.deed.before["cron"] == NEVER
+        assert entry.after["cron"] == "0 30 4 * * ?"
+
+    play(act)
+
+
+def test_a_setting_that_is_wrong_is_said_and_what_was_typed_stays(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        form = await _settings(browser, cron="every <b>day</b>")
+        refused = await browser.post(f"{REPORT}/settings", form)
+        assert refused.status == 400
+        assert refused.value("cron") == "every <b>day</b>"
+        assert "<b>day" not in refused.text
+        assert 'aria-invalid="true"' in refused.text
+        assert _status(scene).config.cron == NEVER
+        odd = await _settings(browser, version="x")
+        assert (await browser.post(f"{REPORT}/settings", odd)).status == 409
+
+    play(act)
+
+
+def test_the_second_of_two_operators_is_told(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        first, second = await scene.operator(), await scene.operator()
+        mine, theirs = await _settings(first, cron="0 0 1 * * ?"), await _settings(second, cron="0 0 2 * * ?")
+        assert (await first.post(f"{REPORT}/settings", mine)).status == 303
+        told = await second.post(f"{REPORT}/settings", theirs)
+        assert told.status == 409
+        assert "Somebody else has changed" in told.text
+        assert "0 0 1 * * ?" in told.text
+        assert "0 0 2 * * ?" in told.text
+        assert (await operations.job(scene.registry.session, "report", now=0)).config.cron == "0 0 1 * * ?"
+        again = {"form": told.token, "version": told.value("version"), "cron": told.value("cron")}
+        assert (await second.post(f"{REPORT}/settings", again)).status == 303
+        assert (await operations.job(scene.registry.session, "report", now=0)).config.cron == "0 0 2 * * ?"
+
+    play(act)
+
+
+class Fields(HTMLParser):
+    """Reads a form as a browser would send it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: dict[str, str] = {}
+        self._area = self._select = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = {name: value or "" for name, value in attrs}
+        if tag == "input" and told.get("name") and (told.get("type") != "checkbox" or "checked" in told):
+            self.sent[told["name"]] = told.get("value", "")
+        elif tag == "textarea":
+            self._area = told["name"]
+            self.sent[self._area] = ""
+        elif tag == "select":
+            self._select = told["name"]
+        elif tag == "option" and self._select and "selected" in told:
+            self.sent[self._select] = told["value"]
+
+    def handle_data(self, data: str) -> None:
+        if self._area:
+            self.sent[self._area] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("textarea", "select"):
+            self._area = self._select = ""
+
+
+def test_a_form_left_as_it_is_changes_nothing(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job(sharding_total_count=2, sharding_item_parameters={0: "a, b", 1: "c"}, timeout=1.5)
+        browser = await scene.operator()
+        page = (await browser.get(f"{REPORT}/settings")).text
+        fields = Fields()
+        fields.feed(page.split('id="settings">')[1].split("</form>")[0])
+        assert "sharding_item_parameters" in fields.sent
+        before = _status(scene).config_version
+        told = await browser.post(
+            f"{REPORT}/preview", {name: text.replace("\n", "\r\n") for name, text in fields.sent.items()}
+        )
+        assert "Nothing is changed yet" in told.text
+        await browser.post(f"{REPORT}/settings", fields.sent)
+        assert (await operations.job(scene.registry.session, "report", now=0)).config_version == before
+
+    play(act)
+
+
+def test_names_and_data_of_others_are_text_whatever_is_in_them(play: Play) -> None:
+    nasty = "<script>alert(1)</script>"
+
+    async def act(scene: Scene) -> None:
+        await scene.run_job(description=nasty, job_parameter=nasty, sharding_item_parameters={0: nasty})
+        async with open_session(ConnectionSettings.parse(scene.address)) as session:
+            await _plant(session, f"/{nasty[:8]}", json.dumps({"jobName": nasty}).encode())
+            await _plant(session, "/report/servers/<img src=x>", b"<b>host</b>")
+        await scene.seen(lambda now: len(now.jobs["report"].servers) == 2)
+        browser = await scene.operator()
+        pages = ("/r/billing/jobs", REPORT, f"{REPORT}/settings", f"{REPORT}/dump", "/r/billing/servers")
+        for path in (*pages, f"/r/billing/jobs?q={nasty}", f"/audit?q={nasty}", f"/login?next={nasty}"):
+            page = await browser.get(path)
+            assert page.status in (200, 303), path
+            assert "<script>alert" not in page.text, path
+            assert "<img src=x>" not in page.text, path
+            assert "<b>host" not in page.text, path
+
+    play(act)
+
+
+async def _plant(session: Session, path: str, data: bytes) -> None:
+    await session.commit([Create(path, data)], incarnation=session.incarnation)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["..", ".", "%2e%2e", "..%2f..%2fzookeeper", "zookeeper", "report%2fconfig", "a%00b", "nobody", "%ff", "x" * 500],
+)
+def test_path_tricks_in_names_lead_nowhere(play: Play, name: str) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        token = (await browser.get(REPORT)).token
+        for page in ("", "/dump", "/settings"):
+            assert (await browser.get(f"/r/billing/job/{name}{page}")).status in (404, 409), page
+        for action in ("pause", "trigger", "remove"):
+            form = {"form": token, "typed": name}
+            assert (await browser.post(f"/r/billing/job/{name}/do/{action}", form)).status in (404, 405, 409)
+        assert "report" in _status(scene).name
+        assert _status(scene).config.cron == NEVER
+
+    play(act)
+
+
+def test_jobs_go_out_as_a_file_and_come_in_again(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job(description="goes out")
+        browser = await scene.operator()
+        out = await browser.get("/r/billing/export")
+        assert "goes out" in out.text
+        assert "attachment" in out.headers["content-disposition"]
+        assert "goes out" in (await browser.get("/r/billing/export?as=yaml")).text
+        text = out.text.replace("report", "copied")
+        assert (await browser.submit("/r/billing/transfer", {"text": text})).status == 303
+        await scene.seen(lambda now: "copied" in now.jobs)
+        refused = await browser.submit("/r/billing/transfer", {"text": "{not <json>"})
+        assert refused.status == 400
+        assert "{not &lt;json&gt;" in refused.text
+
+    play(act)
+
+
+def test_a_dump_is_shown_with_and_without_addresses(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        ip = _status(scene).servers[0].ip
+        browser = await scene.operator()
+        assert ip in (await browser.get(f"{REPORT}/dump?as=text")).text
+        masked = (await browser.get(f"{REPORT}/dump?as=text&masked=1")).text
+        assert ip not in masked
+        assert "ip1" in masked
+
+    play(act)
+
+
+def test_registries_are_tried_added_and_dropped(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registries, "PATIENCE", 0.5)
+
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        form = {"name": "second", "address": f"{scene.address}-more"}
+        tried = await browser.submit("/registries", {**form, "try": "1"})
+        assert "second answers: 0 jobs" in tried.text
+        assert scene.console.registries.get("second") is None
+        assert (await browser.submit("/registries", form)).status == 303
+        assert (await browser.get("/r/second/jobs")).status == 200
+        assert (await browser.submit("/registries", form)).status == 400  # a name is taken once
+        for wrong in ("http://x", "zk://127.0.0.1:1/x", ""):
+            refused = await browser.submit("/registries", {"name": "third", "address": wrong, "try": "1"})
+            assert refused.status == 400, wrong
+            assert 'role="alert"' in refused.text
+        assert (await browser.submit("/registries", {}, to="/registries/second/drop")).status == 303
+        assert (await browser.get("/r/second/jobs")).status == 404
+        kept = await browser.submit("/registries", {}, to="/registries/billing/drop")
+        assert kept.status == 409  # given at the start
+
+    play(act)
+
+
+def test_a_piece_is_given_to_our_script_and_a_page_to_others(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        token = (await browser.get(REPORT)).token
+        said = await browser.post(f"{REPORT}/do/pause", {"form": token}, ("hx-request", "true"))
+        assert said.status == 200
+        assert 'hx-target="#notices"' in said.text
+        refused = await browser.post(f"{REPORT}/do/disable", {"form": token, "item": "x"}, ("hx-request", "true"))
+        assert "bad" in refused.text
+        elsewhere = await browser.post(f"{REPORT}/do/resume", {"form": token})
+        assert elsewhere.status == 303
+        assert "report" in (await browser.get(REPORT)).text.split('id="notices"')[1].split("</div>")[0]
+        assert "notice ok" not in (await browser.get(REPORT)).text.split('id="notices"')[1].split("</div>")[0]
+
+    play(act)

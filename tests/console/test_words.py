@@ -1,0 +1,91 @@
+"""Nothing the console says is left untranslated, and what a browser prefers is what it gets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.console.accounts import Role
+from aioelasticjob.console.drawing import _TONES
+from aioelasticjob.console.fields import MORE, SECTIONS, field_of
+from aioelasticjob.console.pages import history, job, servers
+from aioelasticjob.console.words import choose, language
+from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.operations.changing import FIXED
+
+CONSOLE = Path(job.__file__).parents[1]
+SAID = re.compile(r"""(?:\b_|\bwords)\(\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
+STATES = ("running", "waiting", "assigning", "switched off", "nobody there", "faulty")
+DEEDS = re.compile(r"""(?:\bdeed\(|Deed\([^\n"]*)"([a-z ]+)\"""")
+CATALOGUE = json.loads((CONSOLE / "locale" / "zh.json").read_text())
+
+
+def _written() -> set[str]:
+    """Return the sentences that templates and code spell out."""
+    files = [*CONSOLE.rglob("*.html"), *CONSOLE.rglob("*.py")]
+    return {found[1] or found[2] for file in files for found in SAID.finditer(file.read_text())}
+
+
+def _made() -> Iterator[str]:
+    """Yield the words that come out of values."""
+    yield from STATES
+    yield from (*Role, *FireSource, *Outcome, *history.OUTCOMES, *history.STATES.values(), *_TONES)
+    for action in job.ACTIONS.values():
+        yield action.label
+        yield from filter(None, [action.warning])
+    yield from (action.label for action in servers.ACTIONS.values())
+    yield from job.ACTIONS
+    yield from (f"{name} server" for name in servers.ACTIONS)
+    yield from (*SECTIONS, MORE, "automatic", "yes", "no")
+    for name in JobConfig.model_fields.keys() - FIXED.keys():
+        field = field_of(JobConfig(job_name="job"), name)
+        yield field.label
+        yield from (
+            choice for choice in field.choices if field.kind == "choice" and choice not in ("", "true", "false")
+        )
+    for file in CONSOLE.rglob("*.py"):
+        yield from DEEDS.findall(file.read_text())
+
+
+def test_the_chinese_catalogue_has_every_sentence() -> None:
+    assert sorted((_written() | set(_made())) - CATALOGUE.keys()) == []
+
+
+def test_a_translation_has_the_same_blanks_to_fill_in() -> None:
+    def blanks(text: str) -> set[str]:
+        return set(re.findall(r"\{\w+\}", text))
+
+    assert all(blanks(sentence) == blanks(said) for sentence, said in CATALOGUE.items())
+
+
+def test_only_words_that_are_the_same_in_both_languages_are_left_as_they_are() -> None:
+    assert [sentence for sentence, said in CATALOGUE.items() if not re.search(r"[一-鿿]", said)] == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "accepted", "code"),
+    [
+        (None, "zh-CN,zh;q=0.9,en;q=0.8", "zh"),
+        (None, "en-GB,en;q=0.9,zh;q=0.5", "en"),
+        (None, "de;q=1, zh;q=0.4, en;q=0.3", "zh"),
+        (None, "fr, *;q=0.1", "en"),
+        (None, "zh;q=0", "en"),
+        (None, "zh;q=nonsense", "en"),
+        (None, "", "en"),
+        ("zh", "en", "zh"),
+        ("../../etc/passwd", "en", "en"),
+    ],
+)
+def test_the_language_is_the_one_chosen_else_the_one_the_browser_likes_most(
+    wanted: str | None, accepted: str, code: str
+) -> None:
+    assert choose(wanted, accepted).code == code
+
+
+def test_a_sentence_that_is_not_in_the_catalogue_stays_english() -> None:
+    assert language("zh")("Not in {any} catalogue", any="one") == "Not in one catalogue"
