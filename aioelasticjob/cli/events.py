@@ -1,0 +1,163 @@
+"""`aioelasticjob events list|show|prune`: the history of runs, read from an event store."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+
+import typer
+from pydantic.alias_generators import to_camel
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from aioelasticjob.cli.console import make_sure, out, write_json
+from aioelasticjob.clock import SystemClock, moment
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.observers.settings import EventStoreSettings, masked
+
+if TYPE_CHECKING:
+    from aioelasticjob.observers.sql import EventStore, Page, Run, RunDetails
+
+T = TypeVar("T")
+
+Store: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--store", "-s", envvar="AIOELASTICJOB_EVENT_STORE", help="Where it is: sqlite:///events.db, postgresql://…"
+    ),
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+events = typer.Typer(name="events", help="The history of runs, from an event store.", no_args_is_help=True)
+
+_AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_AGE = re.compile(r"(\d+)([smhd])")
+_STYLES = {"completed": "green", "running": "cyan", "cancelled": "yellow", "handed over": "yellow"}
+
+
+@events.command("list")
+def list_(
+    store: Store,
+    job: Annotated[str | None, typer.Option(help="Of this job only.")] = None,
+    item: Annotated[int | None, typer.Option(help="Of this item only.")] = None,
+    instance: Annotated[str | None, typer.Option(help="On this instance, or this server's address.")] = None,
+    outcome: Annotated[
+        str | None, typer.Option(help="That ended so: completed, failed, timed out, …, or running.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="CRON, TRIGGER, MISFIRE or FAILOVER.")] = None,
+    since: Annotated[str | None, typer.Option(help="As 90s, 30m, 2h, 7d, or a time in ISO 8601 with its zone.")] = None,
+    until: Annotated[str | None, typer.Option(help="The same.")] = None,
+    text: Annotated[str | None, typer.Option(help="What the failure or its stack contains.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The newest so many.")] = 20,
+    after: Annotated[str | None, typer.Option(help="The page after this key, as the page before has told.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, the newest first."""
+    begun, over = _when("since", since), _when("until", until)
+
+    def question(store: EventStore) -> Awaitable[Page[Run]]:
+        from aioelasticjob.observers.sql import Filter
+
+        which = Filter(job, item, instance, outcome, source, None, begun, over, text)
+        return store.history(which, after=after, limit=limit)
+
+    page = _ask(store, question)
+    if as_json:
+        write_json({"runs": [_as_json(run) for run in page.rows], "next": page.next})
+    elif page.rows:
+        out().print(_table(page.rows))
+        if page.next is not None:
+            out().print(f"more: --after '{page.next}'", style="dim", markup=False)
+    else:
+        out().print(f"no such runs in {masked(store)}", style="dim", markup=False)
+
+
+@events.command()
+def show(store: Store, run: Annotated[str, typer.Argument(help="The run's id.")], as_json: AsJson = False) -> None:
+    """Show one run: what it went through, its failure with the stack, and its kin."""
+    details = _ask(store, lambda store: store.run(run))
+    if details is None:
+        raise InvalidSetting("run", run, f"is not in {masked(store)}")
+    if as_json:
+        write_json(_as_json(details))
+        return
+    out().print(_table((details.run,)))
+    for state in details.states:
+        out().print(f"{_time(state.at)}  {state.state}  {state.message or ''}".rstrip(), markup=False)
+    if details.stack:
+        out().print(f"\n{details.stack}", markup=False)
+    if details.kin:
+        out().print("\nthe same moment of the same item:", style="dim")
+        out().print(_table(details.kin))
+
+
+@events.command()
+def prune(
+    store: Store,
+    days: Annotated[float | None, typer.Option(min=0.001, help="Remove what is older.")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Keep the newest so many of each table.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove old events."""
+    if days is None and rows is None:
+        raise InvalidSetting("days", None, "say what to keep: --days, --rows, or both")
+    make_sure(f"Remove old events from {masked(store)}?", sure=yes)
+    removed = _ask(store, lambda store: store.prune(days=days, rows=rows))
+    out().print(f"{removed} rows removed")
+
+
+def _ask(url: str, question: Callable[[EventStore], Awaitable[T]]) -> T:
+    settings = EventStoreSettings.of(url)
+
+    async def main() -> T:
+        from aioelasticjob.observers.sql import open_store
+
+        async with open_store(settings) as store:
+            return await question(store)
+
+    return asyncio.run(main())
+
+
+def _when(setting: str, given: str | None) -> datetime | None:
+    if given is None:
+        return None
+    if age := _AGE.fullmatch(given):
+        return moment(SystemClock().now()) - timedelta(seconds=int(age[1]) * _AGES[age[2]])
+    try:
+        found = datetime.fromisoformat(given)
+    except ValueError:
+        found = datetime.min
+    if found.tzinfo is None:
+        raise InvalidSetting(setting, given, "write an age such as 30m, 2h or 7d, or 2026-01-31T08:00:00+00:00")
+    return found
+
+
+def _table(runs: tuple[Run, ...]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("began (UTC)", "job", "item", "source", "outcome", "seconds", "server", "run", "failure"):
+        right, words = heading in ("item", "seconds"), heading in ("job", "failure", "run")
+        table.add_column(heading, justify="right" if right else "left", no_wrap=not words, overflow="fold")
+    for run in runs:
+        seconds = "" if run.seconds is None else f"{run.seconds:.3f}"
+        outcome = Text(run.outcome, style=_STYLES.get(run.outcome, "red"))
+        cells = (_time(run.began), Text(run.job), str(run.item), run.source, outcome, seconds, run.ip, run.id)
+        table.add_row(*cells, Text(run.failure or ""))
+    return table
+
+
+def _time(when: datetime | None) -> str:
+    return "" if when is None else f"{when:%m-%d %H:%M:%S}"
+
+
+def _as_json(value: Run | RunDetails) -> dict[str, object]:
+    """Return a value with the keys that programs get from every command."""
+
+    def spelt(fields: list[tuple[str, object]]) -> dict[str, object]:
+        return {to_camel(name): field for name, field in fields}
+
+    return asdict(value, dict_factory=spelt)
