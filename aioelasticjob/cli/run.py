@@ -9,6 +9,8 @@ import typer
 
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.cli import logs
+from aioelasticjob.cli.console import out
+from aioelasticjob.cli.progress import progress as showing
 from aioelasticjob.cli.target import load
 from aioelasticjob.errors import InvalidSetting
 
@@ -23,6 +25,7 @@ def run(
     metrics: Annotated[
         str | None, typer.Option(metavar="[HOST:]PORT", help="Answer Prometheus there, under /metrics.")
     ] = None,
+    progress: Annotated[bool, typer.Option("--progress", help="Show how fast dataflow jobs' records flow.")] = False,
     log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.INFO,
 ) -> None:
     """Run an application's jobs until SIGTERM or Ctrl-C; a second signal stops at once.
@@ -33,7 +36,12 @@ def run(
     found = application(app, config)
     if metrics is not None:
         found.serve_metrics(metrics)
-    found.run()
+    if not progress:
+        found.run()
+        return
+    with showing(lambda: found.rates, out()):
+        logs.set_up(log_level)  # anew: what it writes shall appear above the table
+        found.run()
 
 
 def application(app: str | None, config: Path | None) -> ElasticJob:

@@ -1,0 +1,115 @@
+"""`aioelasticjob run --progress`: how fast records flow, as a table that stays in its place, or as a line now and then."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from aioelasticjob.rates import Rate
+
+REFRESHED = 4
+"""Times a second that the table is drawn."""
+BETWEEN = 5.0
+"""Seconds between two lines where there is no terminal."""
+ITEMS = 12
+"""Items of a job that have a row of their own, the busiest first."""
+
+Rates = Mapping[str, Sequence[Rate]]
+
+
+@contextmanager
+def progress(rates: Callable[[], Rates], console: Console) -> Iterator[None]:
+    """Show the rates while the block is open; a terminal's stderr is written above the table meanwhile."""
+    if console.is_terminal and not console.is_dumb_terminal:
+        with Live(
+            get_renderable=lambda: picture(rates()),
+            console=console,
+            refresh_per_second=REFRESHED,
+            vertical_overflow="visible",
+        ):
+            yield
+        return
+    over = threading.Event()
+
+    def tell() -> None:
+        while not over.wait(BETWEEN):
+            for line in lines(rates()):
+                console.print(line, markup=False)
+
+    teller = threading.Thread(target=tell, name="progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
+
+
+def picture(rates: Rates) -> Table:
+    """Return the table of now."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for title in ("Job", "Item"):
+        table.add_column(title)
+    for title in ("Through", "Failed", "Per second", "In process", "Waiting", "Behind"):
+        table.add_column(title, justify="right")
+    if not rates:
+        table.add_row(Text("no records yet", style="dim"))
+    for job, items in rates.items():
+        _row(table, Text(job, style="bold"), Text(""), total(items))
+        if len(items) > 1:
+            busiest = sorted(items, key=lambda one: -one.per_second)[:ITEMS]
+            for one in sorted(busiest, key=lambda one: one.item or 0):
+                _row(table, Text(""), Text(str(one.item)), one)
+            if len(items) > ITEMS:
+                table.add_row("", Text(f"and {len(items) - ITEMS:,} more", style="dim"))
+    return table
+
+
+def lines(rates: Rates) -> Iterator[str]:
+    """Return a line for each job."""
+    for job, items in rates.items():
+        one = total(items)
+        yield (
+            f"{job}: {one.succeeded + one.failed:,} through, {one.failed:,} failed, {one.per_second:,.0f} per second,"
+            f" {one.in_flight:,} in process, {one.waiting:,} waiting, {one.lag:.1f} s behind"
+        )
+
+
+def total(items: Sequence[Rate]) -> Rate:
+    """Return the rate of all items of a job together; it lags as far behind as the last of them."""
+
+    def together(name: str) -> int:
+        return sum(getattr(one, name) for one in items)
+
+    return Rate(
+        job=items[0].job,
+        item=None,
+        succeeded=together("succeeded"),
+        failed=together("failed"),
+        dead=together("dead"),
+        per_second=sum(one.per_second for one in items),
+        in_flight=together("in_flight"),
+        waiting=together("waiting"),
+        lag=max(one.lag for one in items),
+    )
+
+
+def _row(table: Table, job: Text, item: Text, one: Rate) -> None:
+    busy = one.in_flight or one.waiting
+    table.add_row(
+        job,
+        item,
+        f"{one.succeeded + one.failed:,}",
+        Text(f"{one.failed:,}", style="red" if one.failed else "dim"),
+        Text(f"{one.per_second:,.0f}", style="green" if busy else "dim"),
+        f"{one.in_flight:,}",
+        f"{one.waiting:,}",
+        f"{one.lag:.1f} s" if busy else "·",
+    )
