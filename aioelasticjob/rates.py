@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 WINDOW = 10.0
 """Seconds that records per second are reckoned over."""
-SAMPLED = 1.0
-"""Seconds between two samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,30 +65,31 @@ class Meter:
 
     def begin(self, load: Callable[[], Load]) -> None:
         """Note that a run begins, in the present loop, and who knows what is on its way."""
-        self._load, self._now = load, get_running_loop().time
+        self._now = get_running_loop().time
         self._samples = deque([(self._now(), self.succeeded + self.failed)])
+        self._load = load
 
     def end(self) -> None:
         """Note that the run is over."""
         self._load = None
 
-    def sample(self) -> float:
-        """Take a sample if one is due and return the records per second; 0 when nothing runs."""
-        if self._load is None:
-            return 0.0
-        now, through, samples = self._now(), self.succeeded + self.failed, self._samples
+    def sample(self) -> None:
+        """Remember what is through by now, and forget what was long ago."""
+        now, samples = self._now(), self._samples
         while len(samples) > 1 and now - samples[1][0] >= WINDOW:
             samples.popleft()
-        since, before = samples[0]
-        if now - samples[-1][0] >= SAMPLED:
-            samples.append((now, through))
-        return (through - before) / (now - since) if now > since else 0.0
+        samples.append((now, self.succeeded + self.failed))
 
     def read(self) -> Rate:
-        """Return the flow of now."""
-        load = IDLE if self._load is None else self._load()
+        """Return the flow of now; whoever asks may be another thread."""
+        load, samples = self._load, tuple(self._samples)
         counted = self.succeeded, self.failed, self.dead
-        return Rate(self._job, self._item, *counted, self.sample(), load.in_flight, load.waiting, load.lag)
+        if load is None:
+            return Rate(self._job, self._item, *counted, per_second=0.0, in_flight=0, waiting=0, lag=0.0)
+        (since, before), (now, through) = samples[0], samples[-1]
+        per_second = (through - before) / (now - since) if now > since else 0.0
+        present = load()
+        return Rate(self._job, self._item, *counted, per_second, present.in_flight, present.waiting, present.lag)
 
 
 class Rates(Mapping[str, tuple[Rate, ...]]):
@@ -104,7 +103,8 @@ class Rates(Mapping[str, tuple[Rate, ...]]):
         return self._meters.setdefault(job, {}).setdefault(item, Meter(job, item))
 
     def __getitem__(self, job: str) -> tuple[Rate, ...]:
-        return tuple(meter.read() for _, meter in sorted(self._meters[job].items(), key=lambda one: one[0] or 0))
+        meters = tuple(self._meters[job].items())
+        return tuple(meter.read() for _, meter in sorted(meters, key=lambda one: one[0] or 0))
 
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._meters))

@@ -1,4 +1,4 @@
-"""`aioelasticjob run --progress`: how fast records flow, as a table that stays in its place, or as a line now and then."""
+"""`aioelasticjob run --progress`: how fast records flow, as a table that stays in its place, or as lines."""
 
 from __future__ import annotations
 
