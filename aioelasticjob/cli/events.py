@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 from pydantic.alias_generators import to_camel
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from aioelasticjob.cli.console import make_sure, out, write_json
@@ -70,7 +68,7 @@ def list_(
     if as_json:
         write_json({"runs": [_as_json(run) for run in page.rows], "next": page.next})
     elif page.rows:
-        out().print(_table(page.rows))
+        _list(page.rows)
         if page.next is not None:
             out().print(f"more: --after '{page.next}'", style="dim", markup=False)
     else:
@@ -86,14 +84,14 @@ def show(store: Store, run: Annotated[str, typer.Argument(help="The run's id.")]
     if as_json:
         write_json(_as_json(details))
         return
-    out().print(_table((details.run,)))
+    _list((details.run,))
     for state in details.states:
         out().print(f"{_time(state.at)}  {state.state}  {state.message or ''}".rstrip(), markup=False)
     if details.stack:
         out().print(f"\n{details.stack}", markup=False)
     if details.kin:
         out().print("\nthe same moment of the same item:", style="dim")
-        out().print(_table(details.kin))
+        _list(details.kin)
 
 
 @events.command()
@@ -137,21 +135,21 @@ def _when(setting: str, given: str | None) -> datetime | None:
     return found
 
 
-def _table(runs: tuple[Run, ...]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("began (UTC)", "job", "item", "source", "outcome", "seconds", "server", "run", "failure"):
-        right, words = heading in ("item", "seconds"), heading in ("job", "failure", "run")
-        table.add_column(heading, justify="right" if right else "left", no_wrap=not words, overflow="fold")
+def _list(runs: Sequence[Run]) -> None:
+    """Write a line for each run, and one more for its failure: they may be long, and are to be copied whole."""
+    width = max(len(f"{run.job} {run.item}") for run in runs)
     for run in runs:
-        seconds = "" if run.seconds is None else f"{run.seconds:.3f}"
-        outcome = Text(run.outcome, style=_STYLES.get(run.outcome, "red"))
-        cells = (_time(run.began), Text(run.job), str(run.item), run.source, outcome, seconds, run.ip, run.id)
-        table.add_row(*cells, Text(run.failure or ""))
-    return table
+        seconds = "" if run.seconds is None else f"{run.seconds:.3f} s"
+        line = Text(f"{_time(run.began)}  {f'{run.job} {run.item}':{width}}  {run.source:8}  ")
+        line.append(f"{run.outcome:11}", style=_STYLES.get(run.outcome, "red"))
+        line.append(f"  {seconds:>10}  {run.ip:15}  ").append(run.id, style="dim")
+        out().print(line, soft_wrap=True)
+        if run.failure:
+            out().print(Text(f"    {run.failure}", style="red"), soft_wrap=True)
 
 
 def _time(when: datetime | None) -> str:
-    return "" if when is None else f"{when:%m-%d %H:%M:%S}"
+    return "" if when is None else f"{when:%Y-%m-%d %H:%M:%S}"
 
 
 def _as_json(value: Run | RunDetails) -> dict[str, object]:
