@@ -10,13 +10,25 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks import assignment, at_rest, failover, fire_cost, handover, load, operations, takeover, watch_traffic
+from benchmarks import (
+    assignment,
+    at_rest,
+    failover,
+    fire_cost,
+    handover,
+    load,
+    operations,
+    operations_list,
+    takeover,
+    watch_traffic,
+)
 from benchmarks.report import Figure, save, show
 
 BENCHMARKS: Final[Mapping[str, Callable[..., Iterator[Figure]]]] = {
     "fire-cost": fire_cost.measure,
     "load": load.measure,
     "operations": operations.measure,
+    "operations-list": operations_list.measure,
     "takeover": takeover.measure,
     "assignment": assignment.measure,
     "failover": failover.measure,
