@@ -55,7 +55,7 @@ def by_force() -> Iterator[threading.Timer]:
     """Yield what ends the process from outside its loop; it need not be started, and does nothing after the block."""
 
     def end() -> None:
-        log.error("ended by force: a handler cannot be cancelled")
+        log.error("ended by force: a handler cannot be cancelled", extra={"seconds": BY_FORCE_AFTER})
         os._exit(1)
 
     timer = threading.Timer(BY_FORCE_AFTER, end)

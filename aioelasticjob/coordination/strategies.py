@@ -127,7 +127,7 @@ def allot(name: str, given: Allotment) -> Assignment:
 
 @cache
 def _complain(name: str, why: str) -> None:
-    log.error("sharding strategy %s does not work, average is used: %s", name, why)
+    log.error("sharding strategy %s does not work, average is used: %s", name, why, extra={"strategy": name})
 
 
 def _runs(order: Sequence[str], count: int) -> Assignment:

@@ -37,7 +37,10 @@ async def guest(jobs: ElasticJob, host: object = None, state: object = None) -> 
                 await leave.wait()
         except Exception:
             if ready.is_set():
-                log.critical("the jobs have ended, the application around them goes on", exc_info=True)
+                names = [job.job_name for job in jobs.jobs]
+                log.critical(
+                    "the jobs have ended, the application around them goes on", exc_info=True, extra={"jobs": names}
+                )
             raise
         finally:
             ready.set()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -32,25 +31,6 @@ EXCERPTS = {page for page in pages() if page.startswith("docs/why/")}
 
 
 @pytest.fixture
-def web_frameworks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for FastAPI and aiohttp, which are not installed for the tests: they keep what they are given."""
-
-    class FastAPI:
-        def __init__(self, lifespan: Callable[[Any], Any]) -> None:
-            self.lifespan = lifespan
-
-    class Application:
-        def __init__(self) -> None:
-            self.cleanup_ctx: list[Any] = []
-
-    web = SimpleNamespace(Application=Application)
-    for name, members in (("fastapi", {"FastAPI": FastAPI}), ("aiohttp", {"web": web})):
-        module = ModuleType(name)
-        module.__dict__.update(members)
-        monkeypatch.setitem(sys.modules, name, module)
-
-
-@pytest.fixture
 def first_takes_all(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Allotment], dict[int, str]]]:
     """The strategy of the how-to page, registered as the page says."""
     strategy = execute(*blocks("docs/how-to/strategy.md", "python")[:1])["first_takes_all"]
@@ -62,7 +42,7 @@ def first_takes_all(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Allot
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if page not in EXCERPTS and blocks(page, "python")])
-@pytest.mark.usefixtures("web_frameworks", "first_takes_all")
+@pytest.mark.usefixtures("first_takes_all")
 def test_a_pages_blocks_run_one_after_another(page: str) -> None:
     execute(*blocks(page, "python"))
 
@@ -144,12 +124,11 @@ def test_three_cities_are_shared_by_two_processes_and_survive_a_kill(page: str) 
     ("page", "framework"),
     [("README.md", "fastapi"), ("docs/how-to/embed.md", "fastapi"), ("docs/how-to/embed.md", "aiohttp")],
 )
-@pytest.mark.usefixtures("web_frameworks")
 def test_jobs_run_while_the_web_application_does(page: str, framework: str) -> None:
-    (program,) = (block for block in blocks(page, "python") if f"from {framework} import" in block.text)
+    program = next(block for block in blocks(page, "python") if f"from {framework} import" in block.text)
     names = execute(program, address="embedded://")
     app, jobs = names["app"], names["jobs"]
-    lifespan = app.lifespan if framework == "fastapi" else asynccontextmanager(app.cleanup_ctx[0])
+    lifespan = app.router.lifespan_context if framework == "fastapi" else asynccontextmanager(app.cleanup_ctx[-1])
 
     async def main() -> Ended:
         async with lifespan(app):

@@ -201,5 +201,5 @@ async def _prune(store: EventStore) -> None:
             if removed := await store.prune(days=settings.retention_days, rows=settings.retention_rows):
                 log.info("old events were removed", extra={"rows": removed})
         except Exception as error:
-            log.warning("old events could not be removed: %s", error)
+            log.warning("old events could not be removed: %s", error, extra={"reason": str(error)})
         await sleep(PRUNED_EVERY)
