@@ -272,6 +272,10 @@ class ElasticJob:
         given = settings.application
         self._registry = self._registry.changed(given.registry, **given.connection)
         self._threads, self._processes = given.threads or self._threads, given.processes or self._processes
+        if given.event_store is not None:
+            self._recorder = Recorder(given.event_store)
+        if given.metrics is not None:
+            self.serve_metrics(given.metrics)
         self._adopt(settings)
 
     def _adopt(self, settings: Settings) -> None:

@@ -88,16 +88,25 @@ class Request(Options):
             raise ValueError("must be a method such as GET or POST")
         return method.upper()
 
+    @field_validator("headers", "environment_headers")
+    @classmethod
+    def _are_headers(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            if not _TOKEN.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of a header")
+            if any(mark in value for mark in "\r\n\0"):
+                raise ValueError(f"the value of {name} must be one line")
+        return headers
+
+    @field_validator("context_header")
+    @classmethod
+    def _is_a_header(cls, name: str) -> str:
+        if not _TOKEN.fullmatch(name):
+            raise ValueError("is no name of a header")
+        return name
+
     @model_validator(mode="after")
     def _can_be_sent(self) -> Request:
-        for setting, named in (("headers", self.headers), ("environment_headers", self.environment_headers)):
-            for name, value in named.items():
-                if not _TOKEN.fullmatch(name):
-                    raise InvalidSetting(setting, name, "is no name of a header")
-                if any(mark in value for mark in "\r\n\0"):
-                    raise InvalidSetting(setting, name, "a value must be one line")
-        if not _TOKEN.fullmatch(self.context_header):
-            raise InvalidSetting("context_header", self.context_header, "is no name of a header")
         if self.pass_context == "body":
             if self.body is not None:
                 raise InvalidSetting("pass_context", "body", "the body is given already: pass it as 'header'")

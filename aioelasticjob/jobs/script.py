@@ -92,6 +92,14 @@ class Script(Options):
             raise ValueError("must be an encoding such as utf-8, latin-1 or gb18030") from None
         return encoding
 
+    @field_validator("environment")
+    @classmethod
+    def _are_variables(cls, environment: dict[str, str]) -> dict[str, str]:
+        for name, value in environment.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise ValueError(f"{name!r} is no name of a variable, or its value has a NUL in it")
+        return environment
+
     @model_validator(mode="after")
     def _can_be_a_command(self) -> Script:
         if self.shell and not isinstance(self.command, str):
@@ -102,12 +110,8 @@ class Script(Options):
             raise InvalidSetting("command", self.command, f"cannot be split: {error}; or write a list") from None
         if not words or not words[0].strip():
             raise InvalidSetting("command", self.command, "must name a program")
-        for text in (*words, *self.environment, *self.environment.values(), self.directory or ""):
-            if "\0" in text:
-                raise InvalidSetting("command", self.command, "neither command nor environment may have a NUL in it")
-        for name in self.environment:
-            if not name or "=" in name:
-                raise InvalidSetting("environment", name, "is no name of a variable")
+        if any("\0" in word for word in words):
+            raise InvalidSetting("command", self.command, "must have no NUL in it")
         return self
 
     @cached_property

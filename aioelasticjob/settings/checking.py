@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -45,6 +45,8 @@ class Application(BaseSettings):
     digest: str | None = None
     threads: PositiveInt | None = None
     processes: PositiveInt | None = None
+    event_store: str | None = None
+    metrics: int | str | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -116,7 +118,7 @@ class Examination:
         for keys, value, why in unresolved:
             self._note(keys, value, why)
         self._look_at_top({name: value for name, value in values.items() if name not in _SECTIONS})
-        self.defaults = self._given(("defaults",), self._section(values, "defaults"))
+        self.defaults = self._given(("defaults",), self._section(values, "defaults"), of_kinds=())
         self._look_at_settings("defaults", self.defaults)
         jobs = {name: self._mapping(("jobs", name), value) for name, value in self._section(values, "jobs").items()}
         self._take_variables(jobs)
@@ -163,8 +165,11 @@ class Examination:
             self._variables[("jobs", variable.job, variable.setting)] = variable.name
             jobs.setdefault(variable.job, {})[variable.setting] = variable.value
 
-    def _given(self, keys: Keys, settings: Mapping[str, object]) -> Given:
-        """Return settings by the names that Python uses, after a look at the names."""
+    def _given(self, keys: Keys, settings: Mapping[str, object], of_kinds: Sequence[str] | None = None) -> Given:
+        """Return settings by the names that Python uses, after a look at the names.
+
+        A job that is declared in code may be of any kind, unless it is said of which.
+        """
         kind, found = settings.get("kind"), Given()
         if kind is not None:
             try:
@@ -175,7 +180,8 @@ class Examination:
             except InvalidSetting as wrong:
                 self._note((*keys, "kind"), kind, wrong.expected)
                 return found  # what else it may have, nobody knows
-        spellings = dict(_spellings(kind))
+        possible = kinds.names() if of_kinds is None else of_kinds
+        spellings = dict(_spellings(possible if kind is None else (kind,)))
         values, places = dict[str, object](), dict[str, Keys]()
         for key, value in settings.items():
             name = spellings.get(key)
@@ -238,11 +244,11 @@ def _address(address: str | None = None, **options: Any) -> None:
     Address.parse("zk://host" if address is None else address, **options)
 
 
-def _spellings(kind: str | None) -> Iterator[tuple[str, str]]:
-    """Yield each way to write a setting with its name in Python; for a job in code those of all kinds."""
+def _spellings(of_kinds: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each way to write a setting with its name in Python: those of every job, and those of some kinds."""
     for name, one in JobConfig.model_fields.items():
         yield from ((key, name) for key in _keys(name, one.alias, one.validation_alias, one.serialization_alias))
-    for known in kinds.names() if kind is None else (kind,):
+    for known in of_kinds:
         for name, option in kinds.find(known).options.model_fields.items():
             yield from ((key, name) for key in _keys(name, option.alias))
 

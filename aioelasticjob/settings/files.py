@@ -18,7 +18,7 @@ Keys: TypeAlias = tuple[str, ...]
 _TABLE = re.compile(r"\s*\[\[?\s*(?P<keys>[^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 _PAIR = re.compile(r"""\s*(?P<keys>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _KEY = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
-_TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
+_TOML_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,8 @@ def _read_yaml(file: str, text: str) -> Written:
 def _quoting(error: yaml.MarkedYAMLError) -> str:
     """Return a hint for what people run into: expressions that begin with a character that means something."""
     problem = error.problem or ""
+    if "expected ',' or" in problem:
+        return "; a value like ${NAME} needs quotes between braces or brackets"
     hints = ("alias", "cannot start any token", "expected alphabetic", "mapping values are not allowed")
     return "; a value like */5 * * * * or @daily needs quotes" if any(hint in problem for hint in hints) else ""
 
@@ -136,7 +138,8 @@ def _read_toml(file: str, text: str) -> Written:
         values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         found = _TOML_PLACE.search(str(error))
-        return _unread(file, int(found[1]) if found else None, f"is no TOML: {_TOML_PLACE.sub('', str(error))}")
+        last = text.count("\n") + 1
+        return _unread(file, int(found[1] or last) if found else None, f"is no TOML: {_TOML_PLACE.sub('', str(error))}")
     return Written(file, values, dict(_toml_lines(text)))
 
 
