@@ -83,8 +83,13 @@ class Client:
             raise SessionEnded("the session was closed")
 
     def _told(self, time: float, seconds: float) -> None:
-        """Learn the registry's time from an answer: the moment lies on average in the middle of the ``seconds``."""
-        self._ahead = time + seconds / 2 - self._loop.time()
+        """Learn the registry's time: it is at least ``time`` now, and at most later by the ``seconds`` the answer took.
+
+        What was known before is kept as far as it agrees: slow answers tell little, and must not make us early.
+        """
+        earliest = time - self._loop.time()
+        known = earliest if self._ahead is None else self._ahead
+        self._ahead = min(max(known, earliest), earliest + seconds)
 
     async def _retry(self, retries: int) -> None:
         """Wait for a connection, longer with every retry."""

@@ -20,7 +20,8 @@ from aioelasticjob.errors import (
 )
 from aioelasticjob.registry.session import Session, SessionState, open_session
 from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
-from tests.registry.world import settings
+from aioelasticjob.testing import VirtualClock, run
+from tests.registry.world import settings, simulated
 from tests.support.loops import LoopKind, run_async
 
 Use = Callable[[Session], Awaitable[None]]
@@ -314,3 +315,22 @@ def test_after_closing_everything_is_refused_and_nothing_waits(registry_address:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run_async(real_loop_kind, main)
+
+
+def test_a_slow_answer_changes_what_is_known_of_the_registrys_clock_only_as_far_as_it_must() -> None:
+    async def main() -> None:
+        async with simulated() as world, open_session(world.settings(), clock=VirtualClock(), seed=1) as session:
+            await session.server_time()
+            told, true = session._client._told, VirtualClock().now
+            assert session.clock_skew == pytest.approx(0, abs=0.05)
+            told(true(), 20.0)  # a request that was long on its way
+            told(true() - 20, 20.0)  # an answer that was
+            assert session.clock_skew == pytest.approx(0, abs=0.05)
+            told(true() + 60 - 20, 20.0)  # the registry's clock was set by a minute: by 40 seconds at least
+            assert session.clock_skew == pytest.approx(-40, abs=0.05)
+            told(true() + 60, 0.01)
+            assert session.clock_skew == pytest.approx(-60, abs=0.05)
+            told(true() - 60, 20.0)
+            assert session.clock_skew == pytest.approx(40, abs=0.05)
+
+    run(main)
