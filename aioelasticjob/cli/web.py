@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aioelasticjob.cli import logs
+from aioelasticjob.cli import logs, profiles
 from aioelasticjob.cli.console import complain, out
 from aioelasticjob.errors import InvalidSetting
 
@@ -30,6 +30,15 @@ def console(
             help="zk://host:port/namespace, or NAME=zk://… to call it something; several times for several.",
         ),
     ] = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--profile",
+            "-p",
+            help="A registry of profiles.toml; several times for several.  All of them if nothing is named.",
+            autocompletion=lambda: sorted(profiles.load().by_name),
+        ),
+    ] = None,
     digest: Annotated[
         str | None, typer.Option(envvar="AIOELASTICJOB_DIGEST", help="user:password, where the registries ask for it.")
     ] = None,
@@ -48,16 +57,22 @@ def console(
 ) -> None:
     """Serve the web console until Ctrl-C.  Its first start prints a one-time link to set a password."""
     from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
-    from aioelasticjob.console.settings import named
 
-    told = []
-    for one in registry or []:
-        name, equals, address = one.partition("=")
-        if not equals or "://" in name:
-            name, address = named(one), one
-        told.append(RegistrySettings(name, address, digest, event_store))
+    told = [RegistrySettings(*_named(one), digest, event_store) for one in registry or []]
+    known = profiles.load()
+    for name in profile or ([] if told else sorted(known.by_name)):
+        one = known.named(name)
+        told.append(RegistrySettings(name, one.registry, digest or one.digest, event_store))
     logs.set_up(log_level)
     asyncio.run(_serve(Console(ConsoleSettings(tuple(told), data_dir, read_only)), host, port))
+
+
+def _named(registry: str) -> tuple[str, str]:
+    """Take ``name=address`` apart; an address alone is named after its namespace."""
+    from aioelasticjob.console.settings import named
+
+    name, equals, address = registry.partition("=")
+    return (name, address) if equals and "://" not in name else (named(registry), registry)
 
 
 async def _serve(application: Console, host: str, port: int) -> None:
@@ -81,6 +96,7 @@ async def _serve(application: Console, host: str, port: int) -> None:
         except SystemExit:  # what uvicorn makes of a port that is taken
             raise InvalidSetting("port", port, f"cannot be listened at on {host}: choose another one") from None
         with listening:
+            listening.listen()  # before the link is told: whoever follows it at once only waits a moment
             bound = listening.getsockname()[1]
             if not _is_loopback(host):
                 complain("this console can be reached from other machines, unencrypted: put a proxy with TLS before it")

@@ -16,6 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from aioelasticjob import operations
+from aioelasticjob.addresses import open_registry
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.settings import RegistrySettings
@@ -23,7 +24,7 @@ from aioelasticjob.errors import ElasticJobError, Suspended, unwrapped
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Record
 from aioelasticjob.operations import ItemStatus, JobStatus
-from aioelasticjob.registry.session import Session, SessionState, open_session
+from aioelasticjob.registry.session import Session, SessionState
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.sql import EventStore
@@ -107,7 +108,7 @@ class Watched:
     async def _watch(self) -> None:
         while True:
             try:
-                async with open_session(self.settings.connection(PATIENCE), clock=self._clock) as session:
+                async with open_registry(self.settings.place(PATIENCE), clock=self._clock) as session:
                     self._session = session
                     await self._follow(session)
             except ElasticJobError as error:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from aioelasticjob.addresses import Address
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.registry.settings import ConnectionSettings
 
 _NAME: Final = re.compile(r"[\w.-]{1,60}")
 
@@ -27,19 +27,20 @@ class RegistrySettings:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or set(self.name) <= {"."}:
             raise InvalidSetting("name", self.name, "1 to 60 letters, digits, '_', '-' or '.'")
-        self.connection()
+        if self.place().private:
+            raise InvalidSetting("address", self.address, "a private registry lives within its process: nothing to see")
         if self.event_store is not None:
             from aioelasticjob.observers.sql import EventStoreSettings  # SQLAlchemy, where there is a store to ask
 
             EventStoreSettings.of(self.event_store)
 
-    def connection(self, patience: float = 15.0) -> ConnectionSettings:
+    def place(self, patience: float = 15.0) -> Address:
         """Return how to connect, waiting ``patience`` seconds at most.
 
         Raises:
             InvalidSetting: the address or the digest makes no sense.
         """
-        return ConnectionSettings.parse(self.address, digest=self.digest, connection_timeout=patience)
+        return Address.parse(self.address, digest=self.digest, connection_timeout=patience)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,6 @@ class ConsoleSettings:
 
 def named(address: str) -> str:
     """Return a name for a registry that came without one: its namespace, or its first host."""
-    settings = ConnectionSettings.parse(address)
+    settings = Address.parse(address).settings
     told = settings.namespace.replace("/", "-") or settings.hosts[0][0]
     return re.sub(r"[^\w.-]", "-", told)[:60]

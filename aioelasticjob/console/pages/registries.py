@@ -7,10 +7,10 @@ import sqlite3
 from starlette.responses import Response
 
 from aioelasticjob import operations
+from aioelasticjob.addresses import open_registry
 from aioelasticjob.console.settings import RegistrySettings
 from aioelasticjob.console.visit import Visit
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.registry.session import open_session
 
 PATIENCE = 3.0
 """Seconds a registry has to answer when it is tried out."""
@@ -73,6 +73,6 @@ def _read(visit: Visit) -> RegistrySettings:
 
 
 async def _try(visit: Visit, settings: RegistrySettings) -> str:
-    async with open_session(settings.connection(PATIENCE), clock=visit.console.clock) as session:
+    async with open_registry(settings.place(PATIENCE), clock=visit.console.clock) as session:
         there = await operations.names(session)
     return visit.words("{name} answers: {jobs} jobs.", name=settings.name, jobs=len(there))

@@ -1,0 +1,77 @@
+"""`aioelasticjob console`: a process that serves the pages and ends in good order."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from typer.testing import CliRunner
+
+from aioelasticjob.cli import application
+from aioelasticjob.cli.web import _is_loopback, _named
+from tests.support.embedded import EmbeddedServer
+
+
+@pytest.mark.process
+def test_the_command_prints_the_link_serves_and_ends_on_a_signal(embedded: EmbeddedServer, tmp_path: Path) -> None:
+    registry = f"zk://{embedded.address}/billing"
+    command = [sys.executable, "-m", "aioelasticjob", "console", "--registry", registry, "--port", "0"]
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [*command, "--data-dir", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            link = re.search(r"http://127\.0\.0\.1:\d+/welcome/\S+", process.stdout.readline())
+            assert link
+            with urlopen(link[0], timeout=10) as page:
+                assert page.status == 200
+                assert "Welcome" in page.read().decode()
+            process.send_signal(signal.SIGTERM)
+            out, errors = process.communicate(timeout=10)
+            assert "The console is at" in out
+            assert "Traceback" not in errors
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--registry", "http://x"], "address"),
+        (["--registry", "embedded://"], "private registry"),
+        (["--registry", "a=zk://x:1/b", "--registry", "a=zk://y:1/b"], "two registries need two names"),
+        (["--registry", "zk://x:1/b", "--event-store", "nonsense"], "event_store"),
+        (["--profile", "nowhere"], "no such profile"),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_one_line(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOELASTICJOB_PROFILES", str(tmp_path / "profiles.toml"))
+    result = CliRunner().invoke(application, ["console", "--data-dir", str(tmp_path), *arguments])
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_registry_has_the_name_given_else_that_of_its_namespace() -> None:
+    assert _named("main=zk://a:2181/x/y") == ("main", "zk://a:2181/x/y")
+    assert _named("zk://a:2181/x/y") == ("x-y", "zk://a:2181/x/y")
+    assert _named("zk://a:2181") == ("a", "zk://a:2181")
+    assert _named("embedded://127.0.0.1:2181/x?data_dir=d") == ("x", "embedded://127.0.0.1:2181/x?data_dir=d")
+
+
+def test_other_machines_are_let_in_only_when_told_so() -> None:
+    assert [_is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9")] == [True] * 4
+    assert [_is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "example.org")] == [False] * 4
