@@ -14,14 +14,15 @@ from math import inf
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import Allotment, find, in_order
 from aioelasticjob.model import FireSource, Instance
+from aioelasticjob.running.runner import EARLY
 from aioelasticjob.testing.facts import REGISTRY, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Change, Entry, Stopped, Written, of_kind
 from aioelasticjob.testing.timeliness import nothing_lost, on_time
 
 Rule = Callable[[Facts], Iterator[Violation]]
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
-AHEAD = 1.0 + 0.7
-"""Seconds by which a clock may run ahead unnoticed, and by which a slow network misleads who measures that."""
+AHEAD = 1.0 + 0.7 + EARLY / 1000
+"""Seconds by which a clock may run ahead unnoticed, a slow network misleads who measures that, and claims leave early."""
 NEWS = 2.0
 """Seconds that the end of a session may be on its way to its owner, who begins what was claimed before."""
 LAG = 0.25
