@@ -65,7 +65,7 @@ class Address:
         Raises: InvalidSetting, as `parse` does.
         """
         kept = {name: getattr(self.settings, name) for name in ConnectionOptions.__optional_keys__}
-        return Address.parse(self.text if text is None else text, **{**kept, **options})  # type: ignore[typeddict-item]
+        return Address.parse(self.text if text is None else text, **{**kept, **options})
 
 
 @asynccontextmanager

@@ -25,6 +25,8 @@ from aioelasticjob.zookeeper.server import serve
 from tests.docs.pages import ROOT, Block, blocks, execute, pages
 from tests.support.processes import Workers
 
+pytest_plugins = "pytester"
+
 EXCERPTS = {page for page in pages() if page.startswith("docs/why/")}
 """Their blocks show pieces of the code and are no programs."""
 
@@ -158,13 +160,12 @@ def test_a_program_may_have_a_loop_of_its_own() -> None:
     assert [(end.job, end.outcome) for end in ended] == [("tick", Outcome.COMPLETED)]
 
 
-def test_the_pages_tests_pass() -> None:
+def test_the_pages_tests_pass(pytester: pytest.Pytester) -> None:
     tests = [block for block in blocks("docs/how-to/test.md", "python") if "def test_" in block.text]
-    assert len(tests) == 2
-    for block in tests:
-        names = execute(block)
-        for test in [value for name, value in names.items() if name.startswith("test_")]:
-            test()
+    assert len(tests) == 5
+    pytester.makepyfile(**{f"test_{number}": block.text for number, block in enumerate(tests)})
+    result = pytester.runpytest_subprocess("-p", "aioelasticjob", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=5)
 
 
 def test_the_store_refuses_a_zombie() -> None:
