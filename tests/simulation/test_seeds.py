@@ -28,6 +28,7 @@ OLD_BUGS = {
 OLD_BUGS_OF_FAILOVER = {
     18: "Moments that came while an item was being rescued were neither run nor reported.",
     107: "As 18, when the schedule was changed before the rescue was over.",
+    312: "An answer that took seconds was believed: the registry's clock seemed ahead, and a claim came too early.",
 }
 
 
