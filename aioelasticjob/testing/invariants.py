@@ -22,7 +22,7 @@ from aioelasticjob.testing.timeliness import nothing_lost, on_time
 Rule = Callable[[Facts], Iterator[Violation]]
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
 AHEAD = 1.0 + 0.7 + EARLY / 1000
-"""Seconds by which a clock may run ahead unnoticed, a slow network misleads who measures that, and claims leave early."""
+"""Seconds by which a clock may be ahead unnoticed, a slow network mislead who measures that, and claims leave early."""
 NEWS = 2.0
 """Seconds that the end of a session may be on its way to its owner, who begins what was claimed before."""
 LAG = 0.25
