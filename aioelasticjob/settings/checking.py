@@ -216,13 +216,13 @@ def _wrong_with(name: str, given: Given, elsewhere: bool) -> list[InvalidSetting
             kind = kinds.find(given.kind)
     if kind is None:  # the rest is in the code: what depends on it is looked at when the two meet
         common = {"sharding_total_count": MAX_ITEMS, "monitor_execution": True, **common}
-    wrong = [one for one in sifted(JobConfig, {"job_name": name, **common})[0] if one.setting != "jobName"]
+    found, right = sifted(JobConfig, {"job_name": name, **common})
+    wrong = [one for one in found if one.setting != "jobName"]  # it was taken out as a wrong one
     wrong += sifted(_named, {key: common[key] for key in _NAMED if isinstance(common.get(key), str)})[0]
     if kind is None:
         return wrong
-    if not wrong:
-        chosen = JobConfig.build(job_name=name, **common)
-        wrong += sifted(lambda: error_handlers.check(chosen.error_handler, chosen.error_handler_options), {})[0]
+    chosen = JobConfig.build(**{"job_name": "any", **right})
+    wrong += sifted(lambda: error_handlers.check(chosen.error_handler, chosen.error_handler_options), {})[0]
     own = {key: value for key, value in given.values.items() if key in kind.options.model_fields}
     amiss, _ = sifted(kind.options, own)
     if not amiss and not elsewhere:

@@ -218,7 +218,7 @@ def test_a_context_that_no_argument_can_hold_says_so(ran: Callable[..., None]) -
         ({"command": "true", "encoding": "base64"}, "encoding", "such as utf-8"),
         ({"command": "true", "exit_codes": [256]}, "exit_codes.0", "less than or equal to 255"),
         ({"command": "true", "exit_codes": []}, "exit_codes", "at least 1"),
-        ({"command": "true", "environment": {"A=B": "c"}}, "environment", "no name of a variable"),
+        ({"command": "true", "environment": {"A=B": "c"}}, "environment", "is no name of a variable"),
         ({"command": "true", "grace": -1}, "grace", "greater than or equal to 0"),
         ({"comand": "true", "command": "true"}, "comand", "did you mean command"),
         ({"command": "true", "crom": "@daily"}, "crom", "did you mean cron"),

@@ -1,0 +1,137 @@
+"""Settings files on the command line: `config check`, and `run --config`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aioelasticjob.app import ElasticJob
+from tests.cli.conftest import Command, Write
+from tests.support.processes import ROOT, Workers
+
+GOOD = """\
+registry: embedded:///shop
+jobs:
+  backup: {kind: script, command: echo done, cron: "* * * * * ?"}
+  ping: {kind: http, url: "http://127.0.0.1:1/"}
+"""
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    file = Path("jobs.yaml")
+    file.write_text(GOOD)
+    return file
+
+
+def test_a_file_that_is_right_is_shown_as_what_it_means(command: Command, jobs: Path) -> None:
+    result = command("config", "check", "jobs.yaml")
+    first, _, backup, ping = result.stdout.splitlines()
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert first == "jobs.yaml is right; registry: embedded:///shop"
+    assert backup.startswith("backup   script   * * * * * ?      20")
+    assert ping.split() == ["ping", "http", "when", "triggered"]
+
+
+def test_every_mistake_is_a_line_and_the_exit_code_tells(command: Command, jobs: Path) -> None:
+    jobs.write_text(GOOD.replace("registry", "registy").replace("command", "comand") + "  [odd\x1b]: {crn: '[red]'}\n")
+    result = command("config", "check", "jobs.yaml")
+    assert result.exit_code == 1
+    assert result.stderr == "error: 1 mistake in jobs.yaml\n", (
+        "a control character is no YAML, and that is all one sees"
+    )
+    jobs.write_text(GOOD.replace("registry", "registy").replace("command", "comand") + "  other: {crn: '[red]'}\n")
+    result = command("config", "check", "jobs.yaml")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "jobs.yaml:1: registy = 'embedded:///shop': there is no such setting; did you mean registry?",
+        "jobs.yaml:3: jobs.backup.comand = 'echo done': there is no such setting; did you mean command?",
+        "jobs.yaml:3: jobs.backup.command: is missing",
+        "jobs.yaml:5: jobs.other.crn = '[red]': there is no such setting; did you mean cron?",
+    ]
+    assert result.stderr == "error: 4 mistakes in jobs.yaml\n"
+
+
+def test_programs_read_the_mistakes_as_json(command: Command, jobs: Path) -> None:
+    jobs.write_text("jobs: {a: {crn: [1]}}")
+    result = command("config", "check", "jobs.yaml", "--json")
+    assert result.exit_code == 1
+    (mistake,) = json.loads(result.stdout)
+    assert (mistake["source"], mistake["line"], mistake["setting"]) == ("jobs.yaml", 1, "jobs.a.crn")
+    jobs.write_text("")
+    assert json.loads(command("config", "check", "jobs.yaml", "--json").stdout) == []
+
+
+def test_scripts_of_other_hosts_are_not_looked_for(command: Command, jobs: Path) -> None:
+    jobs.write_text(GOOD.replace("echo", "no-such-program"))
+    assert command("config", "check", "jobs.yaml").exit_code == 1
+    assert command("config", "check", "jobs.yaml", "--elsewhere").exit_code == 0
+
+
+def test_a_file_is_checked_together_with_its_code(command: Command, write: Write) -> None:
+    write("shop", "from aioelasticjob import ElasticJob\napp = ElasticJob('zk://x')\napp.add(print, name='report')\n")
+    Path("jobs.yaml").write_text("jobs:\n  report: {cron: '@daily'}\n  reprot: {cron: '@daily'}\n")
+    alone = command("config", "check", "jobs.yaml")
+    assert (alone.exit_code, alone.stdout.split()[-3:]) == (0, ["reprot", "in", "code"])
+    both = command("config", "check", "jobs.yaml", "--app", "shop:app")
+    assert both.exit_code == 1
+    assert both.stdout == "jobs.yaml:3: jobs.reprot.cron: no job of this name is declared; did you mean report?\n"
+    Path("jobs.yaml").write_text("jobs:\n  report: {sharding_item_parameters: {3: x}}\n")
+    both = command("config", "check", "jobs.yaml", "--app", "shop:app")
+    assert both.stdout.startswith(
+        "jobs.yaml:2: jobs.report.sharding_item_parameters = {3: 'x'}: item 3 is out of range"
+    )
+
+
+@pytest.mark.usefixtures("root_log")
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "write module:app, as jobs:app, or --config FILE, or both"),
+        (("--config", "gone.yaml"), "gone.yaml: cannot be read: No such file or directory"),
+        (("--config", "empty.yaml"), "write registry: zk://host:port/namespace, or set its variable"),
+        (("--config", "none.yaml"), "the file declares no job: below jobs, give each a kind"),
+        (("--config", "code.yaml"), "code.yaml:3: jobs.a.cron: no job of this name is declared; give it a kind"),
+        (("--config", "wrong.yaml"), "registy = 1: there is no such setting; did you mean registry? (and 1 more: "),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(arguments: tuple[str, ...], says: str, command: Command, jobs: Path) -> None:
+    for name, text in {
+        "empty": "",
+        "none": "registry: embedded://",
+        "code": "registry: embedded://\njobs: \n  a: {cron: '@daily'}\n  b: {kind: script, command: 'true'}\n",
+        "wrong": "registy: 1\njobs: 2",
+    }.items():
+        Path(f"{name}.yaml").write_text(text)
+    result = command("run", *arguments)
+    assert result.exit_code == 2
+    assert says in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.usefixtures("root_log")
+def test_code_and_file_make_one_application(command: Command, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[ElasticJob] = []
+    monkeypatch.setattr(ElasticJob, "run", ran.append)
+    write("shop", "from aioelasticjob import ElasticJob\napp = ElasticJob('zk://x')\napp.add(print, name='report')\n")
+    Path("jobs.yaml").write_text(GOOD + "  report: {cron: '@daily'}\n")
+    assert command("run", "shop:app", "--config", "jobs.yaml").exit_code == 0
+    (app,) = ran
+    assert (app.address, [job.job_name for job in app.jobs]) == ("embedded:///shop", ["report", "backup", "ping"])
+    assert app.jobs[0].cron == "@daily"
+
+
+@pytest.mark.process
+def test_the_jobs_of_a_file_run_without_any_python(tmp_path: Path, worker_processes: Workers) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(GOOD)
+    worker = worker_processes.start(
+        "-m", "aioelasticjob", "run", "--config", str(file), environment={"PYTHONPATH": str(ROOT)}
+    )
+    line = worker.wait_for_output("INFO    done {")
+    assert "job=backup item=0" in line
+    assert worker.terminate() == 0
+    assert "Traceback" not in worker.output
