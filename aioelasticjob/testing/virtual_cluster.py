@@ -349,7 +349,7 @@ def _stand_in(app: ElasticJob, settings: ConnectionSettings, overrides: Mapping[
     twin = copy.copy(app)
     twin._registry = Address(f"zk://{settings.servers}/{settings.namespace}", settings)
     twin._clock, twin._events, twin._running, twin._session = VirtualClock(), Events(), False, None
-    twin._shared = None
+    twin._shared = twin._recorder = twin._endpoint = None  # databases and ports are of the real world
     twin.dependency_overrides = {**app.dependency_overrides, **overrides}
     return twin
 

@@ -159,6 +159,26 @@ def test_an_instance_is_killed_and_another_takes_over(theirs: pytest.Pytester) -
     result.assert_outcomes(passed=1)
 
 
+def test_what_an_application_tells_the_real_world_is_left_out(theirs: pytest.Pytester) -> None:
+    result = run(
+        theirs,
+        """
+        from pathlib import Path
+
+        from aioelasticjob import ElasticJob
+
+        app = ElasticJob("embedded://", event_store="sqlite:///events.db", metrics=0)
+        app.add(lambda context: None, name="tick", cron="* * * * * ?", executor="thread")
+
+        async def test_it(virtual_cluster):
+            await virtual_cluster.start(app)
+            await virtual_cluster.next_fire()
+            assert not Path("events.db").exists()
+        """,
+    )
+    result.assert_outcomes(passed=1)
+
+
 def test_what_does_not_happen_fails_the_test_and_says_what_did(theirs: pytest.Pytester) -> None:
     result = run(
         theirs,

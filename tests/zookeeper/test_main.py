@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import sqlite3
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import pack
@@ -77,7 +78,40 @@ def test_a_directory_of_another_program_is_said_in_one_line(start: Start, tmp_pa
     assert second.output.count("\n") == 1
 
 
-@pytest.mark.parametrize("options", [("--port", "99999"), ("--port", "x"), ("--tick-time", "0"), ("--nonsense",)])
+def test_detached_it_stays_when_the_command_has_returned(start: Start, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    options = ("--detach", "--data-dir", str(data))
+    assert start("--port", "0", *options).wait() == 0
+    address, pid = (data / "server.lock").read_text().split()
+    host, port = address.split(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            client.sendall(b"ruok")
+            assert client.recv(10) == b"imok"
+        second = start("--port", "0", *options)
+        assert second.wait() == 1
+        assert second.output == f"{data} is in use by another server: stop it or choose another --data-dir\n"
+        third = start("--port", port, "--detach")
+        assert third.wait() == 1
+        assert third.output == f"cannot listen on 127.0.0.1:{port}: the port is in use\n"
+    finally:
+        os.kill(int(pid), signal.SIGTERM)
+
+
+def test_it_ends_when_nobody_has_been_there_for_a_while(start: Start) -> None:
+    server = start("--port", "0", "--linger", "0.5", "--tick-time", "100")
+    with socket.create_connection(("127.0.0.1", port_of(server)), timeout=10) as client:
+        client.sendall(connect_frame())
+        assert client.recv(1)
+        with pytest.raises(subprocess.TimeoutExpired):
+            server.wait(1)  # we are here
+    assert server.wait() == 0  # once our session is over
+    assert server.output.endswith("nobody has been here for 0.5 s\n")
+
+
+@pytest.mark.parametrize(
+    "options", [("--port", "99999"), ("--port", "x"), ("--tick-time", "0"), ("--linger", "0"), ("--nonsense",)]
+)
 def test_what_cannot_be_meant_is_refused(start: Start, options: tuple[str, ...]) -> None:
     server = start(*options)
     assert server.wait() == 2
