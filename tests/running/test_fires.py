@@ -531,3 +531,41 @@ def test_a_claim_taken_back_is_run_at_its_moment_by_whoever_holds_the_item_then(
             await here.until(12)
 
     assert play(scene).starts() == [(5.0, "CRON", 5.0), (10.0, "CRON", 10.0)]
+
+
+def misfired(here: Office) -> list[tuple[tuple[int, ...], int, int]]:
+    """Return who missed what: items, moments, the newest of them as a second."""
+    told = [event for event in here.told if isinstance(event, Misfired)]
+    return [(event.items, event.moments, round(event.slot / 1000 - here.start)) for event in told]
+
+
+def test_a_misfire_names_the_items_that_missed_a_moment_and_no_others() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/10 * * * * ?", sharding_total_count=3, work=15)
+        await here.write(*(Create(path) for path in LAYOUT.skeleton), Create(LAYOUT.item(2).sharding))
+        await here.flag(LAYOUT.item(2).disabled)
+        async with listening(here, app), app.running():
+            await here.until(29)
+
+    first, after_it = misfired(play(scene))
+    assert (first, after_it) == (((0, 1), 1, 20), ((0, 1), 2, 40))  # the rerun had its grace
+
+
+def test_a_standstill_costs_each_item_all_moments_but_the_newest() -> None:
+    async def scene(here: Office) -> None:
+        async def main() -> None:
+            app = here.app(cron="* * * * * ?", sharding_total_count=2)
+            async with listening(here, app), app.running():
+                await anyio.sleep_forever()
+
+        person = here.faults.start("a", "10.0.0.1", main)
+        await here.until(5.5)
+        here.faults.pause(person)
+        await here.until(9.7)  # less than a session
+        here.faults.resume(person)
+        await here.until(12)
+        assert misfired(here) == [((0, 1), 3, 9)]
+        assert [fired for _, _, fired in here.starts() if 4 <= fired < 12] == [4.0, 5.0, 9.0, 10.0, 11.0]
+        person.terminate()
+
+    play(scene)
