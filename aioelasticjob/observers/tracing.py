@@ -62,19 +62,36 @@ class Spans:
                 if outcome is not Outcome.COMPLETED:
                     span.set_status(StatusCode.ERROR, outcome.value)
 
-    def batch(self, context: Context, records: int) -> AbstractContextManager[object]:
-        """Span one batch of a run, below the run's span."""
+    def batch(self, context: Context, records: int) -> BatchSpan:
+        """Begin the span of a batch, below the present one; it ends when it is told to."""
         attributes: dict[str, AttributeValue] = {PREFIX + "job": context.job_name, PREFIX + "records": records}
-        return cast(
-            "AbstractContextManager[object]",
-            self._tracer.start_as_current_span(f"batch {context.job_name}", attributes=attributes),
-        )
+        return BatchSpan(self._tracer.start_span(f"batch {context.job_name}", attributes=attributes))
 
     def failed(self, error: BaseException) -> None:
         """Note a failure on the present span."""
         from opentelemetry.trace import get_current_span
 
         get_current_span().record_exception(error)
+
+
+class BatchSpan:
+    """The span of a batch, whose records are processed by several tasks."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
+
+    def entered(self) -> AbstractContextManager[object]:
+        """Let what is opened within the block be below the batch."""
+        from opentelemetry.trace import use_span
+
+        return cast("AbstractContextManager[object]", use_span(self._span, record_exception=False))
+
+    def end(self, failed: int) -> None:
+        """End the span; so many of its records have failed for good."""
+        self._span.set_attribute(PREFIX + "failed", failed)
+        self._span.end()
 
 
 def _attributes(context: Context, job_type: str) -> dict[str, AttributeValue]:

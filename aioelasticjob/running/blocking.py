@@ -45,6 +45,18 @@ class ProcessDied(ElasticJobError):
         self.exit_code = code
 
 
+class BatchSpan(Protocol):
+    """The span of one batch."""
+
+    def entered(self) -> AbstractContextManager[object]:
+        """Let what is opened within the block be below the batch."""
+        ...
+
+    def end(self, failed: int) -> None:
+        """End the span; so many of its records have failed for good."""
+        ...
+
+
 class Tracer(Protocol):
     """Makes spans of runs, and of the batches within them."""
 
@@ -52,8 +64,8 @@ class Tracer(Protocol):
         """Span one run; what it yields takes the outcome."""
         ...
 
-    def batch(self, context: Context, records: int) -> AbstractContextManager[object]:
-        """Span one batch of a run."""
+    def batch(self, context: Context, records: int) -> BatchSpan:
+        """Begin the span of one batch of a run."""
         ...
 
     def failed(self, error: BaseException) -> None:

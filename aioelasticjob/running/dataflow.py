@@ -68,12 +68,13 @@ class _Run:
         self._step = declared and (self._config.batch_size or declared)
         self._meters = {lane: self._meter(lane) for lane in self._lanes()}
         self._tasks: TaskGroup
+        self._limit: CancelScope
 
     async def run(self) -> None:
         """Run the whole flight."""
         timeout = self._config.timeout
         try:
-            with move_on_after(timeout) as limit:
+            with move_on_after(timeout) as self._limit:
                 async with create_task_group() as self._tasks:
                     self._tasks.start_soon(self._count)
                     if self._config.streaming:
@@ -81,7 +82,7 @@ class _Run:
                         self._tasks.start_soon(self._hold)
                     await self._flow_through()
                     self._tasks.cancel_scope.cancel()
-            if limit.cancel_called:
+            if self._limit.cancel_called:
                 for lane in self._meters:
                     if not lane.ended:
                         self._end(lane, Outcome.TIMED_OUT, TimeoutError(f"the run took longer than {timeout:g} s"))
@@ -116,7 +117,21 @@ class _Run:
                 feeding.start_soon(self._feed, lane, shared or Workers(self._tasks, 1))
 
     async def _feed(self, lane: Lane, workers: Workers) -> None:
-        """Fetch and process for one lane until its end."""
+        """Fetch and process for one lane until its end, as one span if runs are traced."""
+        if (tracer := self._flight.means.tracer) is None:
+            await self._feed_to_the_end(lane, workers)
+            return
+        with tracer.run(lane.context, self._config.job_type) as ended:
+            try:
+                ended(await self._feed_to_the_end(lane, workers))
+            except asyncio.CancelledError:
+                if self._limit.cancel_called:
+                    ended(Outcome.TIMED_OUT)
+                raise
+            finally:
+                lane.cut_off()
+
+    async def _feed_to_the_end(self, lane: Lane, workers: Workers) -> Outcome:
         failure: BaseException | None = None
         if self._flight.trace is not None:
             self._flight.trace.started(lane.context)
@@ -131,7 +146,9 @@ class _Run:
             failure = TooManyFailures(lane.failed, self._config.max_failures or 0)
         if failure is None and not lane.exhausted:
             self._reins.unfinished.update(lane.context.claimed)
-        self._end(lane, Outcome.COMPLETED if failure is None else Outcome.FAILED, failure)
+        outcome = Outcome.COMPLETED if failure is None else Outcome.FAILED
+        self._end(lane, outcome, failure)
+        return outcome
 
     def _provided(self, lane: Lane) -> AbstractAsyncContextManager[tuple[Given, ...]]:
         """Return what provides the handlers' other arguments; one value of each provider for the whole run."""
@@ -159,7 +176,7 @@ class _Run:
     async def _fetch_all(self, lane: Lane, workers: Workers, given: Given) -> None:
         async with aclosing(self._batches(lane, given)) as batches:
             while records := await self._next(lane, batches):
-                workers.put(lane.take(records, self._step))
+                workers.put(self._take(lane, records))
                 ahead = lane.position.known if self._config.prefetch is None else self._config.prefetch
                 while len(lane.open) > ahead and not self._is_over(lane):
                     await lane.changed()
@@ -169,6 +186,12 @@ class _Run:
             await self._drain(lane)  # records may need what the generator holds open
             lane.due |= lane.position.take()
             lane.exhausted = not records
+
+    def _take(self, lane: Lane, records: Sequence[object]) -> Batch:
+        batch = lane.take(records, self._step)
+        if (tracer := self._flight.means.tracer) is not None:
+            batch.span = tracer.batch(lane.context, batch.size)
+        return batch
 
     async def _next(self, lane: Lane, batches: Batches) -> Sequence[object]:
         """Return the next batch, an empty one at the end."""
@@ -217,7 +240,7 @@ class _Run:
         lane.failed += records
         if error is not None and not batch.complained:  # one for each batch: a million stacks help nobody
             batch.complained = True
-            self._flight.complain(lane.context, error)
+            self._complain(lane, error)
         if dead is None:
             return
         try:
@@ -251,9 +274,14 @@ class _Run:
         lane.ended = True
         self._flight.outcomes.update(dict.fromkeys(lane.context.claimed, outcome))
         if failure is not None:
-            self._flight.complain(lane.context, failure)
+            self._complain(lane, failure)
         if self._flight.trace is not None:
             self._flight.trace.ended(lane.context.claimed, outcome)
+
+    def _complain(self, lane: Lane, error: BaseException) -> None:
+        if (tracer := self._flight.means.tracer) is not None:
+            tracer.failed(error)
+        self._flight.complain(lane.context, error)
 
     async def _count(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 from aioelasticjob.coordination.progress import encoded
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.rates import IDLE, Load
+from aioelasticjob.running.blocking import BatchSpan
 
 SLICE = 0.005
 """Seconds that a worker may go on without letting others run, when process never waits for anything."""
@@ -29,7 +30,10 @@ Call: TypeAlias = Callable[..., Awaitable[object]]
 class Batch:
     """Records that were fetched together."""
 
-    __slots__ = ("complained", "failed", "fetched", "lane", "left", "offsets", "size", "step", "told", "waiting")
+    __slots__ = (
+        *("complained", "failed", "fetched", "lane", "left", "offsets"),
+        *("size", "span", "step", "told", "waiting"),
+    )
 
     def __init__(self, lane: Lane, records: Sequence[object], step: int | None, offsets: dict[int, str]) -> None:
         self.lane, self.offsets = lane, offsets
@@ -43,6 +47,7 @@ class Batch:
         self.fetched = lane.time()
         self.told = (0, 0)
         self.complained = False
+        self.span: BatchSpan | None = None
 
     def on_the_way(self) -> tuple[int, int]:
         """Return how many records are in process, and how many wait."""
@@ -128,10 +133,19 @@ class Lane:
         """Note that a batch has ended: offsets are due up to the first that has not."""
         while self.open and not self.open[0].left:
             batch = self.open.popleft()
+            if batch.span is not None:
+                batch.span.end(batch.failed)
             succeeded, failed = batch.news()
             self._passed = self._passed[0] + succeeded, self._passed[1] + failed
             self.due |= batch.offsets
         self.news.set()
+
+    def cut_off(self) -> None:
+        """End the spans of batches that will not come to their end."""
+        for batch in self.open:
+            if batch.span is not None:
+                batch.span.end(batch.failed)
+                batch.span = None
 
     def count(self) -> tuple[int, int]:
         """Return how many records have succeeded and how many have failed since this was last asked."""
@@ -188,7 +202,11 @@ class Workers:
         while True:
             if queue:
                 batch = queue[0]
-                await self._drain(batch)
+                if batch.span is None:
+                    await self._drain(batch)
+                else:
+                    with batch.span.entered():
+                        await self._drain(batch)
                 if queue and queue[0] is batch:
                     queue.popleft()
             elif self._closed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import anyio
 import pytest
@@ -13,14 +13,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from aioelasticjob import InstanceContext, ItemContext, JobConfig
-from aioelasticjob.jobs.base import item_context
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
-from aioelasticjob.observers.tracing import PREFIX, Spans, find_tracer
+from aioelasticjob import ElasticJob, InstanceContext, ItemContext
+from aioelasticjob.observers.tracing import PREFIX, find_tracer
+from aioelasticjob.testing import VirtualClock
 from tests.running.office import Handler, Office, play
-
-CLAIM = Claim(Fire(1_000, FireSource.CRON), "me", 1, {0: 17}, {0: Seen(Record(), 0)}, {0: Record()})
-CONTEXT = item_context(JobConfig.build(job_name="job"), CLAIM, 0, None)  # type: ignore[arg-type]  # not asked for here
 
 
 @pytest.fixture
@@ -116,17 +112,62 @@ def test_a_run_that_does_not_come_to_its_end_is_an_error(
     assert [(event.attributes or {})["exception.type"] for event in span.events] == exceptions
 
 
-def test_a_batch_is_below_its_run(provider: TracerProvider, spans: InMemorySpanExporter) -> None:
-    tracer = find_tracer()
-    assert isinstance(tracer, Spans)
-    with tracer.run(CONTEXT, "DATAFLOW") as ended:
-        with tracer.batch(CONTEXT, records=100):
-            pass
-        ended(Outcome.COMPLETED)
-    batch, run = spans.get_finished_spans()
-    assert (batch.name, attributes(batch)) == ("batch job", {"job": "job", "records": 100})
-    assert batch.parent is not None
-    assert batch.parent.span_id == run.context.span_id
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_batch_is_below_its_run_and_its_records_are_below_the_batch(
+    spans: InMemorySpanExporter, failing: bool
+) -> None:
+    async def scene(here: Office) -> None:
+        app = ElasticJob(here.address, clock=VirtualClock())
+
+        @app.dataflow("job", cron="10 * * * * ?", concurrency=2)
+        async def fetch(context: ItemContext) -> AsyncIterator[list[int]]:
+            yield [1, 2, 3]
+            yield [4]
+
+        @fetch.process
+        async def process(context: ItemContext, record: int) -> bool:
+            with trace.get_tracer("handler").start_as_current_span(f"write {record}"):
+                await anyio.sleep(1)
+            if failing and record == 4:
+                raise ValueError("bad record")
+            return True
+
+        async with app.running():
+            await here.until(20)
+
+    play(scene)
+    (run,) = runs(spans)
+    assert (attributes(run)["job_type"], attributes(run)["outcome"]) == ("DATAFLOW", "completed")
+    below = {span.name: span for span in spans.get_finished_spans() if span.name.startswith("write")}
+    batches = [span for span in spans.get_finished_spans() if span.name == "batch job"]
+    assert [(attributes(one)["records"], attributes(one)["failed"]) for one in batches] == [(3, 0), (1, int(failing))]
+    assert {one.parent and one.parent.span_id for one in batches} == {run.context.span_id}
+    assert [len(one.events) for one in batches] == [0, int(failing)]
+    for batch, records in zip(batches, ((1, 2, 3), (4,)), strict=True):
+        for record in records:
+            assert (parent := below[f"write {record}"].parent) is not None
+            assert parent.span_id == batch.context.span_id
+
+
+def test_the_span_of_a_batch_that_was_cut_off_ends_with_the_run(spans: InMemorySpanExporter) -> None:
+    async def scene(here: Office) -> None:
+        app = ElasticJob(here.address, clock=VirtualClock())
+
+        @app.dataflow("job", cron="10 * * * * ?", timeout=2)
+        async def fetch(context: ItemContext) -> list[int]:
+            return [1]
+
+        @fetch.process
+        async def process(context: ItemContext, record: int) -> None:
+            await anyio.sleep_forever()
+
+        async with app.running():
+            await here.until(20)
+
+    play(scene)
+    assert [span.name for span in spans.get_finished_spans()] == ["batch job", "run job"]
+    (run,) = runs(spans)
+    assert attributes(run)["outcome"] == "timed out"
 
 
 @pytest.mark.parametrize("provider", [trace.ProxyTracerProvider(), trace.NoOpTracerProvider()])
