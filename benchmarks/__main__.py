@@ -14,6 +14,7 @@ from benchmarks import (
     assignment,
     at_rest,
     failover,
+    dataflow,
     fire_cost,
     handover,
     load,
@@ -25,6 +26,7 @@ from benchmarks import (
 from benchmarks.report import Figure, save, show
 
 BENCHMARKS: Final[Mapping[str, Callable[..., Iterator[Figure]]]] = {
+    "dataflow": dataflow.measure,
     "fire-cost": fire_cost.measure,
     "load": load.measure,
     "operations": operations.measure,
