@@ -13,8 +13,8 @@ from rich.console import Console
 from benchmarks import (
     assignment,
     at_rest,
-    failover,
     dataflow,
+    failover,
     fire_cost,
     handover,
     load,
