@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from aioelasticjob import operations
@@ -17,6 +15,7 @@ from aioelasticjob.cli.cron import in_words
 from aioelasticjob.cli.describe import host_as_json, job_as_json, summary_as_json
 from aioelasticjob.cli.live import Watch
 from aioelasticjob.cli.registry import Where, on_a_registry
+from aioelasticjob.cli.rows import Rows
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.model import Record
 from aioelasticjob.operations import HostStatus, InstanceStatus, ItemStatus, JobStatus
@@ -96,11 +95,11 @@ def _hosts(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
     return [host_as_json(host) for host in operations.by_server(found)]
 
 
-def _list(found: tuple[JobStatus, ...], now: float) -> Table:
-    table = _table("Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire")
+def _list(found: tuple[JobStatus, ...], now: float) -> Rows:
+    table = Rows("Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire")
     for status in found:
         config = status.config
-        table.add_row(
+        table.add(
             Text(config.job_name, style="bold"),
             config.job_type.lower(),
             Text(_schedule(status)),
@@ -142,9 +141,9 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
 
 
 def _servers(found: tuple[JobStatus, ...], now: float) -> RenderableType:
-    table = _table("Server", "Host", ">Jobs", ">Instances", ">Items", "")
+    table = Rows("Server", "Host", ">Jobs", ">Instances", ">Items", "")
     for host in operations.by_server(found):
-        table.add_row(
+        table.add(
             Text(host.ip),
             Text(host.host),
             f"{len(host.jobs):,}",
@@ -166,9 +165,9 @@ def _said(host: HostStatus) -> list[str]:
 def _instances(status: JobStatus, now: float) -> RenderableType:
     if not status.instances:
         return Text("no instance is there", style="yellow")
-    table = _table("Instance", "Host", ">Process", "Holds", "Runs", "Here for", "")
+    table = Rows("Instance", "Host", ">Process", "Holds", "Runs", "Here for", "", whole=("Instance",))
     for one in status.instances:
-        table.add_row(
+        table.add(
             Text(one.id),
             Text(one.host),
             str(one.pid or ""),
@@ -185,10 +184,10 @@ def _role(status: JobStatus, one: InstanceStatus) -> Text:
     return Text("switched off", style="yellow") if closed else Text("leads" if one.leads else "", style="bold")
 
 
-def _items(status: JobStatus, now: float) -> Table:
-    table = _table(">Item", "Parameter", "Held by", "Running", "Last run", "")
+def _items(status: JobStatus, now: float) -> Rows:
+    table = Rows(">Item", "Parameter", "Held by", "Running", "Last run", "", whole=("Held by",))
     for item in status.items:
-        table.add_row(
+        table.add(
             str(item.item),
             Text(item.parameter or ""),
             Text(item.holder or "nobody", style="" if item.holder else "yellow"),
@@ -259,13 +258,3 @@ def _next(status: JobStatus, now: float) -> Text:
 
 def _numbers(items: tuple[int, ...]) -> str:
     return ", ".join(map(str, items)) or "·"
-
-
-def _table(*columns: str) -> Table:
-    """Return an empty table; a column whose title begins with ``>`` holds numbers."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    for column in columns:
-        numbers, named = column.startswith(">"), column in ("Instance", "Held by")  # a name is for copying: whole
-        justify: Literal["left", "right"] = "right" if numbers else "left"
-        table.add_column(column.removeprefix(">"), justify=justify, overflow="fold", no_wrap=named)
-    return table

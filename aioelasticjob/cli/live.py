@@ -41,7 +41,7 @@ class Watch(Generic[T]):
             RegistryError: the registry did not answer, or did not let us in.
         """
         try:
-            where.look(self._show)
+            where.stay(self._show)
         except KeyboardInterrupt:  # how one ends it
             return
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, get_type_hints
 
@@ -94,7 +96,12 @@ class Where:
         return cls(profile.registry, digest, timeout)
 
     def look(self, read: Callable[[Session], Awaitable[T]]) -> T:
-        """Return what ``read`` finds or does in the registry.
+        """Return what ``read`` finds or does in the registry; raises as ``stay`` does."""
+        with _no_collection():
+            return self.stay(read)
+
+    def stay(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Return what ``work`` does in the registry, however long that takes.
 
         Raises:
             InvalidSetting: the address makes no sense.
@@ -108,9 +115,21 @@ class Where:
 
         async def main() -> T:
             async with open_registry(registry) as session:
-                return await read(session)
+                return await work(session)
 
         return asyncio.run(main())
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Let the garbage be: a command ends before there is much of it, and a thousand jobs are much to search."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def on_a_registry(command: Callable[Concatenate[Where, P], None]) -> Callable[..., None]:
