@@ -13,6 +13,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.effects import mark_necessary
 from aioelasticjob.coordination.view import parse, read
 from aioelasticjob.errors import Conflict, ForeignData, JobConflict, OutcomeUnknown
+from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session, SessionState
@@ -75,6 +76,7 @@ async def join(
 
     Raises:
         JobConflict: the name belongs to another kind of job.
+        InvalidSetting: it is this kind of job, but not with such options.
         ForeignData: ``config`` holds something that is no configuration; it is left as it is.
         SessionEnded: the session was lost meanwhile.
     """
@@ -143,7 +145,10 @@ def _agreed(stored: JobConfig | None, given: JobConfig) -> JobConfig:
         raise JobConflict(
             "job_name", given.job_name, f"is already a {stored.job_type} job in this namespace: choose another name"
         )
-    return given if given.overwrite else stored
+    if given.overwrite:
+        return given
+    fits(stored)
+    return stored
 
 
 def _joining(

@@ -145,7 +145,7 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -
     if node is None:
         return JobView(layout, tree, last, f"{layout.config} is missing")
     try:
-        config = parse(node.data, layout)
+        config = _fitting(node.data, layout)
         if kind not in (None, config.job_type):
             raise InvalidSetting("job_type", config.job_type, f"the job runs as {kind} and cannot change that")
     except InvalidSetting as mistake:
@@ -163,6 +163,12 @@ def parse(data: bytes, layout: Layout) -> JobConfig:
     config = JobConfig.from_json(data, layout.config)
     if config.job_name != layout.job:
         raise InvalidSetting(layout.config, config.job_name, f"the job's name is {layout.job} and never changes")
+    return config
+
+
+@lru_cache(maxsize=4096)
+def _fitting(data: bytes, layout: Layout) -> JobConfig:
+    config = parse(data, layout)
     fits(config)
     return config
 

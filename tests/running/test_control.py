@@ -280,6 +280,7 @@ def test_every_setting_is_changed_below_or_there_is_a_reason() -> None:
     assert CHANGED | {
         "job_name",  # is the job
         "job_type",  # is refused live: test_nonsense
+        "options",  # tests/jobs/test_kinds
         "catch_up",  # looks back when an item is taken over: nobody was down while the job runs
         "description",  # is for people
         "disabled",  # is for servers that join for the first time
