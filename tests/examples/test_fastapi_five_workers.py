@@ -17,6 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.docs.pages import blocks
 from tests.support.ports import reserved_ports
 from tests.support.processes import ROOT, Workers
 
@@ -91,6 +92,11 @@ def kill_all(pids: list[int]) -> None:
 def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_tutorial_shows_the_example() -> None:
+    (program,) = blocks("docs/tutorial/fastapi.md", "python")
+    assert program.text == (EXAMPLE / "shop.py").read_text()
 
 
 @pytest.mark.process

@@ -19,7 +19,7 @@ import anyio
 import anyio.from_thread
 import pytest
 
-from aioelasticjob import Depends, ElasticJob, InvalidSetting, JobConfig
+from aioelasticjob import Depends, ElasticJob, InvalidSetting, ItemContext, JobConfig
 from aioelasticjob.jobs.base import Job, instance_context, item_context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
 from aioelasticjob.running.blocking import Means, ProcessDied, Processes, processors
@@ -278,6 +278,24 @@ def test_context_variables_go_along_into_threads() -> None:
         assert await means.call("thread", REQUEST.get) == "seen"
 
     with_processes(main)
+
+
+def test_a_thread_saves_offsets_through_the_loop() -> None:
+    saved: dict[int, str] = {}
+
+    class Saved(Checkpoints):
+        async def save(self, item: int, value: str) -> None:
+            saved[item] = value
+
+    def handler(context: ItemContext) -> None:
+        anyio.from_thread.run(context.save_offset, "42")
+
+    async def main(means: Means) -> None:
+        config = JobConfig.build(job_name="job")
+        await execute(Flight(Job.declare(config, handler), config, claim(0), Saved(), means, lambda *_: None))
+
+    with_processes(main)
+    assert saved == {0: "42"}
 
 
 def name() -> str:
