@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -52,6 +52,13 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.begun) + len(self.ended) + len(self.states) + len(self.handed_over) + len(self.cut_off)
+
+    def rows(self) -> Iterator[tuple[str, Row]]:
+        """Yield every row with what it is among."""
+        for kind in ("begun", "ended", "states", "handed_over", "cut_off"):
+            rows = getattr(self, kind)
+            for row in rows.values() if isinstance(rows, dict) else rows:
+                yield kind, row
 
     def fit(self, widths: Mapping[str, int]) -> None:
         """Shorten what is longer than the columns hold: Java may have made them narrower than we do."""
@@ -175,14 +182,12 @@ class Batch:
 def halved(batch: Batch) -> tuple[Batch, Batch]:
     """Return two batches that together write what the one would, each row in the one or the other."""
     one, other = Batch(batch.host, batch.events // 2), Batch(batch.host, batch.events - batch.events // 2)
-    for name in ("begun", "ended"):
-        rows = list(getattr(batch, name).items())
-        getattr(one, name).update(rows[: len(rows) // 2])
-        getattr(other, name).update(rows[len(rows) // 2 :])
-    for name in ("states", "handed_over", "cut_off"):
-        rows = getattr(batch, name)
-        getattr(one, name).extend(rows[: len(rows) // 2])
-        getattr(other, name).extend(rows[len(rows) // 2 :])
+    for n, (kind, row) in enumerate(batch.rows()):
+        half = one if n < len(batch) // 2 else other
+        if kind in ("begun", "ended"):
+            getattr(half, kind)[row["id"]] = row
+        else:
+            getattr(half, kind).append(row)
     return one, other
 
 

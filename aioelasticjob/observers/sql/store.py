@@ -208,8 +208,8 @@ class EventStore:
         except TimeoutError:
             raise EventStoreUnreachable(url, f"no answer within {self.settings.write_timeout:g} s") from None
         except DBAPIError as error:
-            kind, refused = type(error).__name__, not error.connection_invalidated and _is_about_values(error)
-            self._prepared = self._prepared and kind != "ProgrammingError"  # tables that were dropped are made again
+            refused = not error.connection_invalidated and _is_about_values(error)
+            self._prepared = False  # it may be another database now, or without its tables
             raise EventStoreUnreachable(url, _line(error.orig or error), refused=refused) from error
         except SQLAlchemyError as error:
             raise EventStoreUnreachable(url, _line(error), refused=_is_about_values(error)) from error

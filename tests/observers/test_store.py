@@ -1,0 +1,292 @@
+"""What is written is found again, by every question, on real SQLite and real PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from aioelasticjob.clock import moment
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.events import HandedOver, Misfired, Rescued
+from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.observers.sql import EventStore, EventStoreSettings, EventStoreUnreachable, Filter, open_store
+from tests.observers.told import ME, NOON, OTHER, Clock, batch, beginning, end, name, raised
+from tests.support.real_postgres import closed_port
+
+
+def play(url: str | EventStoreSettings, scene: Callable[[EventStore], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with open_store(url, clock=Clock()) as store:
+            await scene(store)
+
+    asyncio.run(main())
+
+
+def outcomes(slots: int = 10) -> list[Outcome]:
+    return [list(Outcome)[n % 4] for n in range(slots)]
+
+
+async def fill(store: EventStore, *, job: str = "report", slots: int = 10) -> None:
+    """Write runs a second apart that end in each way in turn; every fifth goes on."""
+    for n, outcome in enumerate(outcomes(slots)):
+        slot = NOON + 1000 * n
+        failure = None if outcome is Outcome.COMPLETED else raised(f"failure 50%_{n}")
+        over = [end(slot, 0, outcome, job=job, failure=failure)] if n % 5 else []
+        await store.write(batch(*beginning(slot, job=job), *over))
+
+
+def test_a_run_is_found_with_all_that_is_known_of_it(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        await store.write(batch(*beginning(), end(outcome=Outcome.FAILED, failure=raised())))
+        (run,) = (await store.history()).rows
+        assert (run.job, run.item, run.source, run.outcome) == ("report", 0, "CRON", "failed")
+        assert (run.host, run.ip, run.instance, run.task_id) == ("host-1", "10.0.0.1", ME, name(NOON, 0))
+        assert run.fire_time == moment(NOON / 1000)
+        assert run.began == moment(NOON / 1000 + 0.02)
+        assert run.ended == moment(NOON / 1000 + 2.02)
+        assert (run.seconds, run.failure) == (2.0, "ValueError: no luck")
+        details = await store.run(run.id)
+        assert details is not None
+        assert details.run == run
+        assert details.stack is not None
+        assert "raise ValueError(text)\nValueError: no luck" in details.stack
+        assert [(state.state, state.message) for state in details.states] == [
+            ("TASK_STAGING", None),
+            ("TASK_RUNNING", None),
+            ("TASK_ERROR", "ValueError: no luck"),
+        ]
+        assert await store.run("no such run") is None
+
+    play(url, scene)
+
+
+def test_what_is_written_twice_is_there_once_and_a_late_beginning_ends_nothing(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        whole = batch(*beginning(), end())
+        await store.write(whole)
+        await store.write(whole)
+        await store.write(batch(*beginning()))
+        (run,) = (await store.history()).rows
+        assert run.outcome == "completed"
+        assert len((await store.states()).rows) == 3
+
+    play(url, scene)
+
+
+def test_a_run_goes_on_until_its_end_is_written(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        await store.write(batch(*beginning()))
+        (run,) = (await store.history(Filter(outcome="running"))).rows
+        assert (run.outcome, run.ended, run.seconds) == ("running", None, None)
+        await store.write(batch(end()))
+        assert (await store.counts()) == {"completed": 1}
+
+    play(url, scene)
+
+
+def test_pages_follow_each_other_without_gap_or_overlap_whatever_is_written_meanwhile(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        slots = [NOON + 1000 * (n // 3) for n in range(20)]  # several begin at the same moment
+        await store.write(batch(*(end(slot, item) for item, slot in enumerate(slots))))
+        seen, after = [], None
+        while True:
+            page = await store.history(after=after, limit=6)
+            seen += page.rows
+            await store.write(batch(end(NOON + 1_000_000 + len(seen), 99)))
+            if (after := page.next) is None:
+                break
+        assert sorted(run.item for run in seen) == list(range(20))
+        assert seen == sorted(seen, key=lambda run: (run.began, run.id), reverse=True)
+        states = await store.states(limit=1000)
+        first = await store.states(limit=7)
+        assert (first.rows, first.next is None) == (states.rows[:7], False)
+
+    play(url, scene)
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        (Filter(), 10),
+        (Filter(job="report"), 10),
+        (Filter(job="repor"), 0),
+        (Filter(item=0), 10),
+        (Filter(item=1), 0),
+        (Filter(instance=ME), 10),
+        (Filter(instance="10.0.0.1"), 10),
+        (Filter(instance="10.0.0"), 0),
+        (Filter(source="CRON"), 10),
+        (Filter(source="FAILOVER"), 0),
+        (Filter(outcome="running"), 2),
+        (Filter(outcome="completed"), 2),
+        (Filter(outcome="failed"), 2),
+        (Filter(outcome="timed out"), 2),
+        (Filter(outcome="cancelled"), 2),
+        (Filter(since=moment(NOON / 1000 + 3)), 7),
+        (Filter(until=moment(NOON / 1000 + 3)), 3),
+        (Filter(text="FAILURE 50%_7"), 1),
+        (Filter(text="raise ValueError(text)"), 6),
+        (Filter(text="50%7"), 0),
+        (Filter(text="'; DROP TABLE job_execution_log; --"), 0),
+        (Filter(job="report", outcome="failed", text="50%_1", since=moment(NOON / 1000)), 1),
+    ],
+)
+def test_filters(sqlite_url: str, which: Filter, expected: int) -> None:
+    async def scene(store: EventStore) -> None:
+        await fill(store)
+        assert len((await store.history(which)).rows) == expected
+        assert sum((await store.counts(which)).values()) == expected
+
+    play(sqlite_url, scene)
+
+
+def test_filters_of_postgresql_find_the_same(postgres_url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        await fill(store)
+        assert len((await store.history(Filter(text="FAILURE 50%_7"))).rows) == 1
+        assert len((await store.history(Filter(outcome="running", instance="10.0.0.1"))).rows) == 2
+        east = datetime(2027, 1, 15, 16, 0, 3, tzinfo=UTC).astimezone()
+        assert len((await store.history(Filter(since=east - timedelta(hours=8)))).rows) == 7
+        assert len((await store.states(Filter(state="TASK_ERROR", item=0))).rows) == 2
+
+    play(postgres_url, scene)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store: store.history(limit=0),
+        lambda store: store.history(limit=1001),
+        lambda store: store.history(after="yesterday~1"),
+        lambda store: store.history(Filter(state="TASK_ERROR")),
+        lambda store: store.states(Filter(outcome="failed")),
+        lambda store: store.history(Filter(since=datetime(2027, 1, 1))),
+    ],
+)
+def test_questions_that_make_no_sense(sqlite_url: str, ask: Callable[[EventStore], Awaitable[object]]) -> None:
+    async def scene(store: EventStore) -> None:
+        with pytest.raises(InvalidSetting):
+            await ask(store)
+
+    play(sqlite_url, scene)
+
+
+def test_sparklines_are_the_newest_runs_of_each_job(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        for n in range(60):
+            await fill(store, job=f"job-{n}", slots=2)
+        await fill(store, slots=9)
+        beats = await store.beats([*(f"job-{n}" for n in range(60)), "report", "unknown"], last=4)
+        assert len(beats) == 62
+        assert beats["unknown"] == ()
+        assert all(len(beats[f"job-{n}"]) == 2 for n in range(60))
+        assert [beat.outcome for beat in beats["report"]] == ["running", "timed out", "cancelled", "completed"][-4:]
+        assert [beat.began for beat in beats["report"]] == sorted(beat.began for beat in beats["report"])
+        assert await store.job_names() == tuple(sorted(beats.keys() - {"unknown"}))
+        assert (await store.counts_by_job(Filter(job="job-1"))) == {"job-1": {"running": 1, "failed": 1}}
+
+    play(url, scene)
+
+
+def test_a_run_that_was_cut_off_is_closed_by_who_rescues_it(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        await store.write(batch(*beginning(), *beginning(item=1), *beginning(NOON + 1000)))
+        rescue = beginning(me=OTHER, source=FireSource.FAILOVER)
+        now = NOON / 1000 + 30
+        rescued = Rescued("report", OTHER, NOON, 0, ME, name(NOON, 0, me=OTHER), now)
+        await store.write(batch(*rescue, rescued, end(me=OTHER, source=FireSource.FAILOVER)))
+        found = {(run.item, run.instance, run.fire_time): run for run in (await store.history()).rows}
+        cut_off = found[0, ME, moment(NOON / 1000)]
+        assert (cut_off.outcome, cut_off.ended, cut_off.seconds) == ("cut off", moment(now), None)
+        assert found[1, ME, moment(NOON / 1000)].outcome == "running"
+        assert found[0, ME, moment(NOON / 1000 + 1)].outcome == "running"
+        details = await store.run(cut_off.id)
+        assert details is not None
+        assert [(run.instance, run.source, run.outcome) for run in details.kin] == [(OTHER, "FAILOVER", "completed")]
+        (state,) = (await store.states(Filter(state="TASK_RESCUED"))).rows
+        assert (state.message, state.source) == (f"cut off on {ME}", "FAILOVER")
+
+    play(url, scene)
+
+
+def test_misfires_and_hand_overs_are_in_the_trace(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        over = HandedOver("report", ME, NOON, FireSource.CRON, 0, name(NOON, 0), NOON / 1000 + 3)
+        await store.write(batch(*beginning(), end(outcome=Outcome.CANCELLED)))
+        await store.write(batch(over))
+        (run,) = (await store.history(Filter(outcome="handed over"))).rows
+        details = await store.run(run.id)
+        assert details is not None
+        assert [state.state for state in details.states][-2:] == ["TASK_KILLED", "TASK_HANDED_OVER"]
+        now = NOON / 1000 + 9
+        missed = Misfired("report", OTHER, NOON + 5000, (0, 1), 3, "nobody could run it when they came", "", now)
+        await store.write(batch(*beginning(NOON + 5000, 1), missed, replace(missed, items=(1,), cut_off=ME)))
+        states = (await store.states(Filter(state="TASK_MISFIRED", item=1))).rows
+        assert {state.message for state in states} == {"3 × nobody could run it when they came"}
+        assert (await store.counts()) == {"handed over": 1, "cut off": 1}
+
+    play(url, scene)
+
+
+def test_old_rows_are_removed_by_age_and_by_number(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        days = 86_400_000
+        await store.write(batch(*(end(NOON - n * days, n) for n in range(700))))
+        assert await store.prune(days=600) == 2 * 100  # a run and its state each
+        assert sum((await store.counts()).values()) == 600
+        assert await store.prune(rows=10) == 2 * 590
+        assert sorted(run.item for run in (await store.history()).rows) == list(range(10))
+        assert await store.prune(days=600, rows=10) == 0
+
+    play(url, scene)
+
+
+def test_texts_that_databases_dislike_are_written(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        failure = raised("NUL \0 and half a pair \ud800 and 漢字 🚀" + "x" * 10_000)
+        job, item = "j" * 200, "9" * 300
+        ended = replace(end(outcome=Outcome.FAILED, failure=failure, job=job), task_id=f"{job}@-@{item}@-@{ME}@-@ff")
+        await store.write(batch(ended))
+        (run,) = (await store.history(Filter(text="漢字 🚀"))).rows
+        assert run.failure is not None
+        assert "NUL � and half a pair ? and" in run.failure
+        assert (len(run.failure), len(run.task_id), run.task_id[-5:]) == (4000, 255, "@-@ff")
+
+    play(url, scene)
+
+
+def test_an_absent_database_is_an_error_without_the_password() -> None:
+    async def scene(store: EventStore) -> None:
+        with pytest.raises(EventStoreUnreachable) as failure:
+            await store.history()
+        assert "s3cret" not in str(failure.value)
+        assert "postgresql://me:…@127.0.0.1" in str(failure.value)
+
+    play(f"postgresql://me:s3cret@127.0.0.1:{closed_port()}/events", scene)
+
+
+def test_a_wrong_password_is_an_error_without_it(postgres_url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        with pytest.raises(EventStoreUnreachable, match="password authentication failed") as failure:
+            await store.history()
+        assert "wr0ng" not in str(failure.value)
+
+    start, _, where = postgres_url.rpartition("@")
+    play(f"{start.rpartition(':')[0]}:wr0ng@{where}", scene)
+
+
+def test_tables_that_were_dropped_under_our_hands_are_made_again(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        await fill(store)
+        async with store._writing() as connection:
+            for table in ("job_execution_log", "job_status_trace_log", "aioelasticjob_schema"):
+                await connection.exec_driver_sql(f"DROP TABLE {table}")
+        with pytest.raises(EventStoreUnreachable):
+            await store.history()
+        assert (await store.history()).rows == ()
+
+    play(url, scene)

@@ -1,0 +1,249 @@
+"""The writer in virtual time, before a table that is slow, absent or choosy: no job waits for it, and nothing is lost
+without being counted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+from anyio import create_task_group, move_on_after, sleep, sleep_forever
+
+from aioelasticjob import ItemContext
+from aioelasticjob.events import Ended, Events, Refused
+from aioelasticjob.model import Outcome
+from aioelasticjob.observers.settings import EventStoreSettings
+from aioelasticjob.observers.sql.rows import Batch
+from aioelasticjob.observers.sql.store import EventStoreUnreachable
+from aioelasticjob.observers.sql.writer import Writer
+from aioelasticjob.testing import run
+from tests.observers.told import NOON, batch, beginning, end, raised
+from tests.running.office import Office, play
+
+SETTINGS = EventStoreSettings("sqlite://", batch_size=100, backlog=1000)
+
+
+@dataclass
+class Table:
+    """Keeps what is written, if it is in the mood."""
+
+    up: bool = True
+    seconds: float = 0.0
+    hated: set[int] = field(default_factory=set)
+    """Items whose rows it does not take."""
+    batches: list[Batch] = field(default_factory=list)
+    attempts: int = 0
+
+    async def write(self, batch: Batch) -> None:
+        self.attempts += 1
+        await sleep(self.seconds)
+        if not self.up:
+            raise EventStoreUnreachable("postgresql://me:s3cret@db/events", "gone")
+        if self.hated & {row["sharding_item"] for row in batch.ended.values()}:
+            raise EventStoreUnreachable("sqlite://", "not to my liking", refused=True)
+        self.batches.append(batch)
+
+    @property
+    def ended(self) -> list[object]:
+        return [row["sharding_item"] for batch in self.batches for row in batch.ended.values()]
+
+
+def scene(table: Table, act: Callable[[Events, Writer], Awaitable[None]]) -> Writer:
+    async def main() -> Writer:
+        events = Events()
+        with events.listen(SETTINGS.backlog) as listener:
+            writer = Writer(table, listener, SETTINGS)
+            async with create_task_group() as tasks:
+                tasks.start_soon(writer.gather)
+                tasks.start_soon(writer.write)
+                await act(events, writer)
+                tasks.cancel_scope.cancel()
+            with move_on_after(5):
+                await writer.flush()
+        return writer
+
+    return run(main)
+
+
+def test_events_of_a_quarter_second_are_one_transaction_and_a_short_run_is_one_row() -> None:
+    table = Table()
+
+    async def act(events: Events, writer: Writer) -> None:
+        for event in [*beginning(), end()]:
+            events.put(event)
+        await sleep(0.2)
+        assert table.batches == []
+        await sleep(0.1)
+        assert len(table.batches) == 1
+
+    writer = scene(table, act)
+    (written,) = table.batches
+    assert (len(written.begun), len(written.ended), len(written.states)) == (0, 1, 3)
+    assert (writer.counts.written, writer.counts.waiting, writer.counts.dropped) == (3, 0, 0)
+
+
+def test_many_events_are_several_transactions_of_bounded_size() -> None:
+    table = Table()
+
+    async def act(events: Events, writer: Writer) -> None:
+        for item in range(450):
+            events.put(end(item=item))
+        await sleep(2)
+
+    scene(table, act)
+    assert sorted(table.ended, key=str) == sorted(range(450), key=str)
+    assert max(map(len, table.batches)) <= SETTINGS.batch_size + 2 * 100  # and what one slice of events adds
+
+
+def test_an_absent_table_is_asked_again_and_gets_everything_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    table = Table(up=False)
+    caplog.set_level(logging.INFO, "aioelasticjob.observers")
+
+    async def act(events: Events, writer: Writer) -> None:
+        for item in range(100):
+            events.put(end(item=item))
+        await sleep(60)
+        assert writer.counts.waiting == 100
+        assert "gone" in writer.counts.trouble
+        assert 4 <= table.attempts <= 10  # ever more patiently
+        table.up = True
+        await sleep(40)
+
+    writer = scene(table, act)
+    assert sorted(table.ended, key=str) == sorted(range(100), key=str)
+    assert (writer.counts.written, writer.counts.dropped, writer.counts.trouble) == (100, 0, "")
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2  # however often it was asked
+    assert "jobs go on" in lines[0]
+    assert "s3cret" not in lines[0]
+    assert "is back" in lines[1]
+
+
+def test_what_the_backlog_cannot_hold_is_dropped_the_oldest_first_and_counted() -> None:
+    table = Table(up=False)
+
+    async def act(events: Events, writer: Writer) -> None:
+        for second in range(30):
+            for item in range(100):
+                events.put(end(item=second * 100 + item))
+            await sleep(1)
+        assert writer.counts.dropped > 0
+        assert writer.counts.dropped + writer.counts.waiting == 3000
+        table.up = True
+        await sleep(40)
+
+    writer = scene(table, act)
+    assert writer.counts.written + writer.counts.dropped == 3000
+    assert writer.counts.written <= SETTINGS.backlog
+    assert set(range(2900, 3000)) <= set(table.ended)  # type: ignore[arg-type]
+
+
+def test_failures_are_let_go_of_while_the_table_is_absent() -> None:
+    async def act(events: Events, writer: Writer) -> None:
+        events.put(end(outcome=Outcome.FAILED, failure=raised()))
+        await sleep(1)
+        assert len(writer._listener) == 0
+        assert writer._in_hand is not None
+        (row,) = writer._in_hand.ended.values()
+        assert "no luck" in str(row["failure_stack"])
+        assert not any(isinstance(value, BaseException) for value in row.values())
+
+    scene(Table(up=False), act)
+
+
+def test_one_row_that_is_not_taken_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    table = Table(hated={17})
+
+    async def act(events: Events, writer: Writer) -> None:
+        for item in range(50):
+            events.put(end(item=item))
+        await sleep(2)
+
+    writer = scene(table, act)
+    assert set(table.ended) == set(range(50)) - {17}
+    assert writer.counts.rejected == 1
+    assert sum(len(one.states) for one in table.batches) == 50
+    (line,) = caplog.records
+    assert "does not take" in line.getMessage()
+
+
+def test_what_is_left_at_the_end_is_written_if_that_does_not_take_long() -> None:
+    table = Table(seconds=1)
+
+    async def act(events: Events, writer: Writer) -> None:
+        for item in range(20):
+            events.put(end(item=item))
+
+    writer = scene(table, act)
+    assert len(table.ended) == 20
+    assert writer.counts.waiting == 0
+    stuck = scene(Table(seconds=100), act)
+    assert stuck.counts.waiting == 20
+
+
+def test_an_event_that_cannot_be_told_does_not_end_the_telling(caplog: pytest.LogCaptureFixture) -> None:
+    table = Table()
+
+    async def act(events: Events, writer: Writer) -> None:
+        events.put(Ended("job", "me", NOON, "nonsense", 0, Outcome.COMPLETED, 1.0))  # type: ignore[arg-type]
+        events.put(Refused("job", "me", "clock"))
+        events.put(end())
+        await sleep(1)
+
+    writer = scene(table, act)
+    assert (table.ended, writer.counts.rejected) == ([0], 1)
+
+
+def test_a_batch_is_halved_without_losing_or_repeating_a_row() -> None:
+    whole = batch(*beginning(), *beginning(item=1), end(item=2), end(item=3, outcome=Outcome.FAILED, failure=raised()))
+    rows = len(whole)
+    from aioelasticjob.observers.sql.rows import halved
+
+    parts = [whole]
+    while any(len(part) > 1 for part in parts):
+        parts = [half for part in parts for half in (halved(part) if len(part) > 1 else (part,))]
+    assert sum(map(len, parts)) == rows
+    assert sum(part.events for part in parts) == whole.events
+
+
+@pytest.mark.parametrize("table", [Table(up=False), Table(seconds=1000.0)], ids=["absent", "slow"])
+def test_no_fire_is_later_for_a_table_that_is_absent_or_slow(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In virtual time, where a fire that waited for anything at all would be late."""
+
+    async def whole(here: Office, events_kept: bool) -> None:
+        async def handler(context: ItemContext) -> None:
+            here.runs.append((here.now(), context.item, context.source.value, context.fire_time.timestamp()))
+            if context.item == 1:
+                raise ValueError("no luck")
+
+        app = here.app(handler, cron="* * * * * ?", sharding_total_count=3)
+        if not events_kept:
+            async with app.running():
+                await here.until(120)
+            return
+        with app._events.listen(SETTINGS.backlog) as listener:
+            writer = Writer(table, listener, SETTINGS)
+            async with create_task_group() as tasks:
+                tasks.start_soon(writer.gather)
+                tasks.start_soon(writer.write)
+                async with app.running():
+                    await here.until(120)
+                tasks.cancel_scope.cancel()
+            assert writer.counts.waiting + writer.counts.dropped == 119 * 7
+
+    without, kept = (play(lambda here, on=on: whole(here, on)) for on in (False, True))  # type: ignore[misc]
+    assert [run for run in kept.runs if run[0] < 119] == [run for run in without.runs if run[0] < 119]
+    assert len(kept.runs) > 350
+
+
+def test_a_table_that_never_answers_is_left_alone() -> None:
+    class Silent(Table):
+        async def write(self, batch: Batch) -> None:
+            await sleep_forever()
+
+    async def act(events: Events, writer: Writer) -> None:
+        events.put(end())
+        await sleep(100)
+
+    assert scene(Silent(), act).counts.waiting == 1
