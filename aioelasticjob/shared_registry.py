@@ -74,7 +74,7 @@ async def summon(server: SharedServer) -> None:
     deadline = time.monotonic() + START
     while not await to_thread.run_sync(_look, server, limiter=one_at_a_time, abandon_on_cancel=True):
         if time.monotonic() > deadline:
-            reason = f"{server.data_dir} is locked by a process that does not answer"
+            reason = f"its server does not answer, see {server.data_dir}/server.log"
             raise RegistryUnreachable(server.address, START, reason)
         await anyio.sleep(LOOK_EVERY)
 
@@ -85,7 +85,9 @@ def _look(server: SharedServer) -> bool:
     if served == str(server.data_dir):
         return True
     if served:
-        raise InvalidSetting("address", server.address, f"serves {served}: choose another port, or that data_dir")
+        raise InvalidSetting(
+            "address", server.address, f"serves {served}: choose another port, or zk://… if that is meant"
+        )
     if served is None:
         _start(server)
     elif not _is_locked_for(server) and _ask(server.host, server.port) == "":  # not one that has just ended
@@ -138,7 +140,7 @@ def _spawn(server: SharedServer, lock: int) -> None:
     with (server.data_dir / LOG).open("ab") as log:
         if log.tell() > LONGEST_LOG:
             log.truncate(0)
-        begun = log.tell()
+        begun = log.seek(0, os.SEEK_END)
         try:
             code = subprocess.run(
                 command,
@@ -158,7 +160,10 @@ def _spawn(server: SharedServer, lock: int) -> None:
             raise RegistryUnreachable(server.address, START, "it was started and does not listen") from None
     if code:
         words = (server.data_dir / LOG).read_bytes()[begun:].decode(errors="replace").strip().splitlines()
-        raise InvalidSetting("address", server.address, words[-1] if words else f"its server ended with {code}")
+        reason = words[-1] if words else f"its server ended with {code}"
+        if reason.startswith("cannot listen"):
+            raise InvalidSetting("address", server.address, reason)
+        raise InvalidSetting("data_dir", str(server.data_dir), reason)
 
 
 def _refuse_elsewhere(server: SharedServer, address: str) -> None:

@@ -138,6 +138,20 @@ def test_a_wrong_option_beside_the_address_keeps_its_name() -> None:
         Address.parse("embedded://127.0.0.1:2181/x", session_timeout=-1)
 
 
+@pytest.mark.parametrize(
+    ("text", "private", "host"), [("zk://zk1:2182/shop", False, ("zk1", 2182)), ("embedded:///shop", True, None)]
+)
+def test_other_addresses_have_no_server_to_start(text: str, private: bool, host: tuple[str, int] | None) -> None:
+    address = Address.parse(text)
+    assert (address.private, address.shared, address.settings.namespace) == (private, None, "shop")
+    assert host is None or address.settings.hosts == (host,)
+
+
+def test_no_text_is_no_address() -> None:
+    with pytest.raises(InvalidSetting, match="embedded://"):
+        Address.parse(2181)  # type: ignore[arg-type]
+
+
 # -- starting
 
 
@@ -336,6 +350,22 @@ def test_a_port_that_another_program_holds(
     assert not registry.data_dir.exists()
 
 
+def test_a_port_that_is_taken_and_not_listened_at(registry: SharedRegistry) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", registry.port))
+        error = refused(registry.address)
+    assert (error.setting, error.value) == ("address", f"127.0.0.1:{registry.port}")
+    assert "the port is in use" in str(error)
+
+
+def test_a_program_that_has_taken_the_port_since(registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_registry, "ANSWER", 0.2)
+    registry.data_dir.mkdir()
+    (registry.data_dir / "server.lock").write_text(f"127.0.0.1:{registry.port} 4711\n")  # of one that is no more
+    with listener(registry.port):
+        assert "held by another program" in str(refused(registry.address))
+
+
 @pytest.mark.process
 def test_a_port_that_serves_another_directory(registry: SharedRegistry, tmp_path: Path) -> None:
     async def main() -> None:
@@ -389,12 +419,37 @@ def test_no_interpreter(registry: SharedRegistry, monkeypatch: pytest.MonkeyPatc
     assert "cannot start /nowhere/python" in str(refused(registry.address))
 
 
+def test_a_system_without_locks(registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    error = refused(registry.address)
+    monkeypatch.undo()
+    assert "no flock: start `aioelasticjob zookeeper` yourself" in str(error)
+
+
+def test_a_start_that_takes_too_long(registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_registry, "START", 0.001)
+    with pytest.raises(RegistryUnreachable, match="it was started and does not listen"):
+        anyio.run(summon, registry.server)
+
+
+def test_a_long_log_is_begun_anew_and_last_words_are_found_in_it(
+    registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_registry, "LONGEST_LOG", 10)
+    registry.data_dir.mkdir()
+    (registry.data_dir / "server.log").write_text("zookeeper listening on 127.0.0.1:1\n")
+    (registry.data_dir / "zookeeper.sqlite3").write_bytes(b"no database" * 100)
+    error = refused(registry.address)
+    assert error.setting == "data_dir"
+    assert registry.log.splitlines() == [error.expected]
+
+
 def test_somebody_who_holds_the_lock_and_never_serves(
     registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_registry, "START", 0.2)
     registry.data_dir.mkdir()
-    with locked(registry.data_dir), pytest.raises(RegistryUnreachable, match="is locked by a process"):
+    with locked(registry.data_dir), pytest.raises(RegistryUnreachable, match="its server does not answer"):
         anyio.run(summon, SharedServer("127.0.0.1", registry.port, registry.data_dir))
 
 
