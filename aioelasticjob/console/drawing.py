@@ -93,7 +93,7 @@ def timeline(items: Sequence[int], runs: Iterable[Seen], window: Window, words: 
     parts = [_axis(window, height)]
     for item, row in rows.items():
         y = AXIS + row * ROW
-        parts.append(f'<line class="lane" x1="{LABELS}" y1="{y + ROW - 1}" x2="{WIDTH}" y2="{y + ROW - 1}"/>')
+        parts.append(f'<line class="rail" x1="{LABELS}" y1="{y + ROW - 1}" x2="{WIDTH}" y2="{y + ROW - 1}"/>')
         parts.append(f'<text class="item" x="{LABELS - 10}" y="{y + 15}" text-anchor="end">{item}</text>')
     bars = _merged(sorted(shown, key=lambda run: (run.item, run.begun)), window, near)
     parts += [_mark(bar, AXIS + rows[bar[0].item] * ROW, window, words) for bar in bars]

@@ -27,6 +27,8 @@ BURST: Final = 120_000
 """Bytes a page may be sent at once after it was quiet."""
 BEAT: Final = 5.0
 """Seconds after which a silent stream says that it lives, and looks whether its session does."""
+LOOK: Final = 2.0
+"""Seconds after which pieces are looked at again though nothing has changed: what was held back goes out then."""
 MOST: Final = 500
 """Streams that may be open at a time, over all pages."""
 
@@ -117,15 +119,14 @@ async def _events(visit: Visit, registry: Watched, feed: Feed) -> AsyncIterator[
                 told = _event(body, feed.place(picture))
                 yield told
                 await anyio.sleep(max(GAP, purse.pay(len(told))))
-            with anyio.move_on_after(BEAT) as quiet:
+            with anyio.move_on_after(min(LOOK, BEAT)):
                 await registry.picture.until(partial(is_not, picture))
-            if quiet.cancelled_caught:
-                yield b":\n\n"
             if (now := visit.console.clock.now()) >= checked + BEAT:
                 checked = now
                 if await visit.console.sessions.find(visit.request.cookies.get(SESSION), visit.agent) is None:
                     yield b"event: over\ndata: signed out\n\n"
                     return
+                yield b":\n\n"
     finally:
         streams.discard(me)
 

@@ -255,7 +255,7 @@ async def _check_form(visit: Visit) -> None:
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
     async with request.form() as sent:
         visit.form = {key: value for key, value in sent.items() if isinstance(value, str)}
-    forged = not hmac.compare_digest(visit.form.get("form", "").encode(), visit.token.encode())
+    forged = not hmac.compare_digest(visit.form.get("csrf", "").encode(), visit.token.encode())
     if foreign or forged or site not in ("same-origin", "none"):
         raise Forbidden(visit.words("This form has expired. Go back, load the page again and repeat what you did."))
 

@@ -37,7 +37,7 @@ class Answer:
     @property
     def token(self) -> str:
         """What the page's forms carry."""
-        found = re.search(r'name="form" value="([^"]+)"', self.text)
+        found = re.search(r'name="csrf" value="([^"]+)"', self.text)
         assert found, self.text[:500]
         return found[1]
 
@@ -73,7 +73,7 @@ class Browser:
     async def submit(self, page: str, form: Mapping[str, str], *, to: str | None = None) -> Answer:
         """Open a page, and send a form of it."""
         opened = await self.get(page)
-        return await self.post(to or page, {"form": opened.token, **form})
+        return await self.post(to or page, {"csrf": opened.token, **form})
 
     async def sign_in(self, name: str = "ada", password: str = PASSWORD) -> Answer:
         return await self.submit("/login", {"name": name, "password": password})

@@ -74,7 +74,7 @@ def test_nobody_sees_anything_without_signing_in(play: Play) -> None:
             assert "report" not in answer.text
         assert (await stranger.get("/r/billing/jobs/live")).status == 401
         token = (await stranger.get("/login")).token
-        refused = await stranger.post("/r/billing/job/report/do/trigger", {"form": token})
+        refused = await stranger.post("/r/billing/job/report/do/trigger", {"csrf": token})
         assert (refused.status, refused.location) == (303, "/login")
         assert scene.runs == []
 
@@ -178,14 +178,14 @@ def test_a_form_is_taken_only_from_a_page_of_ours(play: Play) -> None:
         stolen = (await other.get("/account")).token
         kind = ("content-type", "text/plain")
         assert (await browser.post(path, {})).status == 403
-        assert (await browser.post(path, {"form": "0" * 64})).status == 403
-        assert (await browser.post(path, {"form": stolen})).status == 403
-        assert (await browser.post(path, {"form": token}, ("origin", "https://evil.test"))).status == 403
-        assert (await browser.post(path, {"form": token}, ("sec-fetch-site", "cross-site"))).status == 403
-        assert (await browser.post(path, {"form": token}, kind)).status == 415
+        assert (await browser.post(path, {"csrf": "0" * 64})).status == 403
+        assert (await browser.post(path, {"csrf": stolen})).status == 403
+        assert (await browser.post(path, {"csrf": token}, ("origin", "https://evil.test"))).status == 403
+        assert (await browser.post(path, {"csrf": token}, ("sec-fetch-site", "cross-site"))).status == 403
+        assert (await browser.post(path, {"csrf": token}, kind)).status == 415
         assert scene.runs == []
         assert (await browser.get(path.replace("/do/", "/do/../do/"))).status in (303, 404)  # asking does nothing
-        assert (await browser.post(path, {"form": token})).status == 303
+        assert (await browser.post(path, {"csrf": token})).status == 303
 
     play(act)
 
@@ -218,7 +218,7 @@ def test_next_leads_back_to_where_one_was(play: Play) -> None:
         await scene.operator()
         browser = Browser(scene.console)
         token = (await browser.get("/login?next=/audit")).token
-        form = {"form": token, "name": "ada", "password": PASSWORD, "next": "/audit"}
+        form = {"csrf": token, "name": "ada", "password": PASSWORD, "next": "/audit"}
         assert (await browser.post("/login", form)).location == "/audit"
 
     play(act)
@@ -242,7 +242,7 @@ def test_a_viewer_sees_everything_and_changes_nothing(play: Play) -> None:
             "/users",
             "/users/ada",
         ):
-            assert (await viewer.post(path, {"form": token, "version": "0", "cron": NEVER_AGAIN})).status == 403, path
+            assert (await viewer.post(path, {"csrf": token, "version": "0", "cron": NEVER_AGAIN})).status == 403, path
         for path in ("/users", "/audit", "/r/billing/job/report/do/remove"):
             assert (await viewer.get(path)).status == 403, path
         assert (await viewer.get("/r/billing/job/report/settings")).status == 200
@@ -259,7 +259,7 @@ def test_a_console_that_is_read_only_changes_nothing_for_anybody(play: Play) -> 
         browser = await scene.operator()
         page = await browser.get("/r/billing/job/report")
         assert "/do/" not in page.text
-        refused = await browser.post("/r/billing/job/report/do/pause", {"form": page.token})
+        refused = await browser.post("/r/billing/job/report/do/pause", {"csrf": page.token})
         assert refused.status == 403
         assert "read-only" in refused.text
 
@@ -343,7 +343,7 @@ def test_a_form_of_ten_megabytes_is_refused_before_and_while_it_is_read(play: Pl
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
         token = (await browser.get("/r/billing/transfer")).token
-        body = b"form=" + token.encode() + b"&text=" + b"x" * 10_000_000
+        body = b"csrf=" + token.encode() + b"&text=" + b"x" * 10_000_000
         assert (await browser.post("/r/billing/transfer", body)).status == 413
         assert (await browser.post("/r/billing/transfer", body, ("content-length", "10"))).status == 413
         assert (await browser.get("/r/billing/transfer")).status == 200

@@ -118,7 +118,7 @@ def test_a_stream_ends_when_its_session_does(play: Play, monkeypatch: pytest.Mon
                 await stream.event("hx-partial")
                 assert scene.console.streams
                 if path.endswith("servers/live"):
-                    await browser.post("/logout", {"form": account.token})
+                    await browser.post("/logout", {"csrf": account.token})
                     await stream.event("event: over")
             assert not scene.console.streams
 
@@ -202,7 +202,7 @@ def test_a_mounted_console_works_below_its_root_without_any_lifespan(embedded: E
         assert (await browser.get("/login")).location == "/ops/console/"
         style = re.findall(r'href="/ops/console(/assets[^"]+css)"', page.text)[0]
         assert (await browser.get(style)).status == 200
-        cookie = (await browser.post("/preferences", {"form": page.token, "theme": "dark"})).cookies["aioej_theme"]
+        cookie = (await browser.post("/preferences", {"csrf": page.token, "theme": "dark"})).cookies["aioej_theme"]
         assert "Path=/ops/console" in cookie
 
     asyncio.run(main())

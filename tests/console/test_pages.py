@@ -73,7 +73,7 @@ def test_the_pages_speak_chinese_to_whom_prefers_it(play: Play) -> None:
         page = await browser.get(REPORT)
         assert 'lang="zh-CN"' in page.text
         assert "立即触发" in page.text
-        await browser.post("/preferences", {"form": page.token, "language": "en", "next": REPORT})
+        await browser.post("/preferences", {"csrf": page.token, "language": "en", "next": REPORT})
         assert "Run now" in (await browser.get(REPORT)).text
 
     play(act)
@@ -84,7 +84,7 @@ def test_colours_are_chosen_and_kept(play: Play) -> None:
         browser = Browser(scene.console)
         page = await browser.get("/login")
         assert 'data-theme="auto"' in page.text
-        chosen = await browser.post("/preferences", {"form": page.token, "theme": "dark", "next": "//evil.test"})
+        chosen = await browser.post("/preferences", {"csrf": page.token, "theme": "dark", "next": "//evil.test"})
         assert chosen.location == "/"
         assert 'data-theme="dark"' in (await browser.get("/login")).text
 
@@ -136,9 +136,9 @@ def test_what_destroys_asks_first_and_wants_the_name_typed(play: Play) -> None:
         browser = await scene.operator()
         page = await browser.get(f"{REPORT}/do/remove")
         assert "cannot be undone" in page.text
-        refused = await browser.post(f"{REPORT}/do/remove", {"form": page.token, "typed": "repor"})
+        refused = await browser.post(f"{REPORT}/do/remove", {"csrf": page.token, "typed": "repor"})
         assert refused.status == 409
-        there = await browser.post(f"{REPORT}/do/remove", {"form": page.token, "typed": "report"})
+        there = await browser.post(f"{REPORT}/do/remove", {"csrf": page.token, "typed": "report"})
         assert there.status == 409  # its instance is there
         await _do(browser, "shut-down")
         await scene.seen(lambda now: not now.jobs["report"].instances)
@@ -185,7 +185,7 @@ def test_the_audit_log_cannot_be_rewritten(play: Play) -> None:
 async def _settings(browser: Browser, **changed: str) -> Mapping[str, str]:
     """Return the settings form as it stands, with some fields typed anew."""
     page = await browser.get(f"{REPORT}/settings")
-    return {"form": page.token, "version": page.value("version"), "cron": page.value("cron"), **changed}
+    return {"csrf": page.token, "version": page.value("version"), "cron": page.value("cron"), **changed}
 
 
 def test_a_cron_is_previewed_and_changed(play: Play) -> None:
@@ -240,7 +240,7 @@ def test_the_second_of_two_operators_is_told(play: Play) -> None:
         assert "0 0 1 * * ?" in told.text
         assert "0 0 2 * * ?" in told.text
         assert (await operations.job(scene.registry.session, "report", now=0)).config.cron == "0 0 1 * * ?"
-        again = {"form": told.token, "version": told.value("version"), "cron": told.value("cron")}
+        again = {"csrf": told.token, "version": told.value("version"), "cron": told.value("cron")}
         assert (await second.post(f"{REPORT}/settings", again)).status == 303
         assert (await operations.job(scene.registry.session, "report", now=0)).config.cron == "0 0 2 * * ?"
 
@@ -332,7 +332,7 @@ def test_path_tricks_in_names_lead_nowhere(play: Play, name: str) -> None:
         for page in ("", "/dump", "/settings"):
             assert (await browser.get(f"/r/billing/job/{name}{page}")).status in (404, 409), page
         for action in ("pause", "trigger", "remove"):
-            form = {"form": token, "typed": name}
+            form = {"csrf": token, "typed": name}
             assert (await browser.post(f"/r/billing/job/{name}/do/{action}", form)).status in (404, 405, 409)
         assert "report" in _status(scene).name
         assert _status(scene).config.cron == NEVER
@@ -400,12 +400,12 @@ def test_a_piece_is_given_to_our_script_and_a_page_to_others(play: Play) -> None
         await scene.run_job()
         browser = await scene.operator()
         token = (await browser.get(REPORT)).token
-        said = await browser.post(f"{REPORT}/do/pause", {"form": token}, ("hx-request", "true"))
+        said = await browser.post(f"{REPORT}/do/pause", {"csrf": token}, ("hx-request", "true"))
         assert said.status == 200
         assert 'hx-target="#notices"' in said.text
-        refused = await browser.post(f"{REPORT}/do/disable", {"form": token, "item": "x"}, ("hx-request", "true"))
+        refused = await browser.post(f"{REPORT}/do/disable", {"csrf": token, "item": "x"}, ("hx-request", "true"))
         assert "bad" in refused.text
-        elsewhere = await browser.post(f"{REPORT}/do/resume", {"form": token})
+        elsewhere = await browser.post(f"{REPORT}/do/resume", {"csrf": token})
         assert elsewhere.status == 303
         assert "report" in (await browser.get(REPORT)).text.split('id="notices"')[1].split("</div>")[0]
         assert "notice ok" not in (await browser.get(REPORT)).text.split('id="notices"')[1].split("</div>")[0]

@@ -101,6 +101,12 @@
     else if (!document.hidden) lost(true);
   });
 
+  for (const name of ["htmx:response:error", "htmx:error"]) document.addEventListener(name, (event) => {
+    if (!event.target.matches?.(".live")) return; // the stream did not even begin: htmx would not ask again
+    if (event.detail.ctx?.response?.status === 401) location.reload();
+    else setTimeout(() => event.target.dispatchEvent(new Event("again")), 3000);
+  });
+
   // Menus close when something else is meant ---------------------------------------------------------------------------
   const menus = () => document.querySelectorAll("details.menu[open]");
   document.addEventListener("click", (event) => {

@@ -25,8 +25,10 @@ SPANS: Final = {"5m": 300, "30m": 1800, "3h": 10_800, "24h": 86_400, "7d": 604_8
 """Stretches of time that a timeline shows, in seconds."""
 SHOWN: Final = 200
 """Items drawn and listed on one page."""
-REDRAW: Final = 5.0
-"""Seconds after which a timeline is drawn anew at the earliest."""
+REDRAW: Final = 2.0
+"""Seconds after which a timeline is drawn anew at the earliest where something has happened."""
+MOVE_ON: Final = 30.0
+"""Seconds after which it is drawn anew where only time has passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ class _Drawn:
 
     def __init__(self, visit: Visit) -> None:
         self._visit, self._name = visit, visit.request.path_params["job"]
-        self._timeline, self._drawn = "", float("-inf")
+        self._timeline, self._drawn, self._shown = "", float("-inf"), -1
 
     async def render(self, picture: Picture) -> Sequence[Piece]:
         visit, registry = self._visit, _registry(self._visit)
@@ -192,8 +194,10 @@ class _Drawn:
         palette = registry.palettes[self._name]
         context = {"job": status, "palette": palette, "tone": tone_of(status), "lanes": lanes(status, registry)}
         now = visit.console.clock.now()
-        if now >= self._drawn + REDRAW:
-            self._drawn, self._timeline = now, await self._draw(status, now)
+        version = picture.changed[self._name]
+        if now >= self._drawn + (REDRAW if version != self._shown else MOVE_ON):
+            self._drawn, self._shown = now, version
+            self._timeline = await self._draw(status, now)
         pieces = {
             name: visit.render(f"job-{name}.html", shown=SHOWN, **context)
             for name in ("head", "lanes", "items", "instances")
