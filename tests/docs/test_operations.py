@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, FireSource, ItemContext, operations
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.registry.session import Session
-from tests.docs.pages import blocks
+from aioelasticjob.testing import VirtualClock, run
+from aioelasticjob.zookeeper.server import serve
+from tests.docs.pages import blocks, execute
 from tests.support.embedded import EmbeddedServer
 
 ZKCLI = Path("/usr/share/zookeeper/bin/zkCli.sh")
@@ -85,3 +88,27 @@ def test_what_operators_type_has_the_effect_told(embedded: EmbeddedServer) -> No
                     await asyncio.sleep(0.02)
 
     asyncio.run(main())
+
+
+def test_the_programs_shown_pause_a_server_and_list_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    maintenance = execute(*blocks(PAGE, "python"))["maintenance"]
+    (listing,) = blocks("docs/reference/operations.md", "python")
+
+    async def main() -> None:
+        app = ElasticJob("zk://127.0.0.1:2181/billing", clock=VirtualClock())
+
+        @app.job(cron="0/10 * * * * ?")
+        async def report(context: ItemContext) -> None:
+            await anyio.sleep(7)
+
+        async with serve("0.0.0.0", 2181, clock=VirtualClock().now), app.running():
+            await anyio.sleep(12)
+            await maintenance("127.0.0.1")
+            assert VirtualClock().now() % 10 >= 7  # the run that was under way has ended in peace
+            await execute(listing)["main"]()
+
+    run(main)
+    paused, over, listed = capsys.readouterr().out.splitlines()
+    assert paused == "server 127.0.0.1: paused in 1 job (report)"
+    assert over == "nothing runs on 127.0.0.1 any more"
+    assert listed.startswith("report switched off ")

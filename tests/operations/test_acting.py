@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 
 import anyio
 import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig, operations
+from aioelasticjob.errors import OutcomeUnknown, RegistryError
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations import ChangedMeanwhile, Refusal
 from aioelasticjob.operations.outcome import carry_out
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.txn import Check, Create, Delete, Op
-from tests.running.office import LAYOUT, Office, play
+from tests.running.office import LAYOUT, REGISTRY, Office, play
 from tests.running.test_control import SOON, staff
 
 HOSTILE = ("", "..", ".", "a/b", "/job", "<script>", "job\0", "job\n", "x" * 300, "zookeeper", "nosuch")
@@ -280,3 +282,48 @@ def test_all_of_it_on_either_registry(registry_address: str) -> None:
                 await operations.pause(Meddled(session, Create(layout.server_paused("10.0.0.5"))), "report")
 
     asyncio.run(main())
+
+
+def test_a_registry_that_disappears_is_a_typed_error_within_a_bounded_time_and_one_that_returns_is_used() -> None:
+    async def scene(here: Office) -> None:
+        await staff(here)
+        network = here.faults.network
+        network.unpowered.add(REGISTRY)
+        network.links_changed()
+        begun = here.now()
+        actions: list[Callable[[], Awaitable[object]]] = [
+            lambda: operations.pause(here.observer, "job"),
+            lambda: operations.configure(here.observer, "job", {"cron": "@daily"}),
+            lambda: operations.remove(here.observer, "job", force=True),
+            lambda: operations.import_jobs(here.observer, "jobName: fresh"),
+        ]
+        for action in actions:
+            with pytest.raises(RegistryError):
+                await action()
+        assert here.now() - begun < 120
+        network.unpowered.discard(REGISTRY)
+        network.links_changed()
+        await here.observer.connected()
+        assert (await operations.pause(here.observer, "job")).changed
+
+    play(scene)
+
+
+def test_an_answer_that_is_lost_leaves_an_action_that_can_be_asked_for_again() -> None:
+    async def scene(here: Office) -> None:
+        await staff(here)
+
+        class Lost(Session):
+            def __init__(self, session: Session) -> None:
+                self.__dict__ = session.__dict__
+
+            async def commit(self, ops, *, incarnation, hold=None):  # type: ignore[no-untyped-def]
+                await super().commit(ops, incarnation=incarnation, hold=hold)
+                raise OutcomeUnknown("connection lost before the reply")
+
+        with pytest.raises(OutcomeUnknown):
+            await operations.pause(Lost(here.observer), "job")
+        again = await operations.pause(here.observer, "job")
+        assert (again.summary, again.changed) == ("job: is paused on 10.0.0.1, 10.0.0.2 already", False)
+
+    play(scene)
