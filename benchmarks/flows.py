@@ -125,8 +125,11 @@ async def aiostream(plan: Plan, handle: Handler) -> None:
             for record in batch:
                 yield record
 
-    work: Any = lambda record, *_: handle(None, record)  # noqa: E731  # what their types want of it cannot be said
-    await (stream.iterate(source()) | pipe.map(work, ordered=False, task_limit=plan.concurrency))
+    async def work(record: int, *_: int) -> None:
+        await handle(None, record)
+
+    mapped: Any = work  # what their types want of it cannot be said
+    await (stream.iterate(source()) | pipe.map(mapped, ordered=False, task_limit=plan.concurrency))
 
 
 def ours(**settings: Any) -> Callable[[Plan, Handler], Awaitable[None]]:
