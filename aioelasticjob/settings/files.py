@@ -94,7 +94,7 @@ def _quoting(error: yaml.MarkedYAMLError) -> str:
     """Return a hint for what people run into: expressions that begin with a character that means something."""
     problem = error.problem or ""
     if "expected ',' or" in problem:
-        return "; a value like ${NAME} needs quotes between braces or brackets"
+        return "; a value like ${NAME} or 0 0 3 * * ? needs quotes between braces or brackets"
     hints = ("alias", "cannot start any token", "expected alphabetic", "mapping values are not allowed")
     return "; a value like */5 * * * * or @daily needs quotes" if any(hint in problem for hint in hints) else ""
 
