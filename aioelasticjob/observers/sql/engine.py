@@ -26,10 +26,13 @@ def engine_for(settings: EventStoreSettings) -> AsyncEngine:
             return engine
         case "postgresql":
             options: dict[str, Any] = {"timeout": patience}
+            ways: dict[str, Any] = {}
         case _:
-            options = {"connect_timeout": max(1, int(patience)), "init_command": "SET time_zone = '+00:00'"}
+            zone = "SET time_zone = '+00:00'"
+            options = {"connect_timeout": max(1, int(patience)), "init_command": zone, "charset": "utf8mb4"}
+            ways = {"isolation_level": "READ COMMITTED"}  # who has waited for an upgrade has to see it
     return create_async_engine(
-        url, hide_parameters=True, connect_args=options, pool_pre_ping=True, pool_recycle=IDLE, pool_size=2
+        url, hide_parameters=True, connect_args=options, pool_pre_ping=True, pool_recycle=IDLE, pool_size=2, **ways
     )
 
 

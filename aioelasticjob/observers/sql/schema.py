@@ -136,7 +136,8 @@ def _create(connection: Connection) -> None:
     """Make the tables of Elastic-Job 3, unless it has made them."""
     connection.execute(CreateTable(VERSIONS, if_not_exists=True))
     for table, columns in ((RUNS, _log_of_elastic_job()), (STATES, _trace_of_elastic_job())):
-        connection.execute(CreateTable(Table(table.name, MetaData(), *columns), if_not_exists=True))
+        first = Table(table.name, MetaData(), *columns, mysql_charset="utf8mb4")
+        connection.execute(CreateTable(first, if_not_exists=True))
 
 
 def _add_ours(connection: Connection) -> None:
