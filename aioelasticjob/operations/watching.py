@@ -29,6 +29,8 @@ BREATH: Final = 0.05
 """Seconds in which changes gather, at least: one run of an item is five of them."""
 SHARE: Final = 2
 """So many times as long as the last look took changes gather, too: looking costs a third of a processor at most."""
+LONGEST_BREATH: Final = 1.0
+"""Seconds in which changes gather, at most: a look may have taken long because the registry was gone."""
 LONGEST_NAP: Final = 60.0
 """Seconds after which the clock is looked at again: it may have been set."""
 UNSHOWN: Final = frozenset(("systemTime", "guarantee"))
@@ -135,7 +137,7 @@ class _Follower:
             with move_on_after(self._until_a_fire()):
                 await self._news.wait()
             if self._news.is_set():
-                await asyncio.sleep(max(BREATH, SHARE * took))
+                await asyncio.sleep(min(LONGEST_BREATH, max(BREATH, SHARE * took)))
             begun = loop.time()
             await self.catch_up()
             took = loop.time() - begun

@@ -14,7 +14,7 @@ from aioelasticjob import InvalidSetting, JobConfig, operations
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations import JobStatus, Newest
 from aioelasticjob.operations.status import by_server
-from aioelasticjob.operations.watching import BREATH
+from aioelasticjob.operations.watching import BREATH, LONGEST_BREATH
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.txn import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock
@@ -163,6 +163,10 @@ def test_a_registry_that_disappears_is_waited_for_and_seen_again() -> None:
             await here.write(Create(LAYOUT.root), Create(LAYOUT.config, config.to_json()))
             await anyio.sleep(1)
             assert list(shown.jobs) == ["job"]
+            for n in range(3):
+                await operations.configure(here.observer, "job", {"description": f"{n}"})
+                await anyio.sleep(LONGEST_BREATH + 0.1)
+                assert shown.jobs["job"].config.description == f"{n}"
 
     play(scene)
 
