@@ -249,7 +249,10 @@ def test_every_mistake_is_told_with_its_line(write: Write, monkeypatch: pytest.M
     [
         ("registy: zk://a", "jobs.yaml:1: registy = 'zk://a': there is no such setting; did you mean registry?"),
         ("registry: http://a", "jobs.yaml:1: registry = 'http://a': write zk://host:port,host:port/namespace"),
-        ("jobs:\n  a: {cron: ${X}}", "but got '{'; a value like ${NAME} or 0 0 3 * * ? needs quotes between braces or brackets"),
+        (
+            "jobs:\n  a: {cron: ${X}}",
+            "but got '{'; a value like ${NAME} or 0 0 3 * * ? needs quotes between braces or brackets",
+        ),
         ("jobs:\n  a:\n    cron: */5 * * * *", "a value like */5 * * * * or @daily needs quotes"),
         ("jobs:\n  a:\n    cron: @daily", "jobs.yaml:3: is no YAML: found character '@' that cannot start any token;"),
         ("jobs: {a: {cron: '@dayly'}}", "jobs.yaml:1: jobs.a.cron = '@dayly'"),
