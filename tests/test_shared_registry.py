@@ -352,9 +352,10 @@ def test_a_port_that_another_program_holds(
 
 def test_a_port_that_is_taken_and_not_listened_at(registry: SharedRegistry) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", registry.port))
-        error = refused(registry.address)
-    assert (error.setting, error.value) == ("address", f"127.0.0.1:{registry.port}")
+        taken.bind(("127.0.0.1", 0))  # its own choice: without SO_REUSEADDR, a port used of late cannot be had
+        port = taken.getsockname()[1]
+        error = refused(f"embedded://127.0.0.1:{port}/x?data_dir={registry.data_dir}")
+    assert (error.setting, error.value) == ("address", f"127.0.0.1:{port}")
     assert "the port is in use" in str(error)
 
 
