@@ -22,10 +22,12 @@ from benchmarks import (
     operations_list,
     takeover,
     watch_traffic,
+    web_console,
 )
 from benchmarks.report import Figure, save, show
 
 BENCHMARKS: Final[Mapping[str, Callable[..., Iterator[Figure]]]] = {
+    "web-console": web_console.measure,
     "dataflow": dataflow.measure,
     "fire-cost": fire_cost.measure,
     "load": load.measure,

@@ -45,7 +45,7 @@ def measure(*, quick: bool) -> Iterator[Figure]:
 
 async def _look(server: Server, jobs: int, times: int, seconds: int) -> list[Figure]:
     case = f"{jobs:,} jobs × {ITEMS} items, {server.name}"
-    async with _filled(server, jobs) as (session, layouts):
+    async with filled(server, jobs) as (session, layouts):
         told = []
         for options, goal in (((), "< 2"), (("--json",), "< 2")):
             command = " ".join(("jobs", *options))
@@ -69,7 +69,7 @@ async def _look(server: Server, jobs: int, times: int, seconds: int) -> list[Fig
 
 
 @asynccontextmanager
-async def _filled(server: Server, jobs: int) -> AsyncIterator[tuple[Session, list[Layout]]]:
+async def filled(server: Server, jobs: int) -> AsyncIterator[tuple[Session, list[Layout]]]:
     """Make jobs as three servers leave them between two runs; their instances live as long as the block."""
     async with open_session(ConnectionSettings.parse(f"zk://{server.address}/operations")) as session:
         layouts = [Layout(f"job-{number:04}") for number in range(jobs)]

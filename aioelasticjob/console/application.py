@@ -104,6 +104,10 @@ class Console:
     async def _invite(self) -> None:
         if await self.accounts.nobody_there():
             self.invitation = f"/welcome/{await self.accounts.invite_first()}"
+
+    def _tell(self) -> None:
+        """Say in the log where the first password is set: inside another application there is no terminal of ours."""
+        if self.invitation is not None:
             log.warning("nobody can sign in yet: open the one-time link", extra={"path": self.invitation})
 
     async def _added(self) -> list[RegistrySettings]:
@@ -131,6 +135,7 @@ class Console:
     async def _live(self, begun: asyncio.Event) -> None:
         try:
             async with self.running():
+                self._tell()
                 begun.set()
                 await anyio.sleep_forever()
         finally:
@@ -139,6 +144,7 @@ class Console:
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         async with self.running():
+            self._tell()
             yield
 
     async def _refused(self, request: Request, error: Exception) -> Response:
