@@ -348,9 +348,9 @@ class ElasticJob:
         """
         if self._running:
             raise InvalidSetting("running", True, "this application runs already")
-        for job in self._jobs.values():
+        for job in tuple(self._jobs.values()):
             if job.engine is not None:
-                job.engine.check()
+                self._jobs[job.config.job_name] = replace(job, blocking=job.engine.check())
         if self._from_outside is not None:
             self._from_outside.all_declared(self._jobs)
         self._running = True
@@ -404,7 +404,7 @@ class ElasticJob:
     @asynccontextmanager
     async def _crew(self, session: Session) -> AsyncIterator[None]:
         for job in self._jobs.values():
-            if job.blocking and job.config.executor == "process":
+            if job.blocking and job.engine is None and job.config.executor == "process":
                 pickled(job.handler)
         complaints = Complaints(self._clock)
         threads, processes = CapacityLimiter(self._threads), Processes(self._processes)

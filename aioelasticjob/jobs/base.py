@@ -26,11 +26,11 @@ Handler: TypeAlias = Callable[..., Any]
 class Engine(Protocol):
     """What runs a whole flight."""
 
-    def check(self) -> None:
-        """See to it that all handlers have been declared.
+    def check(self) -> bool:
+        """See to it that all handlers have been declared, and return whether any of them is a plain function.
 
         Raises:
-            InvalidSetting: one is missing.
+            InvalidSetting: one is missing, or cannot be sent where it is to run.
         """
         ...
 

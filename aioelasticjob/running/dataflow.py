@@ -14,7 +14,7 @@ from functools import partial
 from reprlib import repr as short
 from typing import Any, TypeAlias
 
-from anyio import CancelScope, create_task_group, fail_after, move_on_after, sleep
+from anyio import CancelScope, create_task_group, fail_after, sleep
 from anyio.abc import TaskGroup
 
 from aioelasticjob.errors import InvalidSetting, RegistryError
@@ -24,6 +24,8 @@ from aioelasticjob.jobs.dataflow import Dataflow, RecordFailed, TooManyFailures
 from aioelasticjob.jobs.dependencies import ProviderFailed, provided
 from aioelasticjob.model import Outcome
 from aioelasticjob.rates import Flowed, Meter
+from aioelasticjob.running.blocking import pickled
+from aioelasticjob.running.cut import Cut
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.lanes import Batch, Call, Lane, Position, Workers, is_being_cancelled
 from aioelasticjob.running.reins import Reins, is_to_end
@@ -44,13 +46,19 @@ class Engine:
 
     flow: Dataflow
 
-    def check(self) -> None:
-        """See to it that the dataflow is complete.
+    def check(self) -> bool:
+        """See to it that the dataflow is complete, and return whether any of it is plain functions.
 
         Raises:
-            InvalidSetting: it has no process.
+            InvalidSetting: it has no process, or what is to run in processes cannot be sent there.
         """
-        self.flow.handlers  # noqa: B018  # a property that raises
+        process, dead = self.flow.handlers
+        fetch = None if self.flow.generates else self.flow.fetch
+        plain = [one for one in (fetch, process, dead) if one is not None and not is_async(one)]
+        if self.flow.config.executor == "process":
+            for handler in plain:
+                pickled(handler)
+        return bool(plain)
 
     async def __call__(self, flight: Flight) -> None:
         """Fetch and process until there is nothing more, or the run is to end; note how each item ended."""
@@ -67,20 +75,28 @@ class _Run:
         declared = flow.config.batch_size  # whether process takes lists is said by its code, how long by the operators
         self._step = declared and (self._config.batch_size or declared)
         self._meters = {lane: self._meter(lane) for lane in self._lanes()}
+        self._left = set(self._meters)
+        """Lanes that have not come to their end."""
+        self._crews: list[Workers] = []
+        self._over = asyncio.Event()
+        """Set when no lane and no worker is left."""
         self._tasks: TaskGroup
-        self._limit: CancelScope
+        self._limit: Cut
 
     async def run(self) -> None:
         """Run the whole flight."""
         timeout = self._config.timeout
         try:
-            with move_on_after(timeout) as self._limit:
+            unheeded, blocking = self._flight.tell_unheeded, self._flight.job.blocking
+            with Cut(unheeded, after=timeout, threads=blocking) as self._limit:
                 async with create_task_group() as self._tasks:
                     self._tasks.start_soon(self._count)
                     if self._config.streaming:
                         self._tasks.start_soon(self._watch)
                         self._tasks.start_soon(self._hold)
-                    await self._flow_through()
+                    self._flow_through()
+                    with CancelScope(shield=True):  # to cancel them is up to the Cut: a cancelled group never stops it
+                        await self._over.wait()
                     self._tasks.cancel_scope.cancel()
             if self._limit.cancel_called:
                 for lane in self._meters:
@@ -110,11 +126,26 @@ class _Run:
         meter.begin(lane.load)
         return meter
 
-    async def _flow_through(self) -> None:
-        shared = None if self._config.ordered else Workers(self._tasks, self._config.concurrency)
-        async with create_task_group() as feeding:
-            for lane in self._meters:
-                feeding.start_soon(self._feed, lane, shared or Workers(self._tasks, 1))
+    def _flow_through(self) -> None:
+        limit = 1 if self._config.ordered else self._config.concurrency
+        for lane in self._meters:
+            if self._config.ordered or not self._crews:
+                self._crews.append(Workers(self._tasks, limit, self._flight.under_way, self._look_if_over))
+            self._tasks.start_soon(self._run_lane, lane, self._crews[-1])
+
+    async def _run_lane(self, lane: Lane, workers: Workers) -> None:
+        try:
+            await self._feed(lane, workers)
+        finally:
+            self._left.discard(lane)
+            if not self._left:
+                for crew in self._crews:
+                    crew.close()
+            self._look_if_over()
+
+    def _look_if_over(self) -> None:
+        if not self._left and not any(crew.size for crew in self._crews):
+            self._over.set()
 
     async def _feed(self, lane: Lane, workers: Workers) -> None:
         """Fetch and process for one lane until its end, as one span if runs are traced."""
@@ -133,6 +164,8 @@ class _Run:
 
     async def _feed_to_the_end(self, lane: Lane, workers: Workers) -> Outcome:
         failure: BaseException | None = None
+        if (task := asyncio.current_task()) is not None:
+            self._flight.under_way[task] = lane.context
         if self._flight.trace is not None:
             self._flight.trace.started(lane.context)
         try:

@@ -25,6 +25,8 @@ LOOK = 15
 """A worker looks at the time after every 16 records."""
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
+UnderWay: TypeAlias = dict[asyncio.Task[object], Context]
+"""The handlers that have begun, by the tasks they run in."""
 
 
 class Batch:
@@ -169,9 +171,10 @@ class Lane:
 class Workers:
     """Tasks that share a queue of batches: as many as there is work for, at most ``limit``."""
 
-    def __init__(self, tasks: TaskGroup, limit: int) -> None:
-        self._tasks, self._limit = tasks, limit
-        self._size = 0
+    def __init__(self, tasks: TaskGroup, limit: int, under_way: UnderWay, home: Callable[[], None]) -> None:
+        self._tasks, self._limit, self._under_way, self._home = tasks, limit, under_way, home
+        self.size = 0
+        """How many there are; each one less is told by ``home``."""
         self._queue: deque[Batch] = deque()
         self._parked: list[asyncio.Future[None]] = []
         self._closed = False
@@ -182,8 +185,8 @@ class Workers:
         self._queue.append(batch)
         woken = min(batch.left, len(self._parked))
         self._wake(woken)
-        for _ in range(min(batch.left - woken, self._limit - self._size)):
-            self._size += 1
+        for _ in range(min(batch.left - woken, self._limit - self.size)):
+            self.size += 1
             self._tasks.start_soon(self._work)
 
     def close(self) -> None:
@@ -198,6 +201,13 @@ class Workers:
                 parked.set_result(None)
 
     async def _work(self) -> None:
+        try:
+            await self._take_turns()
+        finally:
+            self.size -= 1
+            self._home()
+
+    async def _take_turns(self) -> None:
         queue = self._queue
         while True:
             if queue:
@@ -218,6 +228,8 @@ class Workers:
 
     async def _drain(self, batch: Batch) -> None:
         """Process records of a batch until none is left to begin with; others do the same with the same iterator."""
+        if (task := asyncio.current_task()) is not None:
+            self._under_way[task] = batch.lane.context
         lane, time = batch.lane, self._loop.time
         call, context, rested = lane.call, lane.context, time()
         for calls, record in enumerate(batch.waiting, 1):

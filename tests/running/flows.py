@@ -59,6 +59,7 @@ class Flown:
     saved: Saved = field(default_factory=Saved)
     events: Events = field(default_factory=Events)
     complaints: list[BaseException] = field(default_factory=list)
+    means: Means = field(default_factory=Means)
     reins: Reins = field(init=False)
     flight: Flight = field(init=False)
 
@@ -67,14 +68,15 @@ class Flown:
         flow.process(self.process)
         if self.dead is not None:
             flow.dead(self.dead)
-        self._job = Job(self.config, self.fetch, False, engine=Engine(flow))
+        engine = Engine(flow)
+        self._job = Job(self.config, self.fetch, engine.check(), engine=engine)
 
     async def fly(self) -> None:
         seen = {item: Seen(Record(), 0) for item in self.items}
         claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(self.items, 1), seen, {})
         view = JobView(Layout("flow"), Tree(), self.config)
         self.reins = Reins(view, Latest(view), Tally(), self.events)
-        self.flight = Flight(self._job, self.config, claim, self.saved, Means(), self._complain, self.reins)
+        self.flight = Flight(self._job, self.config, claim, self.saved, self.means, self._complain, self.reins)
         await execute(self.flight)
 
     def _complain(self, context: Context, error: BaseException) -> None:
