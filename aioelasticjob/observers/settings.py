@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass, fields
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,8 @@ def database(url: str) -> URL:
         raise InvalidSetting(
             "event_store", masked(url), f"is served by {driver}: write {kind}://… or {kind}+{driver}://…"
         )
+    if kind == "sqlite" and parsed.database and not Path(parsed.database).absolute().parent.is_dir():
+        raise InvalidSetting("event_store", masked(url), "the directory of that file does not exist: make it first")
     if not parsed.database and kind != "sqlite":
         raise InvalidSetting("event_store", masked(url), f"names no database; {EXAMPLES}")
     return parsed.set(drivername=f"{kind}+{driver}")

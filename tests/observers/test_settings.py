@@ -1,0 +1,99 @@
+"""What is said of an event store is checked when the application is made, and its password is never shown."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from aioelasticjob import ElasticJob, InvalidSetting
+from aioelasticjob.observers.settings import EventStoreSettings, database, masked
+
+SECRET = "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("url", "driver"),
+    [
+        ("sqlite:///events.db", "sqlite+aiosqlite"),
+        ("sqlite://", "sqlite+aiosqlite"),
+        ("sqlite+aiosqlite:///events.db", "sqlite+aiosqlite"),
+        ("postgresql://me@host/events", "postgresql+asyncpg"),
+        ("mysql://me@host/events", "mysql+asyncmy"),
+        ("mariadb://me@host/events", "mariadb+asyncmy"),
+    ],
+)
+def test_urls_get_the_driver_that_serves_them(url: str, driver: str) -> None:
+    assert database(url).drivername == driver
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "events.db",
+        "sqlite:events.db",
+        f"oracle://me:{SECRET}@host/events",
+        f"postgres://me:{SECRET}@host/events",
+        f"postgresql+psycopg2://me:{SECRET}@host/events",
+        f"postgresql://me:{SECRET}@host",
+        f"postgresql://me:{SECRET}@host:port/events",
+        f"mysql://me:{SECRET}/@host:70000000/",
+        f"mysql://me:{SECRET}@host?password={SECRET}",
+        "sqlite:////no/such/directory/events.db",
+    ],
+)
+def test_urls_that_make_no_sense(url: str) -> None:
+    with pytest.raises(InvalidSetting, match="event_store") as failure:
+        ElasticJob("embedded://", event_store=url)
+    assert SECRET not in str(failure.value)
+    assert SECRET not in repr(failure.value.value)
+
+
+@pytest.mark.parametrize("value", [5, True, b"sqlite://", ["sqlite://"]])
+def test_what_is_no_url_at_all(value: Any) -> None:
+    with pytest.raises(InvalidSetting, match="event_store"):
+        ElasticJob("embedded://", event_store=value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("retention_days", 0),
+        ("retention_days", float("nan")),
+        ("retention_rows", 1.5),
+        ("batch_size", 0),
+        ("batch_age", -1),
+        ("backlog", True),
+        ("write_timeout", float("inf")),
+        ("shutdown_timeout", "5"),
+    ],
+)
+def test_settings_that_make_no_sense(setting: str, value: Any) -> None:
+    with pytest.raises(InvalidSetting, match=setting):
+        EventStoreSettings("sqlite://", **{setting: value})
+
+
+@pytest.mark.parametrize(("module", "extra"), [("sqlalchemy", "sql"), ("asyncpg", "postgresql")])
+def test_what_is_not_installed_is_named_with_its_extra(
+    module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InvalidSetting, match=rf"pip install 'aioelasticjob\[{extra}\]'") as failure:
+        ElasticJob("embedded://", event_store=f"postgresql://me:{SECRET}@host/events")
+    assert SECRET not in str(failure.value)
+
+
+@pytest.mark.parametrize("password", [SECRET, f"a@b/{SECRET}", f"{SECRET}:@", f"?{SECRET}"])
+def test_a_password_is_masked_whatever_is_in_it(password: str) -> None:
+    url = f"postgresql://me:{password}@host:5432/events?password={SECRET}"
+    assert SECRET not in masked(url)
+    assert masked(url).startswith("postgresql://me:…@host:5432/events")
+
+
+def test_settings_are_shown_without_the_password() -> None:
+    shown = repr(EventStoreSettings(f"postgresql://me:{SECRET}@host/events", retention_days=3))
+    assert shown.startswith("EventStoreSettings('postgresql://me:…@host/events', retention_days=3, ")
+    assert SECRET not in shown
+    assert masked("sqlite:///events.db") == "sqlite:///events.db"
