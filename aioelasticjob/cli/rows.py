@@ -51,7 +51,11 @@ class Rows:
             blank = Segment(" " * (width - cell.cell_len))
             if number:
                 yield Segment(GAP)
-            yield from (blank, *cell.render(console)) if right else (*cell.render(console), blank)
+            if right:
+                yield blank
+            yield from cell.render(console)
+            if not right and number + 1 < len(row):
+                yield blank
         yield Segment.line()
 
     def _folded(self) -> Table:
