@@ -262,8 +262,8 @@ class Runner:
         if claim is None:
             return None
         checkpoints = _Checkpoints(self._duty.offsets, claim, offsets)
-        trace, complain = self._trace(view.config, claim), self._complain
-        complain = complain if trace is None else trace.complaining(complain)
+        trace = self._trace(view.config, claim)
+        complain = self._complain if trace is None else trace.complaining(self._complain)
         return Flight(self._job, view.config, claim, checkpoints, self._shared.means, complain, trace=trace)
 
     def _trace(self, config: JobConfig, claim: Claim) -> Trace | None:
