@@ -19,8 +19,8 @@ Write = Callable[[str, str], Path]
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs a command in this process and returns its result, lines as long as they like."""
+def command(monkeypatch: pytest.MonkeyPatch, root_log: logging.Logger) -> Command:
+    """Runs a command in this process and returns its result, lines as long as they like; the log is as it was then."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("AIOELASTICJOB_REGISTRY", raising=False)
