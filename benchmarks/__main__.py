@@ -14,6 +14,7 @@ from benchmarks import (
     assignment,
     at_rest,
     dataflow,
+    event_store,
     failover,
     fire_cost,
     handover,
@@ -29,6 +30,7 @@ from benchmarks.report import Figure, save, show
 BENCHMARKS: Final[Mapping[str, Callable[..., Iterator[Figure]]]] = {
     "web-console": web_console.measure,
     "dataflow": dataflow.measure,
+    "event-store": event_store.measure,
     "fire-cost": fire_cost.measure,
     "load": load.measure,
     "operations": operations.measure,
