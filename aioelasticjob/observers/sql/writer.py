@@ -173,21 +173,23 @@ async def recording(
 ) -> AsyncIterator[tuple[EventStore, Writer]]:
     """Keep what is told while the block is open, and what was told until its end."""
     async with open_store(settings, clock=clock) as store:
-        with events.listen(settings.backlog) as listener:
-            writer, cancelled = Writer(store, listener, settings), True
-            try:
-                async with create_task_group() as tasks:
-                    for work in (writer.gather, writer.write):
-                        tasks.start_soon(work)
-                    tasks.start_soon(_prune, store)
-                    yield store, writer
-                    cancelled = False
-                    tasks.cancel_scope.cancel()
-            finally:
-                with CancelScope(shield=True), move_on_after(IN_A_HURRY if cancelled else settings.shutdown_timeout):
-                    await writer.flush()
-                if lost := writer.counts.waiting:
-                    log.warning("the application ends before all events were written", extra={"lost": lost})
+        listener, cancelled = Listener(settings.backlog), True
+        writer = Writer(store, listener, settings)
+        events.attach(listener)
+        try:
+            async with create_task_group() as tasks:
+                for work in (writer.gather, writer.write):
+                    tasks.start_soon(work)
+                tasks.start_soon(_prune, store)
+                yield store, writer
+                cancelled = False
+                tasks.cancel_scope.cancel()
+        finally:
+            events.detach(listener)
+            with CancelScope(shield=True), move_on_after(IN_A_HURRY if cancelled else settings.shutdown_timeout):
+                await writer.flush()
+            if lost := writer.counts.waiting:
+                log.warning("the application ends before all events were written", extra={"lost": lost})
 
 
 async def _prune(store: EventStore) -> None:

@@ -1,0 +1,90 @@
+"""`aioelasticjob events`: the history of runs, for people and for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from aioelasticjob.cli.application import application
+from aioelasticjob.model import Outcome
+from aioelasticjob.observers.sql import open_store
+from tests.observers.told import NOON, batch, beginning, end, raised
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'events.db'}"
+
+    async def fill() -> None:
+        async with open_store(url) as store:
+            failed = end(NOON + 1000, outcome=Outcome.FAILED, failure=raised("[bold]no luck"))
+            await store.write(batch(*beginning(), end(), *beginning(NOON + 1000), failed, *beginning(NOON + 2000)))
+
+    asyncio.run(fill())
+    return url
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(application, ["events", *arguments])
+
+
+def test_runs_are_listed_the_newest_first(store: str) -> None:
+    shown = command("list", "--store", store)
+    assert shown.exit_code == 0
+    lines = shown.stdout.splitlines()
+    assert [word for line in lines for word in ("running", "failed", "completed") if f" {word} " in line] == [
+        "running",
+        "failed",
+        "completed",
+    ]
+    assert "    ValueError: [bold]no luck" in lines
+
+
+def test_filters_pages_and_json(store: str) -> None:
+    told = json.loads(command("list", "-s", store, "--limit", "2", "--json").stdout)
+    assert [run["outcome"] for run in told["runs"]] == ["running", "failed"]
+    rest = json.loads(command("list", "-s", store, "--after", told["next"], "--json").stdout)
+    assert [(run["outcome"], run["taskId"][:6]) for run in rest["runs"]] == [("completed", "report")]
+    assert rest["next"] is None
+    for options in (["--outcome", "failed"], ["--text", "NO LUCK"], ["--since", "2027-01-15T08:00:01+00:00"]):
+        told = json.loads(command("list", "-s", store, "--json", *options).stdout)
+        assert "failed" in [run["outcome"] for run in told["runs"]]
+        assert len(told["runs"]) < 3
+    assert "no such runs" in command("list", "-s", store, "--job", "other").stdout
+
+
+def test_one_run_is_shown_with_its_states_and_its_stack(store: str) -> None:
+    (run,) = json.loads(command("list", "-s", store, "--outcome", "failed", "--json").stdout)["runs"]
+    shown = command("show", "-s", store, run["id"]).stdout
+    assert "TASK_STAGING" in shown
+    assert "raise ValueError(text)" in shown
+    assert json.loads(command("show", "-s", store, run["id"], "--json").stdout)["run"] == run
+
+
+def test_old_events_are_removed_once_somebody_is_sure(store: str) -> None:
+    assert command("prune", "-s", store, "--rows", "1").exit_code == 1
+    assert command("prune", "-s", store, "--rows", "1", "--yes").stdout.startswith("9 rows")
+    assert len(json.loads(command("list", "-s", store, "--json").stdout)["runs"]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list", "--store", "oracle://me:s3cret@host/db"],
+        ["list", "--store", "sqlite://", "--since", "yesterday"],
+        ["list", "--store", "sqlite://", "--since", "2026-01-01"],
+        ["list", "--store", "sqlite://", "--after", "nonsense"],
+        ["show", "--store", "sqlite://", "nobody"],
+        ["prune", "--store", "sqlite://", "--yes"],
+    ],
+)
+def test_what_makes_no_sense_is_one_line_and_code_two(arguments: list[str]) -> None:
+    shown = command(*arguments)
+    assert shown.exit_code == 2
+    assert shown.stderr.startswith("error: ")
+    assert len(shown.stderr.splitlines()) == 1
+    assert "s3cret" not in shown.stderr

@@ -1,0 +1,90 @@
+"""A real PostgreSQL that stands still or dies while jobs run: no fire waits, and the history is whole afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.clock import SystemClock
+from aioelasticjob.observers.settings import EventStoreSettings
+from aioelasticjob.observers.sql import EventStore, Filter
+from tests.support import real_postgres
+from tests.support.real_postgres import RealPostgres, closed_port
+
+ONCE = 0.3
+"""Seconds that a fire may be late on a busy machine; one that waited for the database would be later by seconds."""
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("harm", ["paused", "killed"])
+def test_no_fire_waits_for_a_database_that_is(harm: str) -> None:
+    if real_postgres.binaries() is None:
+        pytest.skip("Debian's postgresql is not installed")
+    late: list[float] = []
+
+    async def main(server: RealPostgres) -> None:
+        settings = EventStoreSettings(server.url(), write_timeout=1, shutdown_timeout=10)
+        app = ElasticJob("embedded://", event_store=settings)
+
+        @app.job(cron="* * * * * ?", sharding_total_count=2)
+        async def work(context: ItemContext) -> None:
+            late.append(SystemClock().now() - context.fire_time.timestamp())
+
+        async with app.running():
+            assert app._recorder is not None
+            store, counts = app.event_store, lambda: app._recorder.counts  # type: ignore[union-attr]
+            assert isinstance(store, EventStore)
+            await _until(lambda: counts().written > 0)
+            (server.pause if harm == "paused" else server.stop)()
+            await _until(lambda: bool(counts().trouble))
+            before = len(late)
+            await _until(lambda: len(late) >= before + 4)
+            await asyncio.to_thread(server.resume if harm == "paused" else server.start)
+            await _until(lambda: not counts().trouble)
+        assert counts().dropped == counts().waiting == 0
+
+    async def found(server: RealPostgres) -> int:
+        from aioelasticjob.observers.sql import open_store
+
+        async with open_store(server.url()) as store:
+            assert await store.counts() == await store.counts(Filter(outcome="completed"))
+            return (await store.counts())["completed"]
+
+    with real_postgres.postgres() as server:
+        asyncio.run(main(server))
+        assert asyncio.run(found(server)) == len(late)
+    assert max(late) < ONCE
+
+
+def test_an_application_starts_and_ends_without_its_database() -> None:
+    runs: list[int] = []
+
+    async def main() -> None:
+        url = f"postgresql://me:s3cret@127.0.0.1:{closed_port()}/events"
+        app = ElasticJob("embedded://", event_store=EventStoreSettings(url, shutdown_timeout=0.5))
+
+        @app.job(cron="* * * * * ?")
+        async def work(context: ItemContext) -> None:
+            runs.append(context.item)
+
+        began = time.monotonic()
+        async with app.running():
+            assert time.monotonic() - began < 5
+            await _until(lambda: len(runs) >= 2)
+            began = time.monotonic()
+        assert time.monotonic() - began < 5
+        assert app._recorder is not None
+        assert app._recorder.counts is not None
+        assert app._recorder.counts.waiting >= 6
+
+    asyncio.run(main())
