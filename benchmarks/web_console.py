@@ -1,4 +1,4 @@
-"""The web console over a thousand jobs: how soon a page is there, what leaving it open costs, when it shows a change."""
+"""The web console over a thousand jobs: how soon a page is there, what an open one costs, when it shows a change."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from aioelasticjob.console.live import Registries
 from aioelasticjob.console.routes import routes
 from aioelasticjob.console.sessions import Sessions, secret_of
 from aioelasticjob.console.settings import ConsoleSettings, RegistrySettings
-from aioelasticjob.console.throttle import Throttle
+from aioelasticjob.console.throttle import Guesses
 from aioelasticjob.console.visit import ROOT, receive
 from aioelasticjob.errors import ElasticJobError
 
@@ -51,8 +51,7 @@ class Console:
         self.rows: dict[tuple[str, str, str], dict[str, tuple[int, str]]] = {}
         """Rows of overviews, rendered once for all pages: by registry, language and root, then by job."""
         self.templates = _templates()
-        self.by_name = Throttle(self.clock, failures=5, within=300)
-        self.by_address = Throttle(self.clock, failures=20, within=300)
+        self.guesses = Guesses(self.clock)
         self.database: Database
         self.accounts: Accounts
         self.sessions: Sessions
@@ -191,6 +190,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
+        auto_reload=False,
     )
     environment.globals |= {"spell": spell, "tone_of": tone, "label": label}
     return environment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -39,6 +40,7 @@ LABELS: Final[Mapping[str, str]] = {
     "disabled": "New servers start disabled",
 }
 """What a setting is called where its name alone would not do."""
+_SECRET: Final = re.compile(r"pass|secret|token|key|auth|credential|webhook|url|header|env", re.IGNORECASE)
 _LONG: Final = ("description", "sharding_item_parameters", "error_handler_options", "options")
 _FOUND_BY_NAME: Final = {
     "sharding_strategy": "aioelasticjob.strategies",
@@ -69,8 +71,11 @@ def label(name: str) -> str:
     return LABELS.get(name) or name.replace("_", " ").capitalize()
 
 
-def sections(config: JobConfig) -> list[tuple[str, list[Field]]]:
-    """Return the form for a configuration."""
+def sections(config: JobConfig, *, masked: bool = False) -> list[tuple[str, list[Field]]]:
+    """Return the form for a configuration; ``masked`` shows no passwords and the like."""
+    if masked:
+        hidden = {name: _hide(getattr(config, name)) for name in ("options", "error_handler_options")}
+        config = config.model_copy(update=hidden)
     names = [name for name in JobConfig.model_fields if name not in FIXED]
     placed = {name for part in SECTIONS.values() for name in part}
     parts = {**SECTIONS, MORE: [name for name in names if name not in placed]}
@@ -98,6 +103,13 @@ def field_of(config: JobConfig, name: str) -> Field:
     group = _FOUND_BY_NAME.get(name)
     names = sorted(point.name for point in entry_points(group=group)) if group else ()
     return Field(name, value, "text", tuple(names), optional)
+
+
+def _hide(told: object) -> object:
+    """Return a value of JSON with what sounds secret replaced, however deep it lies."""
+    if isinstance(told, dict):
+        return {key: "…" if _SECRET.search(key) else _hide(value) for key, value in told.items()}
+    return [_hide(value) for value in told] if isinstance(told, list) else told
 
 
 def text_of(config: JobConfig, name: str) -> str:

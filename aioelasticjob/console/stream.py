@@ -19,7 +19,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.console.live import Picture, Watched
 from aioelasticjob.console.visit import SESSION, Visit
 
-GAP: Final = 0.2
+GAP: Final = 0.1
 """Seconds between two events of a page at least: an eye does not follow more."""
 RATE: Final = 40_000
 """Bytes a page is sent per second in the long run."""
@@ -29,6 +29,8 @@ BEAT: Final = 5.0
 """Seconds after which a silent stream says that it lives, and looks whether its session does."""
 LOOK: Final = 2.0
 """Seconds after which pieces are looked at again though nothing has changed: what was held back goes out then."""
+CHUNK: Final = 20_000
+"""Bytes of one event, about: what is more waits for the next, so that no page is sent all at once."""
 MOST: Final = 500
 """Streams that may be open at a time, over all pages."""
 
@@ -48,8 +50,14 @@ class Feed(Protocol):
         """Return the pieces that have changed."""
         ...
 
-    def place(self, picture: Picture) -> str:
-        """Return what the browser is to name when it comes back."""
+    @property
+    def more(self) -> bool:
+        """Whether there is news that has been held back."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """What the browser is to name when it comes back."""
         ...
 
 
@@ -78,9 +86,15 @@ class Pieces:
         """Return the pieces that have changed."""
         return [piece for piece in await self._render(picture) if self._sent.differs(piece)]
 
-    def place(self, picture: Picture) -> str:
-        """Return the version; whoever comes back is told everything, which is little."""
-        return str(picture.version)
+    @property
+    def more(self) -> bool:
+        """Nothing is held back: it is little."""
+        return False
+
+    @property
+    def place(self) -> str:
+        """Nothing to remember: whoever comes back is told everything."""
+        return ""
 
 
 @dataclass
@@ -104,7 +118,8 @@ def stream(visit: Visit, feed: Feed) -> Response:
     assert visit.registry is not None
     if len(visit.console.streams) >= MOST:
         return Response("503: too many live pages are open\n", 503, media_type="text/plain")
-    return StreamingResponse(_events(visit, visit.registry, feed), media_type="text/event-stream")
+    events, headers = _events(visit, visit.registry, feed), {"X-Accel-Buffering": "no"}  # nginx would wait for more
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
 async def _events(visit: Visit, registry: Watched, feed: Feed) -> AsyncIterator[bytes]:
@@ -116,11 +131,12 @@ async def _events(visit: Visit, registry: Watched, feed: Feed) -> AsyncIterator[
         while True:
             picture = registry.picture.value
             if body := "".join(map(_partial, await feed.news(picture))):
-                told = _event(body, feed.place(picture))
+                told = _event(body, feed.place)
                 yield told
                 await anyio.sleep(max(GAP, purse.pay(len(told))))
-            with anyio.move_on_after(min(LOOK, BEAT)):
-                await registry.picture.until(partial(is_not, picture))
+            if not feed.more:
+                with anyio.move_on_after(min(LOOK, BEAT)):
+                    await registry.picture.until(partial(is_not, picture))
             if (now := visit.console.clock.now()) >= checked + BEAT:
                 checked = now
                 if await visit.console.sessions.find(visit.request.cookies.get(SESSION), visit.agent) is None:

@@ -41,3 +41,29 @@ class Throttle:
         if failures is None or len(failures) < self.failures:
             return 0.0
         return max(0.0, failures[0] + self.within - now)
+
+
+class Guesses:
+    """Wrong passwords.  Few are let pass for one name from one address, so that nobody locks others out from afar."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._together = Throttle(clock, failures=5, within=300)
+        self._by_address = Throttle(clock, failures=20, within=300)
+        self._by_name = Throttle(clock, failures=200, within=300)
+
+    def wait(self, name: str, address: str) -> float:
+        """Return the seconds until this name may be tried from there; 0 if now."""
+        name = name.casefold()
+        both = self._together.wait(f"{address} {name}")
+        return max(both, self._by_address.wait(address), self._by_name.wait(name))
+
+    def failed(self, name: str, address: str) -> None:
+        """Count a wrong one."""
+        name = name.casefold()
+        self._together.failed(f"{address} {name}")
+        self._by_address.failed(address)
+        self._by_name.failed(name)
+
+    def forgive(self, name: str, address: str) -> None:
+        """Forget the wrong ones before the right one."""
+        self._together.forgive(f"{address} {name.casefold()}")

@@ -76,9 +76,14 @@ class Visit:
         return self.request.headers.get("user-agent", "")[:500]
 
     @property
+    def operator(self) -> bool:
+        """Whether this person is shown what may hold secrets, and may change things where anybody may."""
+        return self.session is not None and self.session.person.operates
+
+    @property
     def may_operate(self) -> bool:
         """Whether this person may change what the registries hold, now."""
-        return self.session is not None and self.session.person.operates and not self.console.settings.read_only
+        return self.operator and not self.console.settings.read_only
 
     @property
     def token(self) -> str:

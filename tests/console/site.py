@@ -42,7 +42,6 @@ class Site:
         assert self.console.invitation is not None
         return f"{self.url}{self.console.invitation}"
 
-
     def until(self, holds: Callable[[Mapping[str, JobStatus]], bool]) -> None:
         """Wait until the console sees the jobs so."""
         watched = self.console.registries.get("billing")

@@ -41,7 +41,8 @@ LABELS = """() => [...document.querySelectorAll('input, select, textarea, button
     && !one.getAttribute('aria-label') && !one.title)
   .map((one) => one.outerHTML.slice(0, 200))"""
 """What a screen reader could only call by its kind."""
-IDS = """() => [...document.querySelectorAll('[id]')].map((one) => one.id).filter((id, at, all) => all.indexOf(id) !== at)"""
+IDS = """() => [...document.querySelectorAll('[id]')].map((one) => one.id)
+  .filter((id, at, all) => all.indexOf(id) !== at)"""
 WIDTH = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -216,8 +217,10 @@ def test_a_changed_cron_changes_the_next_fire(
     expect(open_elsewhere.locator("#cron")).to_have_text("30 15 4 * * ?")
 
 
-@pytest.mark.usefixtures("workers")
-def test_a_viewer_finds_nothing_to_press_and_is_refused(there: Site, visitor: Callable[..., Page]) -> None:
+def test_a_viewer_finds_nothing_to_press_and_is_refused(
+    there: Site, visitor: Callable[..., Page], workers: Callable[[], ChildProcess]
+) -> None:
+    workers()
     _invite(there, visitor)
     page = visitor("/r/billing/job/report", name="vera")
     expect(page.get_by_role("heading", name=re.compile("report"))).to_be_visible()
@@ -258,7 +261,10 @@ def test_an_open_page_asks_to_sign_in_when_its_session_has_expired(
 
 
 @pytest.mark.parametrize("width", [390, 2560])
-def test_every_page_can_be_read_by_everybody(there: Site, visitor: Callable[..., Page], width: int) -> None:
+def test_every_page_can_be_read_by_everybody(
+    there: Site, visitor: Callable[..., Page], workers: Callable[[], ChildProcess], width: int
+) -> None:
+    workers()
     page = visitor("/r/billing/jobs", width=width, scheme="dark")
     expect(page.locator("#jobs")).to_be_visible()
     job = "/r/billing/job/report"

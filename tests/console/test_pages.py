@@ -11,6 +11,7 @@ import pytest
 
 from aioelasticjob import operations
 from aioelasticjob.console.pages import registries
+from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.txn import Create
 from tests.console.client import Browser
@@ -126,6 +127,21 @@ def test_a_job_a_server_and_an_item_are_switched_off_and_on(play: Play) -> None:
             answer = await browser.submit(REPORT, {"item": nonsense}, to=f"{REPORT}/do/disable")
             assert answer.status == 409, nonsense
         assert (await browser.submit(REPORT, {"item": "7"}, to=f"{REPORT}/do/disable")).status == 409
+
+    play(act)
+
+
+def test_offsets_are_shown_where_handlers_save_them(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        assert "Offset" not in (await browser.get(REPORT)).text
+        session = scene.registry.session
+        paths = [Layout("report").offsets, f"{Layout('report').offsets}/0"]
+        missing = [path for path, node in zip(paths, await session.get_many(paths), strict=True) if node is None]
+        ops = [Create(path, b'"page 42"' if path == paths[1] else b"") for path in missing]
+        await session.commit(ops, incarnation=session.incarnation)
+        assert "page 42" in (await browser.get(REPORT)).text
 
     play(act)
 

@@ -35,21 +35,18 @@ async def sign_in(visit: Visit) -> Response:
     """Let somebody in, or say that it was wrong, but not too often."""
     console, words = visit.console, visit.words
     name, back = visit.form.get("name", "")[:100], visit.form.get("next", "")
-    keys = (name.casefold(), visit.address)
-    wait = max(console.by_name.wait(keys[0]), console.by_address.wait(keys[1]))
-    if wait > 0:
+    if (wait := console.guesses.wait(name, visit.address)) > 0:
         problem = words("Too many attempts. Try again in {seconds} seconds.", seconds=math.ceil(wait))
         response = visit.page("login.html", 429, back=back, name=name, problem=problem, fresh=False)
         response.headers["Retry-After"] = str(math.ceil(wait))
         return response
     person = await console.accounts.check(name, visit.form.get("password", ""))
     if person is None:
-        console.by_name.failed(keys[0])
-        console.by_address.failed(keys[1])
+        console.guesses.failed(name, visit.address)
         await console.audit.note(Deed(name, visit.address, "sign in"), "wrong name or password", done=False)
         problem = words("That name and password do not belong together.")
         return visit.page("login.html", 401, back=back, name=name, problem=problem, fresh=False)
-    console.by_name.forgive(keys[0])
+    console.guesses.forgive(name, visit.address)
     await console.audit.note(Deed(person.name, visit.address, "sign in"))
     response = RedirectResponse(_back(visit, back), 303)
     cookie = await console.sessions.begin(person, visit.agent)
@@ -108,7 +105,7 @@ async def change_password(visit: Visit) -> Response:
     """Set another password of one's own; everybody with the old one is signed out."""
     assert visit.session is not None
     person, new = visit.session.person, visit.form.get("password", "")
-    if (wait := visit.console.by_name.wait(person.name.casefold())) > 0:
+    if (wait := visit.console.guesses.wait(person.name, visit.address)) > 0:
         problem = visit.words("Too many attempts. Try again in {seconds} seconds.", seconds=math.ceil(wait))
         return visit.page("account.html", 429, problem=problem, tab="account")
     try:
@@ -116,7 +113,7 @@ async def change_password(visit: Visit) -> Response:
             raise InvalidSetting("password", "…", "the two are not the same")
         await visit.console.accounts.change_password(person, visit.form.get("old", ""), new)
     except InvalidSetting as error:
-        visit.console.by_name.failed(person.name.casefold())
+        visit.console.guesses.failed(person.name, visit.address)
         return visit.page("account.html", 400, problem=visit.words(error.expected), tab="account")
     await visit.console.audit.note(visit.deed("change the password", person.name))
     return visit.go(visit.url("login"), visit.words("Your password has been changed. Sign in with it."))

@@ -108,7 +108,12 @@ def _form(
     meanwhile: bool = False,
 ) -> Response:
     """Show the form; ``kept`` is what somebody typed, and stays."""
-    context = {"sections": sections(status.config), "kept": kept or {}, "problem": problem, "setting": setting}
+    context = {
+        "sections": sections(status.config, masked=not visit.operator),
+        "kept": kept or {},
+        "problem": problem,
+        "setting": setting,
+    }
     changes = {} if not meanwhile or kept is None else _theirs(kept, status)
     return visit.page("settings.html", code, job=status, meanwhile=meanwhile, theirs=changes, tab="jobs", **context)
 

@@ -183,6 +183,7 @@ class _Drawn:
     def __init__(self, visit: Visit) -> None:
         self._visit, self._name = visit, visit.request.path_params["job"]
         self._timeline, self._drawn, self._shown = "", float("-inf"), -1
+        self._offsets: Mapping[int, str] = {}
 
     async def render(self, picture: Picture) -> Sequence[Piece]:
         visit, registry = self._visit, _registry(self._visit)
@@ -192,12 +193,19 @@ class _Drawn:
             gone = visit.words("This job is not in the registry (any more).")
             return [state, Piece("job-head", visit.render("gone.html", text=gone))] if picture.read else [state]
         palette = registry.palettes[self._name]
-        context = {"job": status, "palette": palette, "tone": tone_of(status), "lanes": lanes(status, registry)}
+        context: dict[str, object] = {
+            "job": status,
+            "palette": palette,
+            "tone": tone_of(status),
+            "lanes": lanes(status, registry),
+        }
         now = visit.console.clock.now()
         version = picture.changed[self._name]
         if now >= self._drawn + (REDRAW if version != self._shown else MOVE_ON):
             self._drawn, self._shown = now, version
             self._timeline = await self._draw(status, now)
+            self._offsets = await _offsets(registry, self._name, now)
+        context["offsets"] = self._offsets
         pieces = {
             name: visit.render(f"job-{name}.html", shown=SHOWN, **context)
             for name in ("head", "lanes", "items", "instances")
@@ -212,6 +220,15 @@ class _Drawn:
         items = [item.item for item in status.items][:SHOWN]
         picture = timeline(items, runs.seen, window, visit.words)
         return visit.render("job-timeline.html", picture=picture, job=status, runs=runs)
+
+
+async def _offsets(registry: Watched, job: str, now: float) -> Mapping[int, str]:
+    """Return the handlers' checkpoints, which lists of jobs leave out."""
+    try:
+        status = await operations.job(registry.session, job, now=now)
+    except ElasticJobError:  # gone, or the registry is: the page says so elsewhere
+        return {}
+    return {item.item: item.offset for item in status.items if item.offset is not None}
 
 
 def lanes(status: JobStatus, registry: Watched) -> list[Lane]:

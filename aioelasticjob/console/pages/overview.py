@@ -14,7 +14,7 @@ from starlette.responses import Response
 from aioelasticjob.console.drawing import bar, sparkline
 from aioelasticjob.console.live import Picture, Watched
 from aioelasticjob.console.palette import Palette
-from aioelasticjob.console.stream import Piece, Sent, stream
+from aioelasticjob.console.stream import CHUNK, Piece, Sent, stream
 from aioelasticjob.console.visit import Visit
 from aioelasticjob.operations import ItemStatus, JobStatus
 
@@ -105,22 +105,46 @@ class View:
         known = epoch == self._registry.epoch and version.isdecimal()
         self._version = int(version) if known else -1
         self._shown = shown if known else ""
-        self._sent = Sent()
+        self._sent, self._ahead = Sent(), dict[str, int]()
+        self.more = False
+        """Whether rows have been held back, so that no event grows too large."""
 
     async def news(self, picture: Picture) -> Sequence[Piece]:
-        """Return what has changed since the browser's version: rows, or the whole list when it holds others now."""
+        """Return what has changed since the browser's version: rows, or the whole list when it holds others now.
+
+        Of many rows some go ahead, the longest changed first; the version moves on when all are there.
+        """
         around = (Piece("state", self._render("state.html", picture)), Piece("tiles", self.tiles(picture)))
         found, names = [piece for piece in around if self._sent.differs(piece)], self.names(picture)
         if self._shown != _mark(names):
+            self._shown = _mark(names)
             found.append(Piece("jobs", self.list(picture)))
+            fresh = []
         else:
-            fresh = [name for name in names if picture.changed[name] > self._version]
-            found += [Piece(row_id(name), self.row(picture, name)) for name in fresh]
-        self._version, self._shown = picture.version, _mark(names)
+            fresh = self._fresh(picture, names)
+            size = 0
+            while fresh and size < CHUNK:
+                name = fresh.pop(0)
+                found.append(Piece(row_id(name), self.row(picture, name)))
+                self._ahead[name] = picture.changed[name]
+                size += len(found[-1].html)
+        self.more = bool(fresh)
+        if not fresh:
+            self._version, self._ahead = picture.version, {}
         return found
 
-    def place(self, picture: Picture) -> str:
-        """Return what the browser has when it has got that."""
+    def _fresh(self, picture: Picture, names: Sequence[str]) -> list[str]:
+        changed = picture.changed
+        fresh = [name for name in names if changed[name] > max(self._version, self._ahead.get(name, -1))]
+        return sorted(fresh, key=changed.__getitem__)
+
+    @property
+    def place(self) -> str:
+        """What the browser has when it has got what it was sent."""
+        return f"{self._registry.epoch}.{self._version}.{self._shown}"
+
+    def placed(self, picture: Picture) -> str:
+        """Return the same for a browser that has just been given the page."""
         return f"{self._registry.epoch}.{picture.version}.{_mark(self.names(picture))}"
 
     def names(self, picture: Picture) -> Sequence[str]:
@@ -158,6 +182,8 @@ class View:
         visit, version = self._visit, picture.changed[name]
         rows = visit.console.rows.setdefault((self._registry.epoch, visit.words.code, visit.root), {})
         kept = rows.get(name)
+        if len(rows) > 2 * len(picture.jobs) + PAGE:  # most are of jobs that are gone
+            rows.clear()
         if kept is None or kept[0] != version:
             kept = rows[name] = (version, self._row(picture.jobs[name]))
         return kept[1]
@@ -188,10 +214,7 @@ def picture_of(status: JobStatus, registry: Watched, label: str) -> Markup:
         order = [*(one.id for one in status.instances), None]
         shares = [(palette.of(holder), counts[holder]) for holder in order if counts[holder]]
         return bar(shares, label)
-    squares = [
-        f'<i class="{_look(item, palette)}" title="{item.item} · {escape(item.holder or "–")}"></i>'
-        for item in status.items
-    ]
+    squares = [f'<i class="{_look(item, palette)}" ></i>' for item in status.items]
     return Markup(f'<span class="strip" role="img" aria-label="{escape(label)}">{"".join(squares)}</span>')
 
 

@@ -1,0 +1,147 @@
+"""``python -m tests.console.screenshots [DIRECTORY]``: a picture of each page of the console, for the documentation.
+
+It runs a console, an embedded registry and three processes with a shop's jobs for some minutes, and kills one of them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from aioelasticjob.console.accounts import Role
+from tests.console.client import PASSWORD
+from tests.console.site import Site, site
+from tests.console.test_browser import QUIETLY
+from tests.support.processes import ROOT, ChildProcess
+
+IMAGES: Final = ROOT / "docs" / "images"
+JOB: Final = "/r/billing/job/order-sync"
+BEFORE_THE_KILL, AFTER_IT = 100, 40
+"""Seconds that the jobs run."""
+
+
+def main(directory: Path) -> None:
+    """Take the pictures."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
+        store = f"sqlite:///{place}/events.db"
+        with site(Path(place) / "data", event_store=store) as there:
+            workers = [_worker(there, store, seed, Path(place)) for seed in range(3)]
+            try:
+                chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=QUIETLY)
+                _take(chromium, there, workers[1], directory)
+                chromium.close()
+            finally:
+                for worker in workers:
+                    worker.kill()
+
+
+def _worker(there: Site, store: str, seed: int, place: Path) -> ChildProcess:
+    words = ["-m", "tests.console.showcase", there.registry, store, str(seed)]
+    return ChildProcess([sys.executable, *words], place / f"worker{seed}.log")
+
+
+def _take(chromium: Browser, there: Site, victim: ChildProcess, directory: Path) -> None:
+    page = _page(chromium, 1280)
+    page.goto(there.invitation)
+    _shoot(page, directory / "welcome.png")
+    page.get_by_label("Name").fill("ada")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_label("The same again").fill(PASSWORD)
+    page.get_by_role("button", name="Set the password").click()
+    expect(page).to_have_url(re.compile("/jobs$"))
+    there.until(lambda jobs: "order-sync" in jobs and len(jobs["order-sync"].instances) == 3)
+    page.goto(f"{there.url}/r/billing/job/index-rebuild")
+    page.get_by_role("button", name="Run now").first.click()
+    time.sleep(BEFORE_THE_KILL)  # real processes work for real seconds
+    victim.kill()
+    time.sleep(AFTER_IT)
+    cookies = page.context.storage_state()
+    _pages(page, there, directory)
+    for name, width, height, scheme in (("phone", 390, 844, "dark"), ("wall", 1920, 1080, "dark")):
+        other = _page(chromium, width, height, scheme, cookies)
+        other.goto(f"{there.url}/r/billing/jobs")
+        _shoot(other, directory / f"overview-{name}.png")
+        other.goto(f"{there.url}{JOB}")
+        _shoot(other, directory / f"job-{name}.png")
+    chinese = _page(chromium, 1280, state=cookies, language="zh-CN")
+    chinese.goto(f"{there.url}/r/billing/jobs")
+    _shoot(chinese, directory / "overview-chinese.png")
+    page.context.clear_cookies()
+    page.goto(f"{there.url}/login")
+    _shoot(page, directory / "login.png")
+
+
+def _pages(page: Page, there: Site, directory: Path) -> None:
+    def take(name: str, path: str, prepare: Callable[[], object] = lambda: None, *, whole: bool = True) -> None:
+        page.goto(f"{there.url}{path}")
+        prepare()
+        _shoot(page, directory / f"{name}.png", whole=whole)
+
+    def change() -> None:
+        page.get_by_label("Cron", exact=True).fill("0/20 * * * * ?")
+        page.get_by_label("Number of items").fill("6")
+        expect(page.locator("#preview .changes li")).to_have_count(2)
+
+    take("overview", "/r/billing/jobs", whole=False)
+    take("job", JOB)
+    take("settings", f"{JOB}/settings", change, whole=False)
+    take("servers", "/r/billing/servers", whole=False)
+    take("history", "/r/billing/history?job=order-sync", whole=False)
+    page.goto(f"{there.url}/r/billing/history?outcome=failed")
+    page.locator("tbody a").first.click()
+    page.locator("pre").evaluate(
+        "(pre, root) => { pre.textContent = pre.textContent.replaceAll(root, '/srv/shop') }", str(ROOT)
+    )
+    _shoot(page, directory / "run.png")
+    take("dump", "/r/billing/job/nightly-report/dump?masked=1", whole=False)
+    take("registries", "/registries", whole=False)
+    take("transfer", "/r/billing/transfer", whole=False)
+    take("confirm", f"{JOB}/do/shut-down", whole=False)
+    page.goto(f"{there.url}/users")
+    page.get_by_label("Name").fill("grace")
+    page.get_by_label("Role").select_option(Role.VIEWER.value)
+    page.get_by_role("button", name="Make a one-time link").click()
+    _shoot(page, directory / "users.png")
+    page.goto(f"{there.url}/r/billing/job/nightly-report")
+    page.get_by_role("button", name="Pause").first.click()
+    page.get_by_role("button", name="Resume").first.click()
+    expect(page.get_by_role("status").filter(has_text="nightly-report")).to_be_visible()
+    take("audit", "/audit", whole=False)
+    take("account", "/account", whole=False)
+
+
+def _page(
+    chromium: Browser,
+    width: int,
+    height: int = 860,
+    scheme: str = "light",
+    state: object = None,
+    language: str = "en-GB",
+) -> Page:
+    context = chromium.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if scheme == "dark" else "light",
+        locale=language,
+        timezone_id="Europe/Berlin",
+        storage_state=state,  # type: ignore[arg-type]  # what another context gave
+    )
+    return context.new_page()
+
+
+def _shoot(page: Page, file: Path, *, whole: bool = False) -> None:
+    page.wait_for_load_state("load")
+    page.wait_for_timeout(1500)  # the stream's first event, and what moves has moved
+    page.screenshot(path=file, full_page=whole)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES)
