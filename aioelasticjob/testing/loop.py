@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 from unittest import mock
 
-from anyio._backends._asyncio import CancelScope
+from anyio._backends._asyncio import CancelScope, _task_states
 
 from aioelasticjob.testing.network import Network
 from aioelasticjob.testing.process import Process, current_process
@@ -377,6 +377,8 @@ def _shut_down(loop: VirtualLoop) -> None:
         loop.network.dissolve()
         for task in living:
             task._log_destroy_pending = False
+        for noted in [one for one in _task_states if one.get_loop() is loop]:
+            del _task_states[noted]  # which keeps a task that was killed, and through it all of its world
         loop.close()
 
 
