@@ -28,6 +28,7 @@ from aioelasticjob.console.live import Registries
 from aioelasticjob.console.routes import routes
 from aioelasticjob.console.sessions import Sessions, secret_of
 from aioelasticjob.console.settings import ConsoleSettings, RegistrySettings
+from aioelasticjob.console.standing import Standing
 from aioelasticjob.console.throttle import Guesses
 from aioelasticjob.console.visit import ROOT, receive
 from aioelasticjob.errors import ElasticJobError
@@ -50,6 +51,8 @@ class Console:
         self.streams: set[object] = set()
         self.rows: dict[tuple[str, str, str], dict[str, tuple[int, str]]] = {}
         """Rows of overviews, rendered once for all pages: by registry, language and root, then by job."""
+        self.standings: dict[str, Standing] = {}
+        """How the jobs of each registry stand, by its epoch."""
         self.templates = _templates()
         self.guesses = Guesses(self.clock)
         self.database: Database

@@ -62,6 +62,8 @@ def _take(chromium: Browser, there: Site, victim: ChildProcess, directory: Path)
     page.goto(f"{there.url}/r/billing/job/index-rebuild")
     page.get_by_role("button", name="Run now").first.click()
     time.sleep(BEFORE_THE_KILL)  # real processes work for real seconds
+    there.until(lambda jobs: len(jobs["order-sync"].running) == 8)  # so that something is cut off
+    time.sleep(0.5)
     victim.kill()
     time.sleep(AFTER_IT)
     cookies = page.context.storage_state()

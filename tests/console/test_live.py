@@ -15,13 +15,15 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from aioelasticjob import ElasticJob, ItemContext, operations
+from aioelasticjob.config import JobConfig
 from aioelasticjob.console import Console, asgi
 from aioelasticjob.console.drawing import BARS, Window, bar, sparkline, spell, timeline
 from aioelasticjob.console.live import Picture, Seen
 from aioelasticjob.console.palette import COLOURS, Palette
-from aioelasticjob.console.stream import BURST, RATE, Piece, Purse, Sent
+from aioelasticjob.console.stream import BURST, CHUNK, RATE, Piece, Purse, Sent
 from aioelasticjob.console.throttle import Throttle
 from aioelasticjob.console.words import language
+from aioelasticjob.registry.txn import Create
 from aioelasticjob.zookeeper.server import serve
 from tests.console.client import Browser, invitation_of
 from tests.console.conftest import NEVER, BentClock, Play, Scene, scene
@@ -73,6 +75,36 @@ def test_who_comes_back_is_told_what_has_changed_since_and_no_more(play: Play) -
             assert "quiet" in await stream.event('hx-target="#jobs"')  # the whole list
 
     play(act)
+
+
+def test_many_rows_go_out_in_small_events_and_the_last_one_names_the_version(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        session, jobs = scene.registry.session, [f"job-{number:03}" for number in range(90)]
+        for job in jobs:
+            nodes = [Create(f"/{job}"), Create(f"/{job}/config", JobConfig(job_name=job).to_json())]
+            await session.commit(nodes, incarnation=session.incarnation)
+        await scene.seen(lambda now: len(now.jobs) == 90)
+        browser = await scene.operator()
+        path = _connected((await browser.get("/r/billing/jobs")).text)
+        async with browser.listening(path) as stream:
+            first = await stream.event("tiles")
+            old: Picture = scene.registry.picture.value
+            later = dict.fromkeys(old.jobs, old.version + 1)  # everything has changed at once
+            scene.registry.picture.set(replace(old, version=old.version + 1, changed=later))
+            events = [await stream.event("<tr")]
+            while sum(event.count("<tr") for event in events) < 90:
+                events.append(await stream.event("<tr"))
+        assert max(map(len, events)) < 2 * CHUNK
+        assert len(events) > 2
+        places = [_place(event) for event in events]
+        assert set(places[:-1]) == {_place(first)}  # who loses the stream here gets all of it again
+        assert places[-1] != _place(first)
+
+    play(act)
+
+
+def _place(event: str) -> str:
+    return next(line for line in event.splitlines() if line.startswith("id: "))
 
 
 def test_a_job_that_comes_appears_and_one_that_goes_disappears(play: Play) -> None:

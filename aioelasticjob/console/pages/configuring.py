@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from starlette.responses import Response
@@ -13,6 +14,19 @@ from aioelasticjob.console.visit import Visit
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.operations import ChangedMeanwhile, JobStatus
 from aioelasticjob.registry.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A form that was sent and not saved."""
+
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """What somebody typed, which stays."""
+    problem: str = ""
+    setting: str = ""
+    """The setting that is wrong."""
+    meanwhile: bool = False
+    """Whether somebody else has changed the settings since the form was opened."""
 
 
 async def page(visit: Visit) -> Response:
@@ -54,9 +68,9 @@ async def save(visit: Visit) -> Response:
             result.summary = done.summary
             result.after = {name: _told(getattr(after.config, name, None)) for name in changes}
     except ChangedMeanwhile:
-        return _form(visit, status, 409, kept=visit.form, meanwhile=True)
+        return _form(visit, status, 409, Attempt(visit.form, meanwhile=True))
     except InvalidSetting as mistake:
-        return _form(visit, status, 400, kept=visit.form, problem=str(mistake), setting=mistake.setting)
+        return _form(visit, status, 400, Attempt(visit.form, str(mistake), mistake.setting))
     return visit.go(visit.here("job", status.name), done.summary)
 
 
@@ -97,25 +111,12 @@ async def _read(visit: Visit) -> tuple[Session, JobStatus]:
     return session, await operations.job(session, visit.request.path_params["job"], now=now)
 
 
-def _form(
-    visit: Visit,
-    status: JobStatus,
-    code: int = 200,
-    *,
-    kept: Mapping[str, str] | None = None,
-    problem: str = "",
-    setting: str = "",
-    meanwhile: bool = False,
-) -> Response:
-    """Show the form; ``kept`` is what somebody typed, and stays."""
-    context = {
-        "sections": sections(status.config, masked=not visit.operator),
-        "kept": kept or {},
-        "problem": problem,
-        "setting": setting,
-    }
-    changes = {} if not meanwhile or kept is None else _theirs(kept, status)
-    return visit.page("settings.html", code, job=status, meanwhile=meanwhile, theirs=changes, tab="jobs", **context)
+def _form(visit: Visit, status: JobStatus, code: int = 200, attempt: Attempt | None = None) -> Response:
+    """Show the form, with what came of an attempt to save it."""
+    tried = attempt or Attempt()
+    theirs = _theirs(tried.kept, status) if tried.meanwhile else {}
+    shown = sections(status.config, masked=not visit.operator)
+    return visit.page("settings.html", code, job=status, sections=shown, tried=tried, theirs=theirs, tab="jobs")
 
 
 def _theirs(kept: Mapping[str, str], status: JobStatus) -> Mapping[str, tuple[str, str]]:

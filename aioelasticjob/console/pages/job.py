@@ -13,8 +13,8 @@ from aioelasticjob import operations
 from aioelasticjob.clock import moment
 from aioelasticjob.console.drawing import Window, timeline
 from aioelasticjob.console.live import Picture, Watched
-from aioelasticjob.console.pages.overview import tone_of
 from aioelasticjob.console.past import runs_between
+from aioelasticjob.console.standing import tone_of
 from aioelasticjob.console.stream import Piece, Pieces, stream
 from aioelasticjob.console.visit import Visit
 from aioelasticjob.errors import ElasticJobError, InvalidSetting

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from aioelasticjob.console.drawing import bar, sparkline
 from aioelasticjob.console.live import Picture, Watched
 from aioelasticjob.console.palette import Palette
+from aioelasticjob.console.standing import GROUPS, Standing, tone_of
 from aioelasticjob.console.stream import CHUNK, Piece, Sent, stream
 from aioelasticjob.console.visit import Visit
 from aioelasticjob.operations import ItemStatus, JobStatus
@@ -25,15 +26,6 @@ SQUARES: Final = 40
 """Items shown one by one; of more, the share of each instance."""
 
 _HELD: Final = "{items} items on {instances} instances"
-GROUPS: Final = ("attention", "running", "waiting", "off")
-_GROUP: Final = {
-    "running": "running",
-    "waiting": "waiting",
-    "assigning": "waiting",
-    "switched off": "off",
-    "paused": "off",
-    "disabled": "off",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +48,6 @@ class Wish:
             _number(query.get("page"), 1, 1_000_000),
             _number(query.get("size"), PAGE, MOST),
         )
-
-
-def group_of(status: JobStatus) -> str:
-    """Return the tile that counts a job: what needs a person comes before everything."""
-    last = status.last
-    failed = last is not None and last.completed and last.outcome not in ("completed", "")
-    if status.fault is not None or status.orphans or not status.instances or failed:
-        return "attention"
-    return _GROUP.get(status.state, "attention")
-
-
-def tone_of(status: JobStatus) -> str:
-    """Return the style class of a job's state."""
-    if status.fault is not None:
-        return "bad"
-    return {"running": "run", "waiting": "ok", "assigning": "busy", "nobody there": "warn"}.get(status.state, "off")
 
 
 def row_id(name: str) -> str:
@@ -100,6 +76,7 @@ class View:
         assert visit.registry is not None
         self._visit, self._wish = visit, wish
         self._registry: Watched = visit.registry
+        self._standing = visit.console.standings.setdefault(self._registry.epoch, Standing())
         epoch, _, rest = at.partition(".")
         version, _, shown = rest.partition(".")
         known = epoch == self._registry.epoch and version.isdecimal()
@@ -156,11 +133,14 @@ class View:
     def matching(self, picture: Picture) -> list[str]:
         """Return all jobs that were asked for, on whatever page."""
         text, group = self._wish.text.casefold(), self._wish.group
+        if not text and not group:
+            return list(picture.jobs)
+        groups = self._standing.see(picture).groups
         return [
             name
             for name, status in picture.jobs.items()
             if (not text or text in name.casefold() or text in status.config.description.casefold())
-            and (not group or group_of(status) == group)
+            and (not group or groups[name] == group)
         ]
 
     def pages(self, picture: Picture) -> int:
@@ -169,7 +149,7 @@ class View:
 
     def tiles(self, picture: Picture) -> str:
         """Return the counts."""
-        counts = Counter(map(group_of, picture.jobs.values()))
+        counts = self._standing.see(picture).counts
         return self._visit.render("tiles.html", counts=counts, total=len(picture.jobs), wish=self._wish, groups=GROUPS)
 
     def list(self, picture: Picture) -> str:
