@@ -7,6 +7,8 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 import anyio
 from argon2 import PasswordHasher
@@ -24,14 +26,18 @@ from aioelasticjob.console.database import Database, open_database
 from aioelasticjob.console.drawing import spell, tone
 from aioelasticjob.console.fields import label
 from aioelasticjob.console.gate import Gate
-from aioelasticjob.console.live import Registries
+from aioelasticjob.console.live import Registries, Watched
 from aioelasticjob.console.routes import routes
 from aioelasticjob.console.sessions import Sessions, secret_of
 from aioelasticjob.console.settings import ConsoleSettings, RegistrySettings
 from aioelasticjob.console.standing import Standing
 from aioelasticjob.console.throttle import Guesses
 from aioelasticjob.console.visit import ROOT, receive
-from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.errors import ElasticJobError, RegistryUnreachable, SessionEnded, Suspended
+
+Rows: TypeAlias = dict[tuple[str, str], dict[str, tuple[int, str]]]
+"""By language and root, then by job: since which version it looks so, and the HTML."""
+UNREACHABLE: Final = (Suspended, SessionEnded, RegistryUnreachable)
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +55,10 @@ class Console:
         self.settings, self.clock, self._hasher = settings, clock or SystemClock(), hasher or PasswordHasher()
         self.registries = Registries(self.clock)
         self.streams: set[object] = set()
-        self.rows: dict[tuple[str, str, str], dict[str, tuple[int, str]]] = {}
-        """Rows of overviews, rendered once for all pages: by registry, language and root, then by job."""
-        self.standings: dict[str, Standing] = {}
-        """How the jobs of each registry stand, by its epoch."""
+        self.rows: WeakKeyDictionary[Watched, Rows] = WeakKeyDictionary()
+        """Rows of each registry's overview, rendered once for all pages."""
+        self.standings: WeakKeyDictionary[Watched, Standing] = WeakKeyDictionary()
+        """How the jobs of each registry stand."""
         self.templates = _templates()
         self.guesses = Guesses(self.clock)
         self.database: Database
@@ -116,11 +122,14 @@ class Console:
         """Return the registries added on the page; those given at the start go before them."""
         given = {registry.name for registry in self.settings.registries}
         rows = await self.database.run(lambda db: db.execute("select * from registries order by name").fetchall())
-        return [
-            RegistrySettings(row["name"], row["address"], row["digest"], row["event_store"])
-            for row in rows
-            if row["name"] not in given
-        ]
+        found = []
+        for row in rows:
+            try:
+                if row["name"] not in given:
+                    found.append(RegistrySettings(row["name"], row["address"], row["digest"], row["event_store"]))
+            except ElasticJobError as error:  # right when it was added: a driver or a directory may have gone
+                log.warning("registry left out", extra={"registry": row["name"], "reason": str(error)})
+        return found
 
     async def _awake(self) -> None:
         """Open, where no lifespan has done it: those of mounted applications are not run by their hosts."""
@@ -154,7 +163,7 @@ class Console:
         return await self._say(request, error.status_code, error.detail)
 
     async def _failed(self, request: Request, error: Exception) -> Response:
-        return await self._say(request, 409, str(error))
+        return await self._say(request, 503 if isinstance(error, UNREACHABLE) else 409, str(error))
 
     async def _broken(self, request: Request, error: Exception) -> Response:
         return await self._say(request, 500, "something is wrong with the console itself; its log says what")

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from secrets import token_hex
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -24,7 +25,7 @@ from aioelasticjob.errors import ElasticJobError, Suspended, unwrapped
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Record
 from aioelasticjob.operations import ItemStatus, JobStatus
-from aioelasticjob.registry.session import Session, SessionState
+from aioelasticjob.registry.session import Session, SessionState, beside
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.sql import EventStore
@@ -61,8 +62,6 @@ class Picture:
     jobs: Mapping[str, JobStatus] = field(default_factory=lambda: MappingProxyType({}))
     changed: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """By job, the version since which it has looked as it does."""
-    gone: int = 0
-    """The version at which the last job went, or the last one came: who has seen less needs the whole list."""
     read: bool = False
     """Whether the jobs have been read at all."""
     lost: str | None = None
@@ -102,7 +101,11 @@ class Watched:
             if self.settings.event_store is not None:
                 from aioelasticjob.observers.sql import open_store  # SQLAlchemy, where there is a store to ask
 
-                self.store = await stack.enter_async_context(open_store(self.settings.event_store, clock=self._clock))
+                store = open_store(self.settings.event_store, clock=self._clock)
+                try:
+                    self.store = await stack.enter_async_context(store)
+                except ElasticJobError as error:  # such as a directory that was there yesterday
+                    self._complain("no event store", error)
             await self._watch()
 
     async def _watch(self) -> None:
@@ -113,20 +116,23 @@ class Watched:
                     await self._follow(session)
             except ElasticJobError as error:
                 self._lose(str(error))
-                log.warning("registry lost", extra={"registry": self.settings.name, "reason": str(error)})
+                self._complain("registry lost", error)
+            except Exception as error:  # a mistake of ours in one registry is no reason to lose sight of the others
+                self._lose(f"{type(error).__name__}: {error}")
+                log.exception("cannot watch", extra={"registry": self.settings.name})
             finally:
                 self._session = None
             await anyio.sleep(AGAIN)
 
     async def _follow(self, session: Session) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._listen, session)
-            async with operations.watch_all(session, clock=self._clock) as lists:
-                async for statuses in lists:
-                    if not self.picture.value.read:
-                        await self._recall([status.name for status in statuses])
-                    self._look(statuses)
-            tasks.cancel_scope.cancel()
+        async with (
+            beside(partial(self._listen, session)),
+            operations.watch_all(session, clock=self._clock) as lists,
+        ):
+            async for statuses in lists:
+                if not self.picture.value.read:
+                    await self._recall([status.name for status in statuses])
+                self._look(statuses)
 
     async def _listen(self, session: Session) -> None:
         async for status in session.status:
@@ -143,7 +149,7 @@ class Watched:
             with anyio.fail_after(RECALLING):
                 beats = await self.store.beats(jobs, last=30)
         except (ElasticJobError, TimeoutError) as error:
-            log.warning("event store does not answer", extra={"registry": self.settings.name, "reason": str(error)})
+            self._complain("event store does not answer", error)
             return
         for name, strokes in beats.items():
             known = [stroke for stroke in strokes if stroke.seconds is not None]
@@ -159,9 +165,8 @@ class Watched:
             for name, status in jobs.items()
         }
         self._remember(old.jobs, jobs, changed, version)
-        gone = old.gone if old.read and jobs.keys() == old.jobs.keys() else version
         since = old.since if old.lost is None else self._clock.now()
-        self.picture.set(Picture(version, MappingProxyType(jobs), MappingProxyType(changed), gone, True, None, since))
+        self.picture.set(Picture(version, MappingProxyType(jobs), MappingProxyType(changed), True, None, since))
 
     def _remember(
         self, old: Mapping[str, JobStatus], new: Mapping[str, JobStatus], changed: Mapping[str, int], version: int
@@ -177,6 +182,9 @@ class Watched:
                 known = {(seen.item, seen.begun // 1000) for seen in runs} if not old else set()
                 news = [seen for seen in _news(before, status.items) if (seen.item, seen.begun // 1000) not in known]
                 runs.extend(sorted(news, key=lambda seen: seen.ended))
+
+    def _complain(self, message: str, error: Exception) -> None:
+        log.warning(message, extra={"registry": self.settings.name, "reason": str(error)})
 
     def _lose(self, reason: str) -> None:
         old = self.picture.value

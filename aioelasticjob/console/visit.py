@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -153,8 +153,8 @@ class Visit:
         response = RedirectResponse(path, 303)
         self._settle(response)
         if notice:
-            value = quote(json.dumps([notice, error]))[:3500]
-            self.set_cookie(response, NOTICE, value, 60)
+            told = quote(json.dumps([notice[:400], error]))  # browsers drop cookies beyond 4 KB
+            self.set_cookie(response, NOTICE, told, 60)
         return response
 
     def say(self, notice: str, *, error: bool = False, status: int = 200) -> Response:
@@ -209,9 +209,8 @@ def assets_version() -> str:
 
 def own_path(path: str, root: str) -> str:
     """Return ``path`` if it leads to a page of this console, else its front page: ``next=`` may be anybody's wish."""
-    parts = urlsplit(path)
-    safe = path.startswith(f"{root}/") and not path.startswith(("//", "/\\")) and path.isprintable()
-    return path if safe and not parts.scheme and not parts.netloc and "\\" not in path else f"{root}/"
+    safe = path.startswith(f"{root}/") and not path.startswith("//") and "\\" not in path and path.isprintable()
+    return path if safe else f"{root}/"
 
 
 def open_to(
@@ -257,7 +256,7 @@ async def _check_form(visit: Visit) -> None:
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise HTTPException(415, "forms are sent as application/x-www-form-urlencoded")
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
-    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    foreign = origin is not None and origin.partition("://")[2] != request.headers.get("host")
     async with request.form() as sent:
         visit.form = {key: value for key, value in sent.items() if isinstance(value, str)}
     forged = not hmac.compare_digest(visit.form.get("csrf", "").encode(), visit.token.encode())

@@ -184,6 +184,8 @@ def test_a_form_is_taken_only_from_a_page_of_ours(play: Play) -> None:
         assert (await browser.post(path, {"csrf": "0" * 64})).status == 403
         assert (await browser.post(path, {"csrf": stolen})).status == 403
         assert (await browser.post(path, {"csrf": token}, ("origin", "https://evil.test"))).status == 403
+        assert (await browser.post(path, {"csrf": token}, ("origin", "http://["))).status == 403
+        assert (await browser.post(path, {"csrf": token}, ("origin", "null"))).status == 403
         assert (await browser.post(path, {"csrf": token}, ("sec-fetch-site", "cross-site"))).status == 403
         assert (await browser.post(path, {"csrf": token}, kind)).status == 415
         assert scene.runs == []
@@ -205,6 +207,7 @@ def test_a_form_is_taken_only_from_a_page_of_ours(play: Play) -> None:
         "evil",
         "",
         "/\tevil",
+        "http://[",
     ],
 )
 def test_next_leads_to_our_own_pages_only(bad: str) -> None:

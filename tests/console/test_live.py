@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -192,6 +193,58 @@ def test_a_registry_that_goes_is_said_on_the_open_page_which_goes_on_when_it_is_
                         assert "is not there" not in back
 
     asyncio.run(main())
+
+
+def test_a_registry_that_has_forgotten_everything_is_shown_as_it_is_now(tmp_path: Path) -> None:
+    async def main(port: int) -> None:
+        async with AsyncExitStack() as server:
+            await server.enter_async_context(serve("127.0.0.1", port, tick_time=100))
+            async with scene(f"zk://127.0.0.1:{port}/billing", tmp_path / "data") as stage:
+                session = stage.registry.session
+                for path, data in (("/report", b""), ("/report/config", JobConfig(job_name="report").to_json())):
+                    await session.commit([Create(path, data)], incarnation=session.incarnation)
+                await stage.seen(lambda now: "report" in now.jobs)
+                await server.aclose()
+                async with serve("127.0.0.1", port, tick_time=100):
+                    await stage.seen(lambda now: not now.jobs and now.lost is None)
+                    browser = await stage.operator()
+                    assert "No jobs yet" in (await browser.get("/r/billing/jobs")).text
+
+    with reserved_ports(1) as (port,):
+        asyncio.run(main(port))
+
+
+def test_a_mistake_in_watching_one_registry_is_told_and_tried_again(
+    play: Play, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("aioelasticjob.console.live.AGAIN", 0.05)
+
+    async def act(scene: Scene) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr("aioelasticjob.console.live.operations.watch_all", lambda *_, **__: 1 / 0)
+            scene.console.registries.add(replace(scene.registry.settings, name="second"))
+            second = scene.console.registries.get("second")
+            assert second is not None
+            with anyio.fail_after(10):
+                await second.picture.until(lambda now: "ZeroDivisionError" in (now.lost or ""))
+        with anyio.fail_after(10):
+            await second.picture.until(lambda now: now.lost is None)
+        assert "cannot watch" in caplog.text
+        assert scene.registry.picture.value.lost is None
+
+    play(act)
+
+
+def test_a_registry_that_was_added_and_makes_no_sense_any_more_is_left_out(play: Play, tmp_path: Path) -> None:
+    def spoil(db: sqlite3.Connection) -> None:
+        db.execute("insert into registries values ('old', 'gone://nowhere', null, null)")
+        db.execute("insert into registries values ('new', 'zk://127.0.0.1:1/x', null, null)")
+
+    async def act(scene: Scene) -> None:
+        await scene.console.database.run(spoil)
+        assert [one.name for one in await scene.console._added()] == ["new"]
+
+    play(act)
 
 
 def test_a_registry_that_is_not_there_at_the_start_is_waited_for(
@@ -417,6 +470,5 @@ def test_a_picture_says_since_when_each_job_looks_as_it_does(play: Play) -> None
         after = await scene.seen(lambda now: now.jobs["report"].servers[0].paused)
         assert after.changed["report"] > before.version
         assert after.changed["quiet"] == before.changed["quiet"]
-        assert after.gone == before.gone
 
     play(act)

@@ -76,7 +76,7 @@ class View:
         assert visit.registry is not None
         self._visit, self._wish = visit, wish
         self._registry: Watched = visit.registry
-        self._standing = visit.console.standings.setdefault(self._registry.epoch, Standing())
+        self._standing = visit.console.standings.setdefault(self._registry, Standing())
         epoch, _, rest = at.partition(".")
         version, _, shown = rest.partition(".")
         known = epoch == self._registry.epoch and version.isdecimal()
@@ -160,7 +160,7 @@ class View:
     def row(self, picture: Picture, name: str) -> str:
         """Return a job's row, rendered once for all pages of a language."""
         visit, version = self._visit, picture.changed[name]
-        rows = visit.console.rows.setdefault((self._registry.epoch, visit.words.code, visit.root), {})
+        rows = visit.console.rows.setdefault(self._registry, {}).setdefault((visit.words.code, visit.root), {})
         kept = rows.get(name)
         if len(rows) > 2 * len(picture.jobs) + PAGE:  # most are of jobs that are gone
             rows.clear()
