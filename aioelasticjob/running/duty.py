@@ -126,9 +126,16 @@ class Duty:
         else:
             self._floors.update(dict.fromkeys(items, self.timetable.newest))
 
-    def collapse(self, *, rerun: bool) -> None:
-        """Let the moments that came during a flight become one: it is run once, or dropped."""
-        if passed := self.timetable.advance(self.now()):
+    def collapse(self, view: JobView, *, rerun: bool) -> None:
+        """Let the moments that came during a flight become one: it is run once, or dropped.
+
+        If ``view`` shows another schedule by now, the last one ended when that was written; ``look`` tells the rest.
+        """
+        if _schedule(view.config) != _schedule(self.config):
+            passed = self.timetable.advance(min(self.now(), int(view.scheduled_since * 1000)))
+            if passed > 1:
+                self.report(self._due(), passed - 1, "the last run was still going on")
+        elif passed := self.timetable.advance(self.now()):
             self.report(self._due(), passed, "the last run was still going on")
             if rerun:
                 self._missed = self.timetable.newest
@@ -249,6 +256,8 @@ class Duty:
                 self.report([item], passed + 1, "the schedule was changed before it could be run")
         self.timetable = Timetable(view.config.schedule, self.now())
         self._since, self._floor = written, max(self._floor, written)
+        if came := self.timetable.between(written):
+            self.report(self._due(), came, "they came before the new schedule was known here")
 
     def _advance(self) -> None:
         waiting = self._due()

@@ -252,7 +252,7 @@ class Runner:
         if not await self._settle(flight):
             raise SessionEnded("the session was lost before its items were settled")
         if flight.begun:
-            self._duty.collapse(rerun=self._config.misfire)
+            self._duty.collapse(self._views.value, rerun=self._config.misfire)
         return flight.begun
 
     async def _board(self, view: JobView, fire: Fire, items: frozenset[int]) -> Flight | None:

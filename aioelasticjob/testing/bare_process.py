@@ -286,7 +286,7 @@ class StepRunner(Runner):
         if not await self._settle(flight):
             raise SessionEnded("the session was lost before its items were settled")
         if flight.begun:
-            self._duty.collapse(rerun=self._config.misfire)
+            self._duty.collapse(self._views.value, rerun=self._config.misfire)
         return flight.begun
 
     async def _reach(self, view: JobView, fire: Fire) -> bool:
