@@ -95,7 +95,9 @@ def nothing_goes_wrong_unseen() -> Iterator[None]:
     """Scripts that fail and contents that the policy refuses are told on the browser's console."""
     _complaints.clear()
     yield
-    refused = re.compile(r"status of (401|403|404|409)")  # what a test does on purpose
+    refused = re.compile(
+        r"status of (401|403|404|409)|ERR_INTERNET_DISCONNECTED|Failed to fetch"
+    )  # what a test does on purpose
     assert [said for said in _complaints if not refused.search(said)] == []
 
 
@@ -286,6 +288,26 @@ def test_every_page_can_be_read_by_everybody(
         assert page.evaluate(LABELS) == [], path
         assert page.evaluate(IDS) == [], path
         assert page.evaluate(WIDTH) <= 0, path  # nothing sticks out of the screen
+
+
+def test_a_page_says_when_the_console_does_not_answer_and_goes_on_when_it_does(
+    visitor: Callable[..., Page], workers: Callable[[], ChildProcess]
+) -> None:
+    workers()
+    page = visitor("/r/billing/jobs")
+    row = page.get_by_role("row", name=re.compile("report"))
+    expect(row.locator(".state")).to_have_text("waiting")
+    page.context.set_offline(True)
+    page.evaluate("() => document.querySelector('.live')._htmx.sse.reader.cancel()")  # offline keeps what is open
+    expect(page.get_by_text("The console does not answer.")).to_be_visible()
+    other = visitor("/r/billing/job/report")
+    other.get_by_role("button", name="Pause").first.click()
+    expect(other.locator("h1 .state")).to_have_text("switched off")
+    page.context.set_offline(False)
+    expect(row.locator(".state")).to_have_text("switched off")  # what was missed
+    expect(page.get_by_text("The console does not answer.")).to_have_count(0)
+    other.get_by_role("button", name="Resume").first.click()
+    expect(row.locator(".state")).to_have_text("waiting")
 
 
 def test_the_keyboard_is_enough(visitor: Callable[..., Page]) -> None:
