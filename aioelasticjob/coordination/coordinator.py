@@ -163,6 +163,8 @@ def _is_torn(before: JobView, now: JobView) -> bool:
 async def _dismissed(member: Member, view: JobView) -> bool:
     """Whether an operator asked this instance to leave, or removed its node by hand."""
     if member.id not in view.instances:
+        if not await _is_removed(member):
+            return False
         removed = member.layout.config not in view.tree
         what = "the job was removed from the registry" if removed else "the instance's node was removed by hand"
         log.warning("leaving: %s", what, extra={"job": member.layout.job})
@@ -173,6 +175,15 @@ async def _dismissed(member: Member, view: JobView) -> bool:
     with suppress(RegistryError):  # taken; if it stays, a tick removes it
         await member.session.commit([Delete(asked)], incarnation=member.incarnation)
     return True
+
+
+async def _is_removed(member: Member) -> bool:
+    """Whether the instance's node is gone indeed: what we see may be older than we are, when the network is slow."""
+    try:
+        mine = await member.session.exists(member.layout.instance(member.id))
+    except Suspended:
+        return False
+    return mine is None or mine.ephemeral_owner != member.incarnation
 
 
 async def _cut_off(member: Member, view: JobView) -> dict[int, int]:

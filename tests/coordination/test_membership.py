@@ -11,13 +11,15 @@ import anyio
 import pytest
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.coordinator import _dismissed
 from aioelasticjob.coordination.membership import Member, join
+from aioelasticjob.coordination.view import read
 from aioelasticjob.errors import OutcomeUnknown
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session, open_session
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.registry.txn import Committed, Op
+from aioelasticjob.registry.txn import Committed, Delete, Op
 from aioelasticjob.testing import VirtualClock, run
 from tests.registry.world import simulated
 
@@ -106,5 +108,20 @@ def test_a_mirror_that_shows_nothing_holds_nobody_up_for_ever(lose: Callable[[Se
         async with arrival(lose) as arriving:
             await anyio.sleep(5)
             assert arriving.joined_at == pytest.approx(5, abs=0.5)
+
+    run(main)
+
+
+@pytest.mark.parametrize("removed", [True, False], ids=["removed", "there"])
+def test_whoever_does_not_see_himself_looks_before_he_leaves(removed: bool) -> None:
+    async def main() -> None:
+        async with arrival(nothing) as arriving:
+            arriving.trees.set(await arriving.seen())
+            member = Member(arriving.session, LAYOUT, ME, "10.0.0.1", "host", 1, arriving.session.incarnation)
+            stale = read(arriving.trees.value.replace({LAYOUT.instance(ME): None}, 0), LAYOUT, CONFIG)
+            assert ME not in stale.instances
+            if removed:
+                await arriving.session.commit([Delete(LAYOUT.instance(ME))], incarnation=member.incarnation)
+            assert await _dismissed(member, stale) is removed
 
     run(main)
