@@ -75,3 +75,18 @@ def test_a_registry_has_the_name_given_else_that_of_its_namespace() -> None:
 def test_other_machines_are_let_in_only_when_told_so() -> None:
     assert [_is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9")] == [True] * 4
     assert [_is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "example.org")] == [False] * 4
+
+
+@pytest.mark.process
+def test_what_is_not_installed_is_named_with_the_extra_that_brings_it() -> None:
+    code = """
+import sys
+sys.modules["argon2"] = None
+sys.argv = ["aioelasticjob", "console"]
+from aioelasticjob.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'aioelasticjob[console]'" in done.stderr
+    assert "Traceback" not in done.stderr

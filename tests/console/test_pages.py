@@ -55,13 +55,13 @@ def test_the_overview_shows_the_jobs_and_finds_some_of_them(play: Play) -> None:
     play(act)
 
 
-@pytest.mark.parametrize(
-    "query", ["page=0", "page=-1", "page=99999999999999", "size=x", "show=nonsense", "q=%00%ff", "page=٣", "size=0"]
-)
-def test_a_nonsense_address_shows_a_page_all_the_same(play: Play, query: str) -> None:
+def test_a_nonsense_address_shows_a_page_all_the_same(play: Play) -> None:
+    queries = ("page=0", "page=-1", "page=99999999999999", "size=x", "show=nonsense", "q=%00%ff", "page=٣", "size=0")
+
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
-        assert (await browser.get(f"/r/billing/jobs?{query}")).status == 200
+        for query in queries:
+            assert (await browser.get(f"/r/billing/jobs?{query}")).status == 200, query
 
     play(act)
 
@@ -336,22 +336,21 @@ async def _plant(session: Session, path: str, data: bytes) -> None:
     await session.commit([Create(path, data)], incarnation=session.incarnation)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["..", ".", "%2e%2e", "..%2f..%2fzookeeper", "zookeeper", "report%2fconfig", "a%00b", "nobody", "%ff", "x" * 500],
-)
-def test_path_tricks_in_names_lead_nowhere(play: Play, name: str) -> None:
+def test_path_tricks_in_names_lead_nowhere(play: Play) -> None:
+    tricks = ("..", ".", "%2e%2e", "..%2f..%2fzookeeper", "zookeeper", "report%2fconfig", "a%00b", "nobody", "%ff")
+
     async def act(scene: Scene) -> None:
         await scene.run_job()
         browser = await scene.operator()
         token = (await browser.get(REPORT)).token
-        for page in ("", "/dump", "/settings"):
-            assert (await browser.get(f"/r/billing/job/{name}{page}")).status in (404, 409), page
-        for action in ("pause", "trigger", "remove"):
-            form = {"csrf": token, "typed": name}
-            assert (await browser.post(f"/r/billing/job/{name}/do/{action}", form)).status in (404, 405, 409)
-        assert "report" in _status(scene).name
+        for name in (*tricks, "x" * 500):
+            for page in ("", "/dump", "/settings"):
+                assert (await browser.get(f"/r/billing/job/{name}{page}")).status in (404, 409), (name, page)
+            for action in ("pause", "trigger", "remove"):
+                form = {"csrf": token, "typed": name}
+                assert (await browser.post(f"/r/billing/job/{name}/do/{action}", form)).status in (404, 405, 409), name
         assert _status(scene).config.cron == NEVER
+        assert not _status(scene).servers[0].paused
 
     play(act)
 
