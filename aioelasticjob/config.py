@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from aioelasticjob.cron import Cron
+from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.errors import ForeignData, InvalidSetting
 
 MAX_ITEMS = 100_000
@@ -145,7 +145,7 @@ class JobConfig(BaseModel):
     @model_validator(mode="after")
     def _settings_agree(self) -> JobConfig:
         if self.cron is not None:
-            Cron.parse(self.cron, self.time_zone, self.dst)
+            _parsed(self.cron, self.time_zone, self.dst)
         for item in self.sharding_item_parameters:
             if not 0 <= item < self.sharding_total_count:
                 raise InvalidSetting(
@@ -204,7 +204,7 @@ class JobConfig(BaseModel):
     @cached_property
     def schedule(self) -> Cron | None:
         """The parsed schedule, None for a job that is only triggered."""
-        return None if self.cron is None else Cron.parse(self.cron, self.time_zone, self.dst)
+        return None if self.cron is None else _parsed(self.cron, self.time_zone, self.dst)
 
     def changed(self, **settings: object) -> JobConfig:
         """Return a validated copy with some settings replaced."""
@@ -212,6 +212,12 @@ class JobConfig(BaseModel):
 
     def _as_settings(self) -> Mapping[str, object]:
         return {name: getattr(self, name) for name in type(self).model_fields}
+
+
+@lru_cache(maxsize=4096)
+def _parsed(cron: str, time_zone: str, dst: DaylightSaving) -> Cron:
+    """Read a schedule once, not when it is checked and again when it is asked for."""
+    return Cron.parse(cron, time_zone, dst)
 
 
 def unknown_setting(name: str, value: object, known: Iterable[str]) -> InvalidSetting:
