@@ -7,9 +7,10 @@ from pathlib import Path
 
 import anyio
 import pytest
+from argon2 import PasswordHasher
 
 from aioelasticjob.console import Console, ConsoleSettings, asgi
-from aioelasticjob.console.accounts import LastOperator, Role
+from aioelasticjob.console.accounts import Accounts, LastOperator, Role
 from aioelasticjob.console.database import DataUnusable, open_database
 from aioelasticjob.console.visit import own_path
 from aioelasticjob.errors import InvalidSetting
@@ -315,6 +316,46 @@ def test_a_password_of_ones_own_is_changed_and_the_old_one_is_good_for_nothing(p
         assert (await elsewhere.get("/account")).status == 303
         assert (await browser.sign_in()).status == 401
         assert (await browser.sign_in("ada", new)).status == 303
+
+    play(act)
+
+
+def test_a_hash_of_a_weaker_kind_is_renewed_when_its_password_is_used(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.operator()
+        stronger = Accounts(
+            scene.console.database, scene.clock, PasswordHasher(time_cost=2, memory_cost=16, parallelism=1)
+        )
+        assert await stronger.check("ada", PASSWORD)
+        row = await scene.console.database.run(lambda db: db.execute("select password from users").fetchone())
+        assert "$m=16,t=2" in row["password"]
+        assert await stronger.check("ada", PASSWORD)
+
+    play(act)
+
+
+def test_a_role_that_does_not_exist_is_refused_and_nobody_is_changed_who_is_not_there(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        assert (await browser.submit("/users", {"name": "grace", "role": "king"})).status == 409
+        assert (await browser.submit("/users", {"role": "viewer"}, to="/users/nobody")).status == 409
+        assert [person.name for person in await scene.console.accounts.everybody()] == ["ada"]
+
+    play(act)
+
+
+def test_a_link_that_two_follow_at_once_is_good_for_one(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        link = invitation_of(scene.console)
+        statuses = []
+
+        async def follow(name: str) -> None:
+            statuses.append((await Browser(scene.console).accept(link, name)).status)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow, "ada")
+            tasks.start_soon(follow, "eve")
+        assert sorted(statuses) == [303, 410]
 
     play(act)
 

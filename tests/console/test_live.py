@@ -8,6 +8,7 @@ import sqlite3
 import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -21,9 +22,11 @@ from aioelasticjob.console import Console, asgi
 from aioelasticjob.console.drawing import BARS, Window, bar, sparkline, spell, timeline
 from aioelasticjob.console.live import Picture, Seen
 from aioelasticjob.console.palette import COLOURS, Palette
+from aioelasticjob.console.past import runs_between
 from aioelasticjob.console.stream import BURST, CHUNK, RATE, Piece, Purse, Sent
 from aioelasticjob.console.throttle import Throttle
 from aioelasticjob.console.words import language
+from aioelasticjob.observers.sql import Filter, Page, Run, State
 from aioelasticjob.registry.txn import Create
 from aioelasticjob.zookeeper.server import serve
 from tests.console.client import Browser, invitation_of
@@ -134,6 +137,65 @@ def test_items_move_on_the_jobs_page_when_an_instance_goes(play: Play) -> None:
             leave.set()
             await stream.event("job-lanes", 'id="lane-0"', 'id="item-0"', 'id="item-3"')
             await scene.seen(lambda _: [len(one.holds) for one in scene.instances()] == [4])
+
+    play(act)
+
+
+def test_an_open_page_says_that_its_job_is_gone(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        async with browser.listening(f"{REPORT}/live") as stream:
+            await stream.event("job-lanes")
+            await operations.remove(scene.registry.session, "report", force=True)
+            await stream.event("This job is not in the registry (any more).")
+
+    play(act)
+
+
+def test_a_job_of_many_items_is_a_bar_of_shares(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job(sharding_total_count=60)
+        browser = await scene.operator()
+        page = await browser.get("/r/billing/jobs")
+        assert 'aria-label="60 items on 1 instances"' in page.text
+        assert page.text.count('width="99.00"') == 1
+
+    play(act)
+
+
+def test_misfires_and_runs_of_the_event_store_come_onto_the_timeline(play: Play) -> None:
+    at = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    asked = []
+
+    class Store:
+        """Answers as the event store does, in two pages."""
+
+        async def history(self, which: Filter, *, after: str | None, limit: int) -> Page[Run]:
+            asked.append((which.job, after))
+            run = Run(
+                "id", "report", "task", 1, "CRON", "h", "ip", "i", at, at, at + timedelta(seconds=2), "failed", 2, ""
+            )
+            flying = replace(run, outcome="running", ended=None)
+            return (
+                Page((run, flying), "more")
+                if after is None
+                else Page((replace(run, outcome="cut off", ended=None),), None)
+            )
+
+        async def states(self, which: Filter, *, limit: int) -> Page[State]:
+            assert which.state == "TASK_MISFIRED"
+            return Page((State("id", "report", "", "0,2", "CRON", "", "i", "TASK_MISFIRED", None, at, None),), None)
+
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        scene.registry.store = Store()
+        status = scene.registry.picture.value.jobs["report"]
+        runs = await runs_between(scene.registry, status, at.timestamp() - 60, at.timestamp() + 60)
+        found = [(run.item, run.outcome, run.ended - run.begun) for run in runs.seen]
+        assert found == [(1, "failed", 2000), (1, "cut off", 0), (0, "misfired", 0), (2, "misfired", 0)]
+        assert asked == [("report", None), ("report", "more")]
+        assert runs.stored
 
     play(act)
 

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from aioelasticjob import operations
+from aioelasticjob.console.audit import Deed
 from aioelasticjob.console.pages import registries
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
@@ -184,6 +185,24 @@ def test_everything_done_is_in_the_audit_log_with_before_and_after(play: Play) -
         page = (await browser.get("/audit?q=pause")).text
         assert "pause" in page
         assert "mallory" not in page
+
+    play(act)
+
+
+def test_what_broke_off_is_in_the_audit_log_too(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.operator()
+        audit = scene.console.audit
+        with pytest.raises(ZeroDivisionError):
+            async with audit.doing(Deed("ada", "", "divide")):
+                raise ZeroDivisionError("by zero")
+        await scene.console.database.run(lambda db: audit._set_out(db, Deed("ada", "", "vanish")))  # and never ended
+        vanished, divided = (await audit.entries())[:2]
+        assert vanished.done is None
+        assert divided.done is False
+        assert divided.summary == "ZeroDivisionError: by zero"
+        browser = await scene.operator()
+        assert "the console ended before it heard" in (await browser.get("/audit")).text
 
     play(act)
 
