@@ -25,7 +25,7 @@ from aioelasticjob.jobs.dependencies import ProviderFailed, provided
 from aioelasticjob.model import Outcome
 from aioelasticjob.rates import Flowed, Meter
 from aioelasticjob.running.blocking import pickled
-from aioelasticjob.running.cut import Cut
+from aioelasticjob.running.cut import Cut, tell
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.lanes import Batch, Call, Lane, Position, Workers, is_being_cancelled
 from aioelasticjob.running.reins import Reins, is_to_end
@@ -192,7 +192,7 @@ class _Run:
         """Fetch until there is nothing more, wait until all of it is through, and return what went wrong."""
         failure: BaseException | None = None
         try:
-            with CancelScope() as lane.fetching_scope:
+            with self._fetching(lane) as lane.fetching_cut:
                 await self._fetch_all(lane, workers, given)
         except asyncio.CancelledError:
             if is_being_cancelled():
@@ -205,6 +205,14 @@ class _Run:
         except RegistryError as error:
             failure = failure or error
         return failure
+
+    def _fetching(self, lane: Lane) -> Cut:
+        """Return what cuts off a fetch of this lane, and names it if it does not heed."""
+        task, job = asyncio.current_task(), self._flight.job
+        assert task is not None  # as always in a coroutine
+        if self._flow.generates or is_async(self._flow.fetch):
+            return Cut(partial(tell, job, lane.context, task))
+        return Cut(lambda: None, threads=True)
 
     async def _fetch_all(self, lane: Lane, workers: Workers, given: Given) -> None:
         async with aclosing(self._batches(lane, given)) as batches:
@@ -347,7 +355,7 @@ class _Run:
         await sleep(GRACE)
         for lane in self._meters:
             if lane.asking:
-                lane.fetching_scope.cancel()
+                lane.fetching_cut.cancel()
 
 
 @asynccontextmanager

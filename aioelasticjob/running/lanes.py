@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from operator import length_hint
 from typing import Any, TypeAlias
 
-from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from aioelasticjob.coordination.progress import encoded
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.rates import IDLE, Load
 from aioelasticjob.running.blocking import BatchSpan
+from aioelasticjob.running.cut import Cut
 
 SLICE = 0.005
 """Seconds that a worker may go on without letting others run, when process never waits for anything."""
@@ -115,8 +115,9 @@ class Lane:
         """Whether fetch has said that there is nothing more."""
         self.ended = False
         self.asking = False
-        """Whether fetch is under way, and what cancels it."""
-        self.fetching_scope = CancelScope()
+        """Whether fetch is under way."""
+        self.fetching_cut: Cut
+        """What cancels it."""
         self.news = asyncio.Event()
         self._passed = (0, 0)
 

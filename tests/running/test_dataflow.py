@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -500,6 +501,48 @@ def test_a_fetch_that_waits_for_ever_is_cut_off_some_seconds_after_the_run_is_to
     flown(flight, end)
     assert told == ["closed"]
     assert flight.outcomes == {0: Outcome.COMPLETED}
+
+
+@pytest.mark.parametrize("generates", [False, True])
+def test_a_fetch_that_swallows_its_cut_is_named_and_asked_once_a_second(
+    generates: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    asked, seen = list[float](), list[int]()
+
+    async def stubborn() -> None:
+        while anyio.current_time() < 30 and len(asked) < 200:
+            try:
+                await anyio.sleep_forever()
+            except asyncio.CancelledError:
+                asked.append(anyio.current_time())
+
+    async def listed(context: ItemContext) -> list[int]:
+        await stubborn()
+        return [1, 2]
+
+    async def generated(context: ItemContext) -> AsyncIterator[list[int]]:
+        await stubborn()
+        yield [1, 2]
+
+    async def process(context: ItemContext, record: int) -> None:
+        await anyio.sleep(5)
+        seen.append(record)
+
+    flight = Flown(dataflow(streaming=True), generated if generates else listed, process)
+
+    async def end() -> None:
+        await anyio.sleep(10)
+        flight.reins.end.set()
+
+    flown(flight, end)
+    assert 1 < len(asked) < 200
+    assert [at for at in asked if at > 15] == pytest.approx(range(16, 31))
+    assert sorted(seen) == [1, 2]  # what it handed out all the same
+    assert flight.outcomes == {0: Outcome.COMPLETED}
+    (warning,) = (one.getMessage() for one in caplog.records)
+    assert "goes on 1 s after it was cancelled" in warning
+    assert ("generated" if generates else "listed") in warning
 
 
 def test_one_slow_record_does_not_keep_a_stream_from_ending_nor_is_it_cut_off() -> None:
