@@ -69,7 +69,8 @@ HELP = {
 class Observed(Protocol):
     """What is measured: an ElasticJob."""
 
-    _events: Events
+    @property
+    def _events(self) -> Events: ...
 
     @property
     def counts(self) -> Mapping[str, Counts]:

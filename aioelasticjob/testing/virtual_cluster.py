@@ -15,17 +15,17 @@ from unittest import mock
 import anyio
 from anyio import Event, create_task_group, move_on_after, sleep, to_thread
 
-from aioelasticjob import app as app_module
-from aioelasticjob import operations
+from aioelasticjob import operations, presence
 from aioelasticjob.addresses import Address
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.clock import moment
 from aioelasticjob.errors import InvalidSetting, unwrapped
-from aioelasticjob.events import Ended, Events, JobEvent
+from aioelasticjob.events import Ended, JobEvent
 from aioelasticjob.events import Listener as EventListener
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations import JobStatus
+from aioelasticjob.presence import Presence
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.running.blocking import Processes
 from aioelasticjob.testing.faults import Farewell, Faults
@@ -348,8 +348,8 @@ def _stand_in(app: ElasticJob, settings: ConnectionSettings, overrides: Mapping[
     """Return the same application as another process would have it: all that it does at run time is its own."""
     twin = copy.copy(app)
     twin._registry = Address(f"zk://{settings.servers}/{settings.namespace}", settings)
-    twin._clock, twin._events, twin._running, twin._session = VirtualClock(), Events(), False, None
-    twin._shared = twin._recorder = twin._endpoint = None  # databases and ports are of the real world
+    twin._here = Presence(VirtualClock())  # no event store, no endpoint: databases and ports are of the real world
+    twin._jobs = dict(app._jobs)
     twin.dependency_overrides = {**app.dependency_overrides, **overrides}
     return twin
 
@@ -373,5 +373,5 @@ def _inline() -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(to_thread, "run_sync", run_sync))
         patches.enter_context(mock.patch.object(Processes, "call", call))
-        patches.enter_context(mock.patch.object(app_module, "watchdog", nullcontext))  # no loop is blocked in here
+        patches.enter_context(mock.patch.object(presence, "watchdog", nullcontext))  # no loop is blocked in here
         yield

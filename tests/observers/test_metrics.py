@@ -232,8 +232,8 @@ def test_an_application_serves_its_metrics_in_the_format_asked_for() -> None:
         app = ElasticJob("embedded://", metrics=0)
         app.add(_nothing, name="job")
         async with app.running():
-            assert app._endpoint is not None
-            port = app._endpoint.port
+            assert app._here.endpoint is not None
+            port = app._here.endpoint.port
             plain = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
             accept = b"Accept: application/openmetrics-text; version=1.0.0\r\n"
             openmetrics = await ask(port, b"GET /metrics HTTP/1.1\r\n" + accept + b"\r\n")
@@ -293,9 +293,9 @@ def test_a_port_that_is_taken_is_said_so() -> None:
     async def main() -> None:
         first = ElasticJob("embedded://", metrics=0)
         async with first.running():
-            assert first._endpoint is not None
+            assert first._here.endpoint is not None
             with pytest.raises(InvalidSetting, match="nobody can listen there"):
-                async with ElasticJob("embedded://", metrics=first._endpoint.port).running():
+                async with ElasticJob("embedded://", metrics=first._here.endpoint.port).running():
                     pass
 
     asyncio.run(main())

@@ -41,8 +41,8 @@ def test_no_fire_waits_for_a_database_that_is(harm: str) -> None:
             late.append(SystemClock().now() - context.fire_time.timestamp())
 
         async with app.running():
-            assert app._recorder is not None
-            store, counts = app.event_store, lambda: app._recorder.counts  # type: ignore[union-attr]
+            assert app._here.recorder is not None
+            store, counts = app.event_store, lambda: app._here.recorder.counts  # type: ignore[union-attr]
             assert isinstance(store, EventStore)
             await _until(lambda: counts().written > 0)
             (server.pause if harm == "paused" else server.stop)()
@@ -83,8 +83,8 @@ def test_an_application_starts_and_ends_without_its_database() -> None:
             await _until(lambda: len(runs) >= 2)
             began = time.monotonic()
         assert time.monotonic() - began < 5
-        assert app._recorder is not None
-        assert app._recorder.counts is not None
-        assert app._recorder.counts.waiting >= 6
+        assert app._here.recorder is not None
+        assert app._here.recorder.counts is not None
+        assert app._here.recorder.counts.waiting >= 6
 
     asyncio.run(main())

@@ -409,7 +409,7 @@ def test_a_moment_that_falls_into_a_resharding_is_run_by_the_new_holder() -> Non
 def test_beyond_the_tolerated_clock_difference_nothing_runs(seconds: int, caplog: pytest.LogCaptureFixture) -> None:
     async def scene(here: Office) -> None:
         app = here.app(cron="0/10 * * * * ?", max_time_diff_seconds=5)
-        app._clock = Ahead(app._clock, seconds)  # type: ignore[assignment]
+        app._here.clock = Ahead(app._here.clock, seconds)  # type: ignore[assignment]
         async with listening(here, app), app.running():
             await here.until(45)
 
@@ -425,7 +425,7 @@ def test_beyond_the_tolerated_clock_difference_nothing_runs(seconds: int, caplog
 def test_a_clock_that_is_astray_neither_delays_an_item_nor_hurries_it(seconds: int) -> None:
     async def scene(here: Office) -> None:
         app = here.app(cron="0/10 * * * * ?")
-        app._clock = Ahead(app._clock, seconds)  # type: ignore[assignment]
+        app._here.clock = Ahead(app._here.clock, seconds)  # type: ignore[assignment]
         async with app.running():
             await here.until(35)
 
@@ -435,8 +435,8 @@ def test_a_clock_that_is_astray_neither_delays_an_item_nor_hurries_it(seconds: i
 def test_a_clock_that_is_set_while_a_job_lives_moves_no_moment() -> None:
     async def scene(here: Office) -> None:
         app = here.app(cron="0/10 * * * * ?")
-        clock = Ahead(app._clock, 0)
-        app._clock = clock  # type: ignore[assignment]
+        clock = Ahead(app._here.clock, 0)
+        app._here.clock = clock  # type: ignore[assignment]
         async with app.running():
             for second, ahead in ((15, -600), (35, 600), (55, -5), (75, 0)):
                 await here.until(second)
@@ -449,7 +449,7 @@ def test_a_clock_that_is_set_while_a_job_lives_moves_no_moment() -> None:
 def test_a_clock_that_runs_ahead_does_not_claim_the_registrys_future() -> None:
     async def scene(here: Office) -> None:
         app = here.app(cron="0/10 * * * * ?")
-        app._clock = Ahead(app._clock, 3600)  # type: ignore[assignment]
+        app._here.clock = Ahead(app._here.clock, 3600)  # type: ignore[assignment]
         async with app.running():
             await here.until(25)
             assert (await here.record(0)).slot / 1000 - here.start == 20

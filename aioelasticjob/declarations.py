@@ -1,0 +1,165 @@
+"""Declaring jobs: in code, or as settings have them; nothing of it needs a registry or a running loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aioelasticjob import error_handlers
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.strategies import find
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.jobs import kinds
+from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job
+from aioelasticjob.jobs.listeners import Listener
+
+if TYPE_CHECKING:
+    from aioelasticjob.jobs.dataflow import Dataflow, Strategy
+    from aioelasticjob.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., object])
+_NOT_GIVEN = {
+    "job_name": "give it as name",
+    "job_type": "follows from how the job is declared",
+    "options": "give each by its own name; only kinds such as script and http have them",
+}
+"""Settings of a job that have another way in."""
+
+
+class Declarations:
+    """Jobs by their names, each declared in one of several ways."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._from_outside: Settings | None = None
+
+    @property
+    def jobs(self) -> tuple[JobConfig, ...]:
+        """The configurations of the jobs declared here."""
+        return tuple(job.config for job in self._jobs.values())
+
+    def job(self, name: str | None = None, *, listeners: Iterable[Listener] = (), **settings: Any) -> Callable[[F], F]:
+        """Declare the decorated function as a job; it stays callable.  The job's name is the function's unless given.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+        """
+        if callable(name):
+            raise InvalidSetting("name", name, "write @app.job() with parentheses")
+
+        def declare(handler: F) -> F:
+            given = getattr(handler, "__name__", None) if name is None else name
+            self.add(handler, name=given, listeners=listeners, **settings)
+            return handler
+
+        return declare
+
+    def add(
+        self,
+        handler: ItemHandler | InstanceHandler,
+        *,
+        name: str | None = None,
+        listeners: Iterable[Listener] = (),
+        **settings: Any,
+    ) -> JobConfig:
+        """Declare a job without a decorator and return its configuration.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+        """
+        if not callable(handler):
+            raise InvalidSetting("handler", handler, "must be a function that takes one context")
+        _refuse_other_ways(settings)
+        config = JobConfig.build(job_name=name or getattr(handler, "__name__", ""), **settings)
+        return self._enlist(Job.declare(config, handler, listeners))
+
+    def dataflow(
+        self,
+        name: str | None = None,
+        *,
+        retry: Strategy | None = None,
+        listeners: Iterable[Listener] = (),
+        **settings: Any,
+    ) -> Callable[[Handler], Dataflow]:
+        """Declare the decorated fetch as a dataflow job; its ``process`` is declared on what that gives.
+
+        A fetch is a coroutine function that returns a list of records, or an async generator that yields such lists;
+        an empty list or None ends the run.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+        """
+        from aioelasticjob.jobs.dataflow import Dataflow
+        from aioelasticjob.running.dataflow import Engine
+
+        if callable(name):
+            raise InvalidSetting("name", name, "write @app.dataflow() with parentheses")
+        _refuse_other_ways(settings)
+
+        def declare(fetch: Handler) -> Dataflow:
+            given = getattr(fetch, "__name__", "") if name is None else name
+            flow = Dataflow(JobConfig.build(job_name=given, job_type="DATAFLOW", **settings), fetch, retry)
+            self._enlist(Job(flow.config, fetch, False, tuple(listeners), engine=Engine(flow)))
+            return flow
+
+        return declare
+
+    def script(self, name: str, *, command: str | Sequence[str], **settings: Any) -> JobConfig:
+        """Declare a job that runs a command line; ``settings`` are those of `Script` and of every job.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right; also if there is no such script.
+        """
+        return self.kind("script", name, command=command, **settings)
+
+    def http(self, name: str, *, url: str, **settings: Any) -> JobConfig:
+        """Declare a job that makes a request; ``settings`` are those of `Request` and of every job.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right; also if aiohttp is missing.
+        """
+        return self.kind("http", name, url=url, **settings)
+
+    def kind(self, kind: str, name: str, *, listeners: Iterable[Listener] = (), **settings: Any) -> JobConfig:
+        """Declare a job of a kind that needs no handler: ``script``, ``http``, or one that a package brings.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+        """
+        _refuse_other_ways(settings)
+        config = kinds.declared(kind, name, settings)
+        return self._enlist(Job.declare(config, kinds.handler(kinds.find(kind)), listeners))
+
+    def _enlist(self, job: Job) -> JobConfig:
+        """Take in a job that has been declared in one way or another."""
+        if self._from_outside is not None:
+            job = replace(job, config=self._from_outside.applied(job.config))
+        self._check(job.config)
+        self._jobs[job.config.job_name] = job
+        return job.config
+
+    def _check(self, config: JobConfig) -> None:
+        """See to it that nothing speaks against taking in a job.
+
+        Raises:
+            InvalidSetting: something does.
+        """
+        find(config.sharding_strategy)
+        error_handlers.check(config.error_handler, config.error_handler_options)
+        if config.job_name in self._jobs:
+            raise InvalidSetting("name", config.job_name, "is declared twice in this application")
+
+    def _adopt(self, settings: Settings) -> None:
+        self._from_outside = settings
+        for name, job in self._jobs.items():
+            self._jobs[name] = replace(job, config=settings.applied(job.config))
+        for name, kind in settings.jobs.items():
+            if kind is not None and name not in self._jobs:
+                self._enlist(Job.declare(settings.declared(name), kinds.handler(kinds.find(kind))))
+
+
+def _refuse_other_ways(settings: Mapping[str, object]) -> None:
+    for setting, expected in _NOT_GIVEN.items():
+        if setting in settings:
+            raise InvalidSetting(setting, settings[setting], expected)

@@ -1,0 +1,115 @@
+"""What an application is in one process: its clock, its ears, and, while it runs, its session and its crew."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from anyio import CancelScope, Event, create_task_group, move_on_after
+
+from aioelasticjob.addresses import Address, open_registry
+from aioelasticjob.clock import Clock
+from aioelasticjob.config import JobConfig
+from aioelasticjob.error_handlers import Complaints
+from aioelasticjob.errors import unwrapped
+from aioelasticjob.events import Events
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.observers.endpoint import Endpoint
+from aioelasticjob.observers.recorder import Recorder
+from aioelasticjob.observers.vitals import Vitals
+from aioelasticjob.registry.session import Session
+from aioelasticjob.running.blocking import Means, pickled
+from aioelasticjob.running.health import Health
+from aioelasticjob.running.job import Host, retire, run_job
+from aioelasticjob.running.runner import Surroundings
+from aioelasticjob.running.watchdog import watchdog
+
+LAST_COMPLAINTS = 5.0
+"""Seconds that error handlers have for what is left to tell when the application ends."""
+
+
+@dataclass(slots=True, eq=False)
+class Presence:
+    """All that an application has for itself in each process, and nothing that its processes have in common."""
+
+    clock: Clock
+    recorder: Recorder | None = None
+    endpoint: Endpoint | None = None
+    events: Events = field(default_factory=Events)
+    running: bool = False
+    session: Session | None = None
+    shared: Surroundings | None = None
+
+    @property
+    def vitals(self) -> Vitals:
+        """How things stand at the moment, for those who measure."""
+        standings = [runner.standing for runner in self.shared.runners] if self.shared else []
+        return Vitals.of(self.session, standings, self.recorder.counts if self.recorder else None)
+
+    def health(self, declared: Iterable[JobConfig]) -> Health:
+        """Return what is held and run here, and how things stand with the registry."""
+        joined = self.shared.runners if self.shared else ()
+        return Health.of(self.session, declared, (runner.health for runner in joined))
+
+    @asynccontextmanager
+    async def open(self, registry: Address, jobs: Iterable[Job], means: Means) -> AsyncIterator[Session]:
+        """Run the jobs while the block is open; leave gracefully at its end.
+
+        Raises:
+            RegistryUnreachable: no registry answered.
+            AuthenticationFailed: the registry refused the digest.
+            InvalidSetting: a job cannot be joined.
+        """
+        self.running = True
+        failure: Exception | None = None
+        try:
+            async with AsyncExitStack() as stack:
+                stack.enter_context(unwrapped())
+                stack.enter_context(watchdog())
+                if self.recorder is not None:
+                    await stack.enter_async_context(self.recorder.open(self.events, self.clock))
+                if self.endpoint is not None:
+                    await stack.enter_async_context(self.endpoint.open())
+                session = await stack.enter_async_context(open_registry(registry, clock=self.clock))
+                self.session = session
+                stack.callback(self._forget_session)
+                await stack.enter_async_context(self._crew(session, tuple(jobs), means))
+                try:
+                    yield session
+                except Exception as error:  # the caller's own: kept out of our groups, which would wrap it
+                    failure = error
+        finally:
+            self.running = False
+        if failure is not None:
+            raise failure
+
+    def _forget_session(self) -> None:
+        self.session = self.shared = None
+
+    @asynccontextmanager
+    async def _crew(self, session: Session, jobs: tuple[Job, ...], means: Means) -> AsyncIterator[None]:
+        for job in jobs:
+            if job.blocking and job.engine is None and job.config.executor == "process":
+                pickled(job.handler)
+        complaints = Complaints(self.clock)
+        shared = self.shared = Surroundings(self.clock, self.events, means, complaints)
+        host, leaving = Host(session.host, socket.gethostname(), os.getpid()), Event()
+        async with means.processes.open(), create_task_group() as tasks:
+            tasks.start_soon(complaints.tell)
+            async with create_task_group() as starting:
+                for job in jobs:
+                    starting.start_soon(tasks.start, run_job, job, session, host, shared, leaving)
+            try:
+                yield
+            finally:
+                with CancelScope(shield=True):
+                    leaving.set()
+                    async with create_task_group() as retiring:
+                        for runner in tuple(shared.runners):
+                            retiring.start_soon(retire, runner)
+                    with move_on_after(LAST_COMPLAINTS):
+                        await complaints.told()
+                tasks.cancel_scope.cancel()

@@ -1,0 +1,47 @@
+"""What the processes of an application in simulated time share, and what each has for itself."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import anyio
+
+from aioelasticjob import ElasticJob
+from aioelasticjob.presence import Presence
+from aioelasticjob.testing import VirtualClock, VirtualCluster, simulated
+from aioelasticjob.testing.virtual_cluster import _stand_in
+
+
+def test_a_process_shares_with_the_application_only_what_is_named_here() -> None:
+    app = ElasticJob("embedded://", event_store="sqlite:///events.db", metrics=0)
+    twin = _stand_in(app, app.settings, {})
+    shared = {name for name, value in vars(twin).items() if value is vars(app)[name]}
+    # A new field belongs here if it is the same in each process, into Presence if each process has its own.
+    assert shared == {"_from_outside", "_threads", "_processes"}
+
+
+def test_a_process_begins_with_nothing_of_what_the_application_was_or_did() -> None:
+    app = ElasticJob("embedded://", event_store="sqlite:///events.db", metrics=0)
+    app._here.running = True
+    here = _stand_in(app, app.settings, {})._here
+    for field in dataclasses.fields(Presence):
+        mine, theirs = getattr(here, field.name), getattr(app._here, field.name)
+        assert mine is not theirs or mine is None, field.name
+    assert isinstance(here.clock, VirtualClock)
+    assert (here.recorder, here.endpoint, here.running) == (None, None, False)  # nothing of the real world
+
+
+@simulated
+async def _a_job_declared_late(cluster: VirtualCluster) -> None:
+    app = ElasticJob("embedded://")
+    app.add(anyio.sleep, name="early")
+    first = await cluster.start(app)
+    app.add(anyio.sleep, name="late")
+    second = await cluster.start(app)
+    assert [job.job_name for job in first.app.jobs] == ["early"]
+    status = await cluster.settled("late")
+    assert [(one.ip, one.holds) for one in status.instances] == [(second.host, (0,))]
+
+
+def test_a_process_knows_the_jobs_that_were_declared_when_it_started() -> None:
+    _a_job_declared_late(VirtualCluster())
