@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import aioelasticjob
+from aioelasticjob.declarations import Declarations
+
+PACKAGE = Path(aioelasticjob.__file__).parent
+LONGEST = 400
+"""Lines of a file."""
+TOO_LONG = {"running/runner.py"}
+"""Files that have outgrown it and wait to be cut."""
+MOST = 12
+"""Methods of a class that everything would like to move into; properties are not counted, they decide nothing."""
 
 
 def test_every_promised_name_is_there_and_shown() -> None:
@@ -24,3 +35,15 @@ def test_the_embedded_server_starts_without_the_rest_of_the_house() -> None:
     program = "import sys, aioelasticjob.zookeeper.__main__; print('pydantic' in sys.modules, 'aiozk' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_no_file_is_longer_than_one_can_read() -> None:
+    files = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
+    assert "app.py" in files
+    assert {name for name, path in files.items() if len(path.read_text("utf-8").splitlines()) > LONGEST} <= TOO_LONG
+
+
+@pytest.mark.parametrize("of", [aioelasticjob.ElasticJob, Declarations])
+def test_an_application_does_not_become_the_object_that_does_everything(of: type) -> None:
+    plain = (inspect.isfunction(one) or isinstance(one, classmethod | staticmethod) for one in vars(of).values())
+    assert 0 < sum(plain) <= MOST
