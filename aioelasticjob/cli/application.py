@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
@@ -41,6 +40,8 @@ application = typer.Typer(
 
 def _tell_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
         try:
             typer.echo(f"aioelasticjob {version('aioelasticjob')}")
         except PackageNotFoundError:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from aioelasticjob.app import ElasticJob
 from aioelasticjob.cli.console import complain, out, write_json
-from aioelasticjob.cli.target import load
 from aioelasticjob.clock import SystemClock, moment
-from aioelasticjob.settings import Mistake, Settings, WrongSettings, examine
+
+if TYPE_CHECKING:  # whoever lists jobs does not wait for what reads settings files
+    from aioelasticjob.app import ElasticJob
+    from aioelasticjob.settings import Mistake, Settings
 
 config = typer.Typer(name="config", help="Look at settings files.", no_args_is_help=True)
 
@@ -35,6 +36,9 @@ def check(
     json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Explain every mistake in a settings file, and in the environment, with its line; the exit code is 1 then."""
+    from aioelasticjob.cli.target import load
+    from aioelasticjob.settings import examine
+
     settings, mistakes = examine(file, elsewhere=elsewhere)
     if app is not None and not mistakes:
         mistakes = _beside(load(app, jobs_may_come=True), file)
@@ -51,6 +55,8 @@ def check(
 
 def _beside(app: ElasticJob, file: Path) -> tuple[Mistake, ...]:
     """Return what is wrong with a file and an application's code together."""
+    from aioelasticjob.settings import WrongSettings, examine
+
     try:
         app.configure(file)
         examine(file)[0].all_declared([job.job_name for job in app.jobs])

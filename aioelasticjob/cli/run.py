@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aioelasticjob.app import ElasticJob
 from aioelasticjob.cli import logs
 from aioelasticjob.cli.console import out
-from aioelasticjob.cli.progress import progress as showing
-from aioelasticjob.cli.target import load
 from aioelasticjob.errors import InvalidSetting
+
+if TYPE_CHECKING:  # whoever lists jobs does not wait for what runs them
+    from aioelasticjob.app import ElasticJob
 
 
 def run(
@@ -39,6 +39,8 @@ def run(
     if not progress:
         found.run()
         return
+    from aioelasticjob.cli.progress import progress as showing
+
     with showing(lambda: found.rates, out()):
         logs.set_up(log_level)  # anew: what it writes shall appear above the table
         found.run()
@@ -50,6 +52,9 @@ def application(app: str | None, config: Path | None) -> ElasticJob:
     Raises:
         InvalidSetting: there is none, or it has no job.
     """
+    from aioelasticjob.app import ElasticJob
+    from aioelasticjob.cli.target import load
+
     if app is None:
         if config is None:
             raise InvalidSetting("app", None, "write module:app, as jobs:app, or --config FILE, or both")

@@ -11,7 +11,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations.status import JobStatus, status_of
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.registry.tree import NAMED, Node, Tree
 
 
 async def job(session: Session, name: str, *, now: float) -> JobStatus:
@@ -88,17 +88,22 @@ async def view_of(session: Session, name: str, *, busy: bool = False) -> JobView
 async def forest(session: Session, layouts: Sequence[Layout]) -> list[Tree]:
     """Read what is shown of many jobs, all at once: one request is as many nodes as it can carry.
 
-    Unlike ``Session.subtree`` it asks for names only where a node says that it has children, which most have not.
+    Unlike ``Session.subtree`` it asks for names only where a node says that it has children, which most have not; and
+    of the nodes that only hold an item's assignment for nothing else.
     """
     zxid, found = session.zxid, dict[str, Node]()
-    level = [root for layout in layouts for root in shown(layout)]
-    while level:
+    level, named = [root for layout in layouts for root in shown(layout)], list[str]()
+    holders = {layout.sharding for layout in layouts}
+    while level or named:
         nodes = zip(level, await session.get_many(level), strict=True)
         present = {path: node for path, node in nodes if node is not None}
         found |= present
-        parents = [path for path, node in present.items() if node.stat.num_children]
+        parents = [*named, *(path for path, node in present.items() if node.stat.num_children)]
         children = zip(parents, await session.children_many(parents), strict=True)
-        level = [f"{path}/{name}" for path, below in children for name in below or ()]
+        found |= dict.fromkeys(named, NAMED)
+        level, named = [], []
+        for path, below in children:
+            (named if path in holders else level).extend(f"{path}/{name}" for name in below or ())
     return _parted(found, layouts, zxid)
 
 
