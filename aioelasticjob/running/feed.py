@@ -1,0 +1,181 @@
+"""One lane of a dataflow's flight from its first batch to its last offset: fetch, hand to the workers, count, save."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+from aioelasticjob.errors import RegistryError
+from aioelasticjob.jobs.context import ItemContext
+from aioelasticjob.jobs.dataflow import RecordFailed, TooManyFailures
+from aioelasticjob.jobs.dependencies import ProviderFailed
+from aioelasticjob.model import Outcome
+from aioelasticjob.running.calls import Batches, Calls, Given
+from aioelasticjob.running.cut import Cut
+from aioelasticjob.running.executor import Flight
+from aioelasticjob.running.lanes import Batch, Call, Lane, Workers, is_being_cancelled
+from aioelasticjob.running.reins import Reins
+
+
+class Feed:
+    """What keeps the workers supplied with the records of one lane."""
+
+    def __init__(self, lane: Lane, calls: Calls, flight: Flight, reins: Reins) -> None:
+        self.lane, self._calls, self._flight, self._reins, self._config = lane, calls, flight, reins, flight.config
+        item = lane.context.item if isinstance(lane.context, ItemContext) else None
+        self.meter = reins.events.rates.meter(self._config.job_name, item)
+        self.meter.begin(lane.load)
+
+    async def run(self, workers: Workers, limit: Cut) -> None:
+        """Fetch and process until the lane's end, as one span if runs are traced; ``limit`` is the whole flight's."""
+        if (tracer := self._flight.means.tracer) is None:
+            await self._to_the_end(workers)
+            return
+        with tracer.run(self.lane.context, self._config.job_type) as ended:
+            try:
+                ended(await self._to_the_end(workers))
+            except asyncio.CancelledError:
+                if limit.cancel_called:
+                    ended(Outcome.TIMED_OUT)
+                raise
+            finally:
+                self.lane.cut_off()
+
+    def end(self, outcome: Outcome, failure: BaseException | None) -> None:
+        """Note how the lane's items have ended."""
+        lane, flight = self.lane, self._flight
+        lane.ended = True
+        flight.outcomes.update(dict.fromkeys(lane.context.claimed, outcome))
+        if failure is not None:
+            self._complain(failure)
+        if flight.trace is not None:
+            flight.trace.ended(lane.context.claimed, outcome)
+
+    def count(self) -> None:
+        """Count what is through since the last time."""
+        meter, tally = self.meter, self._reins.tally
+        succeeded, failed = self.lane.count()
+        meter.succeeded, meter.failed = meter.succeeded + succeeded, meter.failed + failed
+        tally.succeeded, tally.failed = tally.succeeded + succeeded, tally.failed + failed
+        meter.sample()
+
+    def close(self) -> None:
+        """Let nothing be said of offsets any more, and measure no more."""
+        self.lane.position.over = True
+        self.meter.end()
+
+    async def _to_the_end(self, workers: Workers) -> Outcome:
+        lane, flight = self.lane, self._flight
+        failure: BaseException | None = None
+        if (task := asyncio.current_task()) is not None:
+            flight.under_way[task] = lane.context
+        if flight.trace is not None:
+            flight.trace.started(lane.context)
+        try:
+            async with self._calls.provided(lane.context) as (for_fetch, for_process, for_dead):
+                lane.call = self._calls.process(for_process)
+                lane.fail = partial(self._fail, self._calls.dead(for_dead))
+                failure = await self._flow(workers, for_fetch)
+        except ProviderFailed as error:
+            failure = failure or error
+        if failure is None and self._has_failed():
+            failure = TooManyFailures(lane.failed, self._config.max_failures or 0)
+        if failure is None and not lane.exhausted:
+            self._reins.unfinished.update(lane.context.claimed)
+        outcome = Outcome.COMPLETED if failure is None else Outcome.FAILED
+        self.end(outcome, failure)
+        return outcome
+
+    async def _flow(self, workers: Workers, given: Given) -> BaseException | None:
+        """Fetch until there is nothing more, wait until all of it is through, and return what went wrong."""
+        failure: BaseException | None = None
+        try:
+            with self._calls.cut(self.lane.context) as self.lane.fetching_cut:
+                await self._fetch_all(workers, given)
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            failure = RuntimeError("fetch was cancelled from within, not by us")
+        except (Exception, SystemExit) as error:
+            failure = error
+        try:
+            await self._drain()
+        except RegistryError as error:
+            failure = failure or error
+        return failure
+
+    async def _fetch_all(self, workers: Workers, given: Given) -> None:
+        lane, prefetch = self.lane, self._config.prefetch
+        async with aclosing(self._calls.batches(lane.fetching, given)) as batches:
+            while records := await self._next(batches):
+                workers.put(self._take(records))
+                ahead = lane.position.known if prefetch is None else prefetch
+                while len(lane.open) > ahead and not self._is_over():
+                    await lane.changed()
+                await self._save()
+                if self._is_over():  # not before the first batch: every run gets something done
+                    break
+            await self._drain()  # records may need what the generator holds open
+            lane.due |= lane.position.take()
+            lane.exhausted = not records
+
+    async def _next(self, batches: Batches) -> Sequence[object]:
+        """Return the next batch, an empty one at the end."""
+        self.lane.asking = True
+        try:
+            return await anext(batches)
+        except StopAsyncIteration:  # not a default of (): CPython 3.11 cannot hand that out (SystemError)
+            return ()
+        finally:
+            self.lane.asking = False
+
+    def _take(self, records: Sequence[object]) -> Batch:
+        batch = self.lane.take(records, self._calls.step)
+        if (tracer := self._flight.means.tracer) is not None:
+            batch.span = tracer.batch(self.lane.context, batch.size)
+        return batch
+
+    async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: BaseException | None) -> None:
+        """Count a call that has failed for good, and show its record to ``dead``."""
+        lane, records = self.lane, 1 if self._calls.step is None else len(record)
+        batch.failed += records
+        lane.failed += records
+        if error is not None and not batch.complained:  # one for each batch: a million stacks help nobody
+            batch.complained = True
+            self._complain(error)
+        if dead is None:
+            return
+        try:
+            await dead(lane.context, record, error or RecordFailed())
+            self.meter.dead += records
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+        except (Exception, SystemExit) as own:
+            self._flight.complain(lane.context, own)
+
+    def _is_over(self) -> bool:
+        """Whether nothing more is to be fetched."""
+        return (self._config.streaming and self._reins.end.is_set()) or self._has_failed()
+
+    def _has_failed(self) -> bool:
+        return self._config.max_failures is not None and self.lane.failed > self._config.max_failures
+
+    async def _drain(self) -> None:
+        """Wait until everything is through, and save how far that is."""
+        while self.lane.open:
+            await self.lane.changed()
+        await self._save()
+
+    async def _save(self) -> None:
+        due, self.lane.due = self.lane.due, {}
+        for item, value in due.items():
+            await self._flight.checkpoints.save(item, value)
+
+    def _complain(self, error: BaseException) -> None:
+        if (tracer := self._flight.means.tracer) is not None:
+            tracer.failed(error)
+        self._flight.complain(self.lane.context, error)
