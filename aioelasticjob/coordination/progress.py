@@ -104,6 +104,29 @@ class Offsets:
 
 
 @dataclass(slots=True)
+class Claimed:
+    """The offsets of one run's items, saved under its claim."""
+
+    offsets: Offsets
+    claim: Claim
+    known: dict[int, str]
+
+    def get(self, item: int) -> str | None:
+        """Return the offset last saved, None if there is none."""
+        return self.known.get(item)
+
+    async def save(self, item: int, value: str) -> None:
+        """Save an offset.
+
+        Raises:
+            Fenced: the run was cut off.
+            InvalidSetting: the value is no text, or too large.
+        """
+        await self.offsets.save(self.claim, item, value)
+        self.known[item] = value
+
+
+@dataclass(slots=True)
 class Tally:
     """Runs that ended here since they were last published."""
 

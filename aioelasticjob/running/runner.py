@@ -8,20 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from anyio import (
-    CancelScope,
-    Event,
-    Lock,
-    create_task_group,
-    get_cancelled_exc_class,
-    move_on_after,
-)
+from anyio import CancelScope, Event, Lock, create_task_group, get_cancelled_exc_class, move_on_after
 from anyio.abc import TaskGroup
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.membership import Member, connected
-from aioelasticjob.coordination.progress import Offsets, Tally
+from aioelasticjob.coordination.progress import Claimed, Tally
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints, Failure
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
@@ -39,7 +32,7 @@ from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.reins import Reins, left_open
 from aioelasticjob.running.schedule import Starts
-from aioelasticjob.running.trace import Trace
+from aioelasticjob.running.trace import trace_of
 
 LONGEST_NAP = 60.0
 """Seconds after which the wall clock is looked at again: it may have been set, or the machine may have slept."""
@@ -195,9 +188,10 @@ class Runner:
             await self._member.session.commit([Delete(path)], incarnation=self._member.incarnation)
         except Conflict:  # taken already; the mirror has not heard of it yet
             return False
+        parameter = asked.data.decode("utf-8", "replace") or None  # without data the configured one holds
         items = self._duty.held - view.disabled_items - self._duty.taken_off()
         if items and self._member.id in view.eligible:
-            await self._fly(view, Fire(self._duty.now(), FireSource.TRIGGER, _parameter(asked.data)), items)
+            await self._fly(view, Fire(self._duty.now(), FireSource.TRIGGER, parameter), items)
         return True
 
     async def _fly_owed(self, view: JobView) -> bool:
@@ -261,15 +255,10 @@ class Runner:
         claim = await self._claim(view, fire, items)
         if claim is None:
             return None
-        checkpoints = _Checkpoints(self._duty.offsets, claim, offsets)
-        trace = self._trace(view.config, claim)
+        checkpoints = Claimed(self._duty.offsets, claim, offsets)
+        trace = trace_of(claim, view.config, self._shared.events, self._shared.clock)
         complain = self._complain if trace is None else trace.complaining(self._complain)
         return Flight(self._job, view.config, claim, checkpoints, self._shared.means, complain, trace=trace)
-
-    def _trace(self, config: JobConfig, claim: Claim) -> Trace | None:
-        events, job = self._shared.events, self._member.layout.job
-        per_instance = config.per == "instance"
-        return Trace(events, self._shared.clock, job, claim, per_instance=per_instance) if events.heard else None
 
     async def _handle(self, view: JobView, flight: Flight, scope: Cut) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
@@ -343,10 +332,8 @@ class Runner:
             return True
         if not flight.begun:
             return await duty.ledger.withdraw(claim)
-        hand_over = self._config.failover
-        settled = await duty.ledger.settle(
-            left_open(claim, unfinished), flight.outcomes, duty.now(), hand_over=hand_over
-        )
+        ended, hand_over = left_open(claim, unfinished), self._config.failover
+        settled = await duty.ledger.settle(ended, flight.outcomes, duty.now(), hand_over=hand_over)
         if settled and hand_over and flight.trace is not None:
             flight.trace.handed_over()
         return settled
@@ -375,13 +362,12 @@ class Runner:
         self._rein_in()
 
     def _begin(self, flight: Flight) -> float:
-        claim, events, job, me = flight.claim, self._shared.events, self._member.layout.job, self._member.id
-        fire = claim.fire
+        claim, fire, job, me = flight.claim, flight.claim.fire, self._member.layout.job, self._member.id
         self._counts.fires[fire.source] += 1
         self._claim_flown = claim
         if fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot):
             self._counts.caught_up += 1
-            events.put(CaughtUp(job, me, fire.slot, tuple(claim.items)))
+            self._shared.events.put(CaughtUp(job, me, fire.slot, tuple(claim.items)))
         if flight.trace is not None:
             flight.trace.began()
         return self._loop.time()
@@ -411,24 +397,3 @@ class Runner:
         with move_on_after(min(LONGEST_NAP, delay / 1000)) as self._nap:
             if not self._leaving:  # it may have been asked to before there was a nap to cancel
                 await self._views.until(lambda newer: newer is not view)
-
-
-def _parameter(data: bytes) -> str | None:
-    """Return the job parameter that a trigger brings; without data the configured one holds."""
-    return data.decode("utf-8", "replace") or None
-
-
-@dataclass(slots=True)
-class _Checkpoints:
-    """The offsets of one run, and the fence they are saved under."""
-
-    offsets: Offsets
-    claim: Claim
-    known: dict[int, str]
-
-    def get(self, item: int) -> str | None:
-        return self.known.get(item)
-
-    async def save(self, item: int, value: str) -> None:
-        await self.offsets.save(self.claim, item, value)
-        self.known[item] = value

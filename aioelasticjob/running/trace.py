@@ -6,6 +6,7 @@ from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping
 
 from aioelasticjob.clock import Clock
+from aioelasticjob.config import JobConfig
 from aioelasticjob.events import Began, Ended, Events, HandedOver, Rescued, Started
 from aioelasticjob.jobs.context import Context, task_id
 from aioelasticjob.model import Claim, FireSource, Outcome
@@ -88,6 +89,11 @@ class Trace:
         if outcome is Outcome.COMPLETED:
             failure = None  # a dataflow's records may fail without its run
         self._events.put(Ended(self._job, me, fire.slot, fire.source, item, outcome, seconds, task, now, failure))
+
+
+def trace_of(claim: Claim, config: JobConfig, events: Events, clock: Clock) -> Trace | None:
+    """Return the trace of a flight, None while nobody listens."""
+    return Trace(events, clock, config.job_name, claim, per_instance=config.per == "instance") if events.heard else None
 
 
 def _task_ids(job: str, claim: Claim, per_instance: bool) -> dict[int, str]:
