@@ -97,8 +97,7 @@ class Ledger:
         taken: dict[int, Seen] = {}
         found: dict[int, Record] = {}
         fences: dict[int, int] = {}
-        elsewhere: set[int] = set()
-        refused: set[int] = set()
+        elsewhere, refused = set[int](), set[int]()
         cut_off: dict[int, Record] = {}
         rest, stale = sorted(items), False
         while rest and not stale:
@@ -179,25 +178,22 @@ class Ledger:
 
         ``before`` are the records that it takes the place of.
         """
-        layout, elsewhere = self._member.layout, set[int]()
+        member, elsewhere = self._member, set[int]()
         while wanted:
             operations = self._entitled(view, fire, wanted)
             first = len(operations)
             for item, record in wanted.items():
                 operations += self._claiming(item, record)
             marked = self._marked - self._stuck
-            operations += [Delete(layout.item(item).misfire) for item in wanted if item in marked]
+            operations += [Delete(member.layout.item(item).misfire) for item in wanted if item in marked]
             try:
-                committed = await self._member.session.commit(
-                    operations, incarnation=self._member.incarnation, hold=hold
-                )
+                committed = await member.session.commit(operations, incarnation=member.incarnation, hold=hold)
             except Conflict as conflict:
                 if conflict.index < first or not await self._cleared(conflict, wanted, refused):
                     return None, elsewhere, True
                 elsewhere |= await self._reconsider(fire, wanted, {})
             except OutcomeUnknown:
-                mine: dict[int, Node] = {}
-                asked = dict(wanted)
+                asked, mine = dict(wanted), dict[int, Node]()
                 elsewhere |= await self._look_up(fire, wanted, mine)
                 if mine:  # all or nothing: the transaction did happen
                     wanted.clear()

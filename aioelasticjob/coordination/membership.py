@@ -91,11 +91,7 @@ async def join(
             operations = _joining(member, tree, stored, holds, parents, up_since)
             joined = (await member.session.commit(operations, incarnation=member.incarnation)).zxid
         except Conflict as conflict:
-            if (conflict.path, conflict.reason) == (member.layout.root, "missing"):
-                await member.session.furnish()  # even the namespace is gone: the registry has come back empty
-                continue
-            with move_on_after(1):
-                await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
+            await _overtaken(member, trees, tree, conflict)
             continue
         except OutcomeUnknown:
             mine = await member.session.exists(member.layout.instance(member.id))
@@ -106,6 +102,15 @@ async def join(
             await trees.until(lambda newer, at=joined: newer.zxid >= at)  # type: ignore[misc]
         return holds
     raise ForeignData(member.layout.root, "", f"could not join within {ATTEMPTS} attempts: something keeps changing it")
+
+
+async def _overtaken(member: Member, trees: Latest[Tree], seen: Tree, conflict: Conflict) -> None:
+    """Wait for what the registry holds now, or make a namespace that is gone again."""
+    if (conflict.path, conflict.reason) == (member.layout.root, "missing"):
+        await member.session.furnish()  # the registry has come back empty
+        return
+    with move_on_after(1):
+        await trees.until(lambda newer: newer is not seen)
 
 
 async def leave(member: Member) -> None:
