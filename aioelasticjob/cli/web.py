@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -20,25 +20,29 @@ LAST_PAGES = 3
 """Seconds that pages which are open have to end when the console does."""
 
 
+Registries: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--registry",
+        "-r",
+        envvar="AIOELASTICJOB_REGISTRY",
+        help="zk://host:port/namespace, or NAME=zk://… to call it something; several times for several.",
+    ),
+]
+Profiles: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--profile",
+        "-p",
+        help="A registry of profiles.toml; several times for several.  All of them if nothing is named.",
+        autocompletion=lambda: sorted(profiles.load().by_name),
+    ),
+]
+
+
 def console(
-    registry: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--registry",
-            "-r",
-            envvar="AIOELASTICJOB_REGISTRY",
-            help="zk://host:port/namespace, or NAME=zk://… to call it something; several times for several.",
-        ),
-    ] = None,
-    profile: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--profile",
-            "-p",
-            help="A registry of profiles.toml; several times for several.  All of them if nothing is named.",
-            autocompletion=lambda: sorted(profiles.load().by_name),
-        ),
-    ] = None,
+    registry: Registries = None,
+    profile: Profiles = None,
     digest: Annotated[
         str | None, typer.Option(envvar="AIOELASTICJOB_DIGEST", help="user:password, where the registries ask for it.")
     ] = None,
