@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-import anyio
-
-from aioelasticjob import ElasticJob
+from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.presence import Presence
 from aioelasticjob.testing import VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.virtual_cluster import _stand_in
@@ -31,12 +29,15 @@ def test_a_process_begins_with_nothing_of_what_the_application_was_or_did() -> N
     assert (here.recorder, here.endpoint, here.running) == (None, None, False)  # nothing of the real world
 
 
+async def _nothing(context: ItemContext) -> None: ...
+
+
 @simulated
 async def _a_job_declared_late(cluster: VirtualCluster) -> None:
     app = ElasticJob("embedded://")
-    app.add(anyio.sleep, name="early")
+    app.add(_nothing, name="early")
     first = await cluster.start(app)
-    app.add(anyio.sleep, name="late")
+    app.add(_nothing, name="late")
     second = await cluster.start(app)
     assert [job.job_name for job in first.app.jobs] == ["early"]
     status = await cluster.settled("late")
