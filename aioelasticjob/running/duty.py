@@ -95,9 +95,10 @@ class Duty:
         owed = frozenset(item for item in self.held if record(item).slot < newest and floors.get(item, 0) < newest)
         return owed - self.taken_off() if owed else owed
 
-    def _due(self) -> frozenset[int]:
+    def _due(self, view: JobView | None = None) -> frozenset[int]:
         """Return those owed that are to be run: of others nobody misses a moment, or somebody else tells."""
-        return self.owed() - self.view.disabled_items if self._member.id in self.view.eligible else frozenset()
+        view = view or self.view
+        return self.owed() - view.disabled_items if self._member.id in view.eligible else frozenset()
 
     def taken_off(self) -> frozenset[int]:
         """Return the items that others run, rescue or have yet to rescue."""
@@ -129,14 +130,15 @@ class Duty:
     def collapse(self, view: JobView, *, rerun: bool) -> None:
         """Let the moments that came during a flight become one: it is run once, or dropped.
 
-        If ``view`` shows another schedule by now, the last one ended when that was written; ``look`` tells the rest.
+        ``view`` is the newest: which items are to run may have changed; and if it shows another schedule, the last one
+        ended when that was written, and ``look`` tells the rest.
         """
         if _schedule(view.config) != _schedule(self.config):
             passed = self.timetable.advance(min(self.now(), int(view.scheduled_since * 1000)))
             if passed > 1:
-                self.report(self._due(), passed - 1, "the last run was still going on")
+                self.report(self._due(view), passed - 1, "the last run was still going on")
         elif passed := self.timetable.advance(self.now()):
-            self.report(self._due(), passed, "the last run was still going on")
+            self.report(self._due(view), passed, "the last run was still going on")
             if rerun:
                 self._missed = self.timetable.newest
             else:

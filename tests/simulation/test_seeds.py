@@ -21,6 +21,7 @@ OLD_BUGS = {
     25: "Of a session ended from outside its owner hears late: what is excused there has to be excused exactly.",
     26: "As 22, but with every process alive: one was busy with a long run when it was given the item.",
     107: "A schedule changed during a long run began when the run was over, and the moments until then were lost.",
+    292: "An item was enabled during a run of others: its moments until the run's end were not reported.",
     969: "A schedule that was changed during a run: its moments until the run's end were neither run nor reported.",
 }
 """Seeds that failed before their bug was mended (checked by taking the mend out again)."""
