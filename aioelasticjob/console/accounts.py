@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets
 import sqlite3
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from anyio import CapacityLimiter, to_thread
 from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.database import Database
+from aioelasticjob.console.passwords import Passwords, check_name, check_password
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
 INVITATION: Final = 24 * 3600.0
 """Seconds an invitation is good for."""
-SHORTEST, LONGEST = 10, 1000
-"""Characters of a password."""
-_NAME: Final = re.compile(r"[\w.@+-]{1,60}")
 
 
 class Role(StrEnum):
@@ -69,23 +64,18 @@ class Accounts:
     """The people of one console."""
 
     def __init__(self, database: Database, clock: Clock, hasher: PasswordHasher) -> None:
-        self._database, self._clock, self._hasher = database, clock, hasher
-        self._nobody = ""
-        self._cores = CapacityLimiter(2)  # a hash takes 64 MB and a core: many at once are an attack
+        self._database, self._clock, self._passwords = database, clock, Passwords(hasher)
 
     async def check(self, name: str, password: str) -> Person | None:
         """Return the person whose name and password these are; takes as long for unknown names."""
         row = await self._database.run(
             lambda db: db.execute("select * from users where name = ? and not disabled", (name,)).fetchone()
         )
-        if not self._nobody:
-            self._nobody = await self._hashed(secrets.token_hex())
-        stored = row["password"] if row is not None and row["password"] else self._nobody
-        right = await to_thread.run_sync(self._verify, stored, password[:LONGEST], limiter=self._cores)
-        if not right or stored == self._nobody:
+        stored: str | None = None if row is None else row["password"]
+        if not await self._passwords.fits(stored, password) or stored is None:
             return None
-        if self._hasher.check_needs_rehash(stored):
-            renewed = await self._hashed(password)
+        if self._passwords.aged(stored):
+            renewed = await self._passwords.hashed(password)
             await self._database.run(
                 lambda db: db.execute("update users set password = ? where name = ?", (renewed, name))
             )
@@ -117,7 +107,7 @@ class Accounts:
         Raises:
             InvalidSetting: that is no name.
         """
-        _check_name(name)
+        check_name(name)
 
         def work(db: sqlite3.Connection) -> str:
             db.execute(
@@ -144,9 +134,9 @@ class Accounts:
         if found is None:
             raise InvitationSpent("this link has been used or has expired")
         name = found.user or name
-        _check_name(name)
-        _check_password(name, password)
-        hashed = await self._hashed(password)
+        check_name(name)
+        check_password(name, password)
+        hashed = await self._passwords.hashed(password)
 
         def work(db: sqlite3.Connection) -> Person:
             if self._find(db, token) is None:
@@ -168,10 +158,10 @@ class Accounts:
         Raises:
             InvalidSetting: the old one is wrong, or the new one will not do.
         """
-        _check_password(person.name, new)
+        check_password(person.name, new)
         if await self.check(person.name, old) is None:
             raise InvalidSetting("password", "…", "is not your present password")
-        hashed = await self._hashed(new)
+        hashed = await self._passwords.hashed(new)
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("update users set password = ? where name = ?", (hashed, person.name))
@@ -198,15 +188,6 @@ class Accounts:
 
         await self._database.run(work)
 
-    async def _hashed(self, password: str) -> str:
-        return await to_thread.run_sync(self._hasher.hash, password, limiter=self._cores)
-
-    def _verify(self, stored: str, password: str) -> bool:
-        try:
-            return self._hasher.verify(stored, password)
-        except (VerificationError, InvalidHashError):
-            return False
-
     def _invitation(self, db: sqlite3.Connection, user: str | None, role: Role) -> str:
         token = secrets.token_urlsafe(32)
         values = (_digest(token), user, role.value, self._clock.now() + INVITATION)
@@ -226,15 +207,3 @@ def _person(row: sqlite3.Row) -> Person:
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()  # a random token needs no slow hash
-
-
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise InvalidSetting("name", name, "1 to 60 letters, digits or any of _ . @ + -")
-
-
-def _check_password(name: str, password: str) -> None:
-    if not SHORTEST <= len(password) <= LONGEST:
-        raise InvalidSetting("password", "…", f"{SHORTEST} to {LONGEST} characters")
-    if password.lower() == name.lower() or len(set(password)) < 4:
-        raise InvalidSetting("password", "…", "must not be easy to guess")

@@ -73,7 +73,7 @@ class Console:
         starlette = Starlette(
             routes=routes(self),
             lifespan=self._lifespan,
-            exception_handlers={HTTPException: self._refused, ElasticJobError: self._failed, Exception: self._broken},
+            exception_handlers=dict.fromkeys((HTTPException, ElasticJobError, Exception), self._answer),
         )
         self._app = Gate(starlette, settings.largest_form)
 
@@ -158,14 +158,12 @@ class Console:
             self._tell()
             yield
 
-    async def _refused(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return await self._say(request, error.status_code, error.detail)
-
-    async def _failed(self, request: Request, error: Exception) -> Response:
-        return await self._say(request, 503 if isinstance(error, UNREACHABLE) else 409, str(error))
-
-    async def _broken(self, request: Request, error: Exception) -> Response:
+    async def _answer(self, request: Request, error: Exception) -> Response:
+        """Answer with a page that says what was wrong."""
+        if isinstance(error, HTTPException):
+            return await self._say(request, error.status_code, error.detail)
+        if isinstance(error, ElasticJobError):
+            return await self._say(request, 503 if isinstance(error, UNREACHABLE) else 409, str(error))
         return await self._say(request, 500, "something is wrong with the console itself; its log says what")
 
     async def _say(self, request: Request, status: int, why: str) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,57 +29,75 @@ class Assets(StaticFiles):
         return response
 
 
-REGISTRY = "/r/{registry}"
-
-
 def routes(console: Console) -> list[BaseRoute]:
     """Return the pages of a console."""
-
-    def seen(path: str, handler: Handler, role: Role | None = Role.VIEWER) -> Route:
-        registry = path.startswith(REGISTRY)
-        return Route(path, open_to(role, console, handler, registry=registry), methods=["GET"])
-
-    def done(path: str, handler: Handler, role: Role | None = Role.OPERATOR, *, changes: bool = True) -> Route:
-        registry = path.startswith(REGISTRY)
-        return Route(path, open_to(role, console, handler, changes=changes, registry=registry), methods=["POST"])
-
     return [
-        seen("/", access.front),
-        seen("/login", access.sign_in_page, None),
-        done("/login", access.sign_in, None, changes=False),
-        done("/logout", access.sign_out, Role.VIEWER, changes=False),
-        seen("/welcome/{token}", access.welcome_page, None),
-        done("/welcome/{token}", access.welcome, None, changes=False),
-        done("/preferences", access.prefer, None, changes=False),
-        seen("/account", access.account_page),
-        done("/account", access.change_password, Role.VIEWER, changes=False),
-        seen("/users", people.users, Role.OPERATOR),
-        done("/users", people.invite),
-        done("/users/{name}", people.change),
-        seen("/audit", people.audit, Role.OPERATOR),
-        seen("/registries", registries.page),
-        done("/registries", registries.add),
-        done("/registries/{name}/drop", registries.drop),
-        seen(f"{REGISTRY}/jobs", overview.overview),
-        seen(f"{REGISTRY}/jobs/live", overview.live),
-        seen(f"{REGISTRY}/servers", servers.page),
-        seen(f"{REGISTRY}/servers/live", servers.live),
-        done(f"{REGISTRY}/servers/{{ip}}/{{action}}", servers.act),
-        seen(f"{REGISTRY}/history", history.page),
-        seen(f"{REGISTRY}/history/{{run}}", history.run),
-        seen(f"{REGISTRY}/export", configuring.export, Role.OPERATOR),
-        seen(f"{REGISTRY}/transfer", configuring.transfer, Role.OPERATOR),
-        done(f"{REGISTRY}/transfer", configuring.take_in),
-        seen(f"{REGISTRY}/job/{{job}}", job.page),
-        seen(f"{REGISTRY}/job/{{job}}/live", job.live),
-        seen(f"{REGISTRY}/job/{{job}}/dump", job.dump, Role.OPERATOR),
-        seen(f"{REGISTRY}/job/{{job}}/settings", configuring.page),
-        done(f"{REGISTRY}/job/{{job}}/settings", configuring.save),
-        done(f"{REGISTRY}/job/{{job}}/preview", configuring.preview, changes=False),
-        seen(f"{REGISTRY}/job/{{job}}/do/{{action}}", job.confirm, Role.OPERATOR),
-        done(f"{REGISTRY}/job/{{job}}/do/{{action}}", job.act),
+        *_own(_Doors(console)),
+        *_of_a_registry(_Doors(console, "/r/{registry}")),
         Route("/healthz", _healthy, methods=["GET"]),
         Mount(f"/assets/{assets_version()}", Assets(directory=Path(__file__).parent / "assets")),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Doors:
+    """Makes routes below a prefix; those with one are about a registry."""
+
+    console: Console
+    prefix: str = ""
+
+    def seen(self, path: str, handler: Handler, role: Role | None = Role.VIEWER) -> Route:
+        """Return the route to a page."""
+        endpoint = open_to(role, self.console, handler, registry=bool(self.prefix))
+        return Route(f"{self.prefix}{path}", endpoint, methods=["GET"])
+
+    def done(self, path: str, handler: Handler, role: Role | None = Role.OPERATOR, *, changes: bool = True) -> Route:
+        """Return the route that a form is sent to."""
+        endpoint = open_to(role, self.console, handler, changes=changes, registry=bool(self.prefix))
+        return Route(f"{self.prefix}{path}", endpoint, methods=["POST"])
+
+
+def _own(doors: _Doors) -> list[BaseRoute]:
+    return [
+        doors.seen("/", access.front),
+        doors.seen("/login", access.sign_in_page, None),
+        doors.done("/login", access.sign_in, None, changes=False),
+        doors.done("/logout", access.sign_out, Role.VIEWER, changes=False),
+        doors.seen("/welcome/{token}", access.welcome_page, None),
+        doors.done("/welcome/{token}", access.welcome, None, changes=False),
+        doors.done("/preferences", access.prefer, None, changes=False),
+        doors.seen("/account", access.account_page),
+        doors.done("/account", access.change_password, Role.VIEWER, changes=False),
+        doors.seen("/users", people.users, Role.OPERATOR),
+        doors.done("/users", people.invite),
+        doors.done("/users/{name}", people.change),
+        doors.seen("/audit", people.audit, Role.OPERATOR),
+        doors.seen("/registries", registries.page),
+        doors.done("/registries", registries.add),
+        doors.done("/registries/{name}/drop", registries.drop),
+    ]
+
+
+def _of_a_registry(doors: _Doors) -> list[BaseRoute]:
+    return [
+        doors.seen("/jobs", overview.overview),
+        doors.seen("/jobs/live", overview.live),
+        doors.seen("/servers", servers.page),
+        doors.seen("/servers/live", servers.live),
+        doors.done("/servers/{ip}/{action}", servers.act),
+        doors.seen("/history", history.page),
+        doors.seen("/history/{run}", history.run),
+        doors.seen("/export", configuring.export, Role.OPERATOR),
+        doors.seen("/transfer", configuring.transfer, Role.OPERATOR),
+        doors.done("/transfer", configuring.take_in),
+        doors.seen("/job/{job}", job.page),
+        doors.seen("/job/{job}/live", job.live),
+        doors.seen("/job/{job}/dump", job.dump, Role.OPERATOR),
+        doors.seen("/job/{job}/settings", configuring.page),
+        doors.done("/job/{job}/settings", configuring.save),
+        doors.done("/job/{job}/preview", configuring.preview, changes=False),
+        doors.seen("/job/{job}/do/{action}", job.confirm, Role.OPERATOR),
+        doors.done("/job/{job}/do/{action}", job.act),
     ]
 
 

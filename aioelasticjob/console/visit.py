@@ -6,8 +6,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
@@ -19,15 +18,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.audit import Deed, Facts
-from aioelasticjob.console.live import Watched
-from aioelasticjob.console.words import Language, choose
+from aioelasticjob.console.visitor import Visitor
+from aioelasticjob.console.words import choose
 
 if TYPE_CHECKING:
     from aioelasticjob.console.application import Console
-    from aioelasticjob.console.sessions import SignedIn
 
-SESSION, STRANGER, LANGUAGE, THEME, NOTICE = "aioej_session", "aioej_form", "aioej_lang", "aioej_theme", "aioej_notice"
-"""The console's cookies."""
+SESSION, STRANGER, LANGUAGE, NOTICE = "aioej_session", "aioej_form", "aioej_lang", "aioej_notice"
+"""The console's cookies, beside the one for the colours."""
 ROOT: Final = "aioelasticjob.console.root"
 """Key of a request's scope; ``root_path`` itself grows within our own mounts."""
 A_YEAR: Final = 365 * 86_400
@@ -42,69 +40,13 @@ class Forbidden(HTTPException):
         super().__init__(403, why)
 
 
-@dataclass
-class Visit:
-    """A request, and everything its answer needs."""
-
-    console: Console
-    request: Request
-    words: Language
-    session: SignedIn | None
-    stranger: str
-    """Stands for a browser that is not signed in, so that its forms can be known again."""
-    form: Mapping[str, str] = field(default_factory=dict)
-    registry: Watched | None = None
-
-    @property
-    def name(self) -> str:
-        """Who asks, for the audit log."""
-        return self.session.person.name if self.session else ""
+class Visit(Visitor):
+    """A request, and how it is answered."""
 
     @property
     def root(self) -> str:
         """Where the console is mounted; empty where it stands alone."""
         return str(self.request.scope[ROOT])
-
-    @property
-    def address(self) -> str:
-        """Where from."""
-        return self.request.client.host if self.request.client else ""
-
-    @property
-    def agent(self) -> str:
-        """Which browser."""
-        return self.request.headers.get("user-agent", "")[:500]
-
-    @property
-    def operator(self) -> bool:
-        """Whether this person is shown what may hold secrets, and may change things where anybody may."""
-        return self.session is not None and self.session.person.operates
-
-    @property
-    def may_operate(self) -> bool:
-        """Whether this person may change what the registries hold, now."""
-        return self.operator and not self.console.settings.read_only
-
-    @property
-    def token(self) -> str:
-        """What this visitor's forms carry."""
-        return self.session.token if self.session else self.console.sessions.form_token(self.stranger)
-
-    @property
-    def theme(self) -> str:
-        """The colours wished: light, dark, or auto."""
-        wanted = self.request.cookies.get(THEME, "")
-        return wanted if wanted in ("light", "dark") else "auto"
-
-    @property
-    def now_ms(self) -> int:
-        """What time it is here, for browsers whose clocks differ."""
-        return int(self.console.clock.now() * 1000)
-
-    @property
-    def first_registry(self) -> Watched | None:
-        """The registry that pages about none of them lead to."""
-        return next(iter(self.console.registries), None)
 
     @property
     def here_again(self) -> str:
@@ -139,7 +81,7 @@ class Visit:
     def page(self, template: str, status: int = 200, /, **context: object) -> Response:
         """Answer with a page."""
         response = HTMLResponse(self.render(template, **context), status)
-        self._settle(response)
+        _settle(self, response)
         return response
 
     def render(self, template: str, **context: object) -> str:
@@ -151,10 +93,10 @@ class Visit:
         if self.live:
             return self.say(notice, error=error)
         response = RedirectResponse(path, 303)
-        self._settle(response)
+        _settle(self, response)
         if notice:
             told = quote(json.dumps([notice[:400], error]))  # browsers drop cookies beyond 4 KB
-            self.set_cookie(response, NOTICE, told, 60)
+            remember(self, response, NOTICE, told, 60)
         return response
 
     def say(self, notice: str, *, error: bool = False, status: int = 200) -> Response:
@@ -174,28 +116,6 @@ class Visit:
         """Return what is being done, for the audit log."""
         registry = self.registry.settings.name if self.registry else ""
         return Deed(self.name, self.address, action, target, registry, asked or {}, before or {})
-
-    def set_cookie(self, response: Response, name: str, value: str, age: int, *, seen: bool = False) -> None:
-        """Set a cookie for the console's pages only; ``seen`` by our script, or by nobody but us."""
-        response.set_cookie(
-            name,
-            value,
-            max_age=age,
-            path=self.root or "/",
-            secure=self.request.url.scheme == "https",
-            httponly=not seen,
-            samesite="lax",
-        )
-
-    def drop_cookie(self, response: Response, name: str) -> None:
-        """Forget a cookie."""
-        response.delete_cookie(name, path=self.root or "/")
-
-    def _settle(self, response: Response) -> None:
-        if self.session is None and self.request.cookies.get(STRANGER) != self.stranger:
-            self.set_cookie(response, STRANGER, self.stranger, 86_400)
-        if self.notice is not None:
-            self.drop_cookie(response, NOTICE)
 
 
 @cache
@@ -268,11 +188,32 @@ def _ask_to_sign_in(visit: Visit) -> Response:
     request = visit.request
     if request.headers.get("accept", "").startswith("text/event-stream") or request.url.path.endswith("/live"):
         return Response(status_code=401)
-    if request.method != "GET":
-        back = ""
-    else:
-        back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    where = visit.url("login", next=back)
+    where = visit.url("login", next=visit.here_again if request.method == "GET" else "")
     if visit.live:
         return Response(status_code=401, headers={"HX-Redirect": where})
     return RedirectResponse(where, 303)
+
+
+def remember(visit: Visit, response: Response, name: str, value: str, age: int) -> None:
+    """Set a cookie for the console's pages only, which no script reads; ``age`` is seconds."""
+    response.set_cookie(
+        name,
+        value,
+        max_age=age,
+        path=visit.root or "/",
+        secure=visit.request.url.scheme == "https",
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def forget(visit: Visit, response: Response, name: str) -> None:
+    """Drop a cookie."""
+    response.delete_cookie(name, path=visit.root or "/")
+
+
+def _settle(visit: Visit, response: Response) -> None:
+    if visit.session is None and visit.request.cookies.get(STRANGER) != visit.stranger:
+        remember(visit, response, STRANGER, visit.stranger, 86_400)
+    if visit.notice is not None:
+        forget(visit, response, NOTICE)

@@ -9,7 +9,8 @@ from starlette.responses import RedirectResponse, Response
 
 from aioelasticjob.console.accounts import InvitationSpent
 from aioelasticjob.console.audit import Deed
-from aioelasticjob.console.visit import A_YEAR, LANGUAGE, SESSION, THEME, Visit, own_path
+from aioelasticjob.console.visit import A_YEAR, LANGUAGE, SESSION, Visit, forget, own_path, remember
+from aioelasticjob.console.visitor import THEME
 from aioelasticjob.console.words import NAMES
 from aioelasticjob.errors import InvalidSetting
 
@@ -50,7 +51,7 @@ async def sign_in(visit: Visit) -> Response:
     await console.audit.note(Deed(person.name, visit.address, "sign in"))
     response = RedirectResponse(_back(visit, back), 303)
     cookie = await console.sessions.begin(person, visit.agent)
-    visit.set_cookie(response, SESSION, cookie, int(console.settings.lifetime))
+    remember(visit, response, SESSION, cookie, int(console.settings.lifetime))
     return response
 
 
@@ -61,7 +62,7 @@ async def sign_out(visit: Visit) -> Response:
     await visit.console.sessions.end(visit.session, everywhere=everywhere)
     await visit.console.audit.note(visit.deed("sign out"), "everywhere" if everywhere else "")
     response = RedirectResponse(visit.url("login"), 303)
-    visit.drop_cookie(response, SESSION)
+    forget(visit, response, SESSION)
     return response
 
 
@@ -90,8 +91,8 @@ async def welcome(visit: Visit) -> Response:
     console.invitation = None
     await console.audit.note(Deed(person.name, visit.address, "set a password", person.name))
     response = RedirectResponse(visit.url(), 303)
-    visit.set_cookie(
-        response, SESSION, await console.sessions.begin(person, visit.agent), int(console.settings.lifetime)
+    remember(
+        visit, response, SESSION, await console.sessions.begin(person, visit.agent), int(console.settings.lifetime)
     )
     return response
 
@@ -123,9 +124,9 @@ async def prefer(visit: Visit) -> Response:
     """Remember a language or colours."""
     response = RedirectResponse(_back(visit, visit.form.get("next", "")), 303)
     if (code := visit.form.get("language")) in NAMES:
-        visit.set_cookie(response, LANGUAGE, str(code), A_YEAR)
+        remember(visit, response, LANGUAGE, str(code), A_YEAR)
     if (theme := visit.form.get("theme")) in ("light", "dark", "auto"):
-        visit.set_cookie(response, THEME, str(theme), A_YEAR)
+        remember(visit, response, THEME, str(theme), A_YEAR)
     return response
 
 

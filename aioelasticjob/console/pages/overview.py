@@ -91,7 +91,10 @@ class View:
 
         Of many rows some go ahead, the longest changed first; the version moves on when all are there.
         """
-        around = (Piece("state", self._render("state.html", picture)), Piece("tiles", self.tiles(picture)))
+        around = (
+            Piece("state", self._visit.render("state.html", picture=picture)),
+            Piece("tiles", self.tiles(picture)),
+        )
         found, names = [piece for piece in around if self._sent.differs(piece)], self.names(picture)
         if self._shown != _mark(names):
             self._shown = _mark(names)
@@ -182,19 +185,17 @@ class View:
             ),
         )
 
-    def _render(self, template: str, picture: Picture) -> str:
-        return self._visit.render(template, picture=picture)
-
 
 def picture_of(status: JobStatus, registry: Watched, label: str) -> Markup:
     """Draw who holds the items: a square for each, or of many each instance's share of a bar."""
     palette = registry.palettes[status.name]
     if len(status.items) > SQUARES:
-        counts = Counter(item.holder for item in status.items)
-        order = [*(one.id for one in status.instances), None]
+        there = [one.id for one in status.instances]
+        counts = Counter(item.holder if item.holder in there else None for item in status.items)
+        order = [*there, None]
         shares = [(palette.of(holder), counts[holder]) for holder in order if counts[holder]]
         return bar(shares, label)
-    squares = [f'<i class="{_look(item, palette)}" ></i>' for item in status.items]
+    squares = [f'<i class="{_look(item, palette)}"></i>' for item in status.items]
     return Markup(f'<span class="strip" role="img" aria-label="{escape(label)}">{"".join(squares)}</span>')
 
 
