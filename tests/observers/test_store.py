@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
@@ -290,3 +291,33 @@ def test_tables_that_were_dropped_under_our_hands_are_made_again(url: str) -> No
         assert (await store.history()).rows == ()
 
     play(url, scene)
+
+
+def test_whoever_only_reads_waits_for_no_writer(sqlite_url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        await fill(store)
+        async with store._writing() as writing:  # somebody else's long transaction
+            await writing.exec_driver_sql("DELETE FROM job_execution_log")
+            async with open_store(EventStoreSettings(sqlite_url, write_timeout=2), clock=Clock()) as reader:
+                assert len((await reader.history()).rows) == 10
+
+    play(sqlite_url, scene)
+
+
+def test_whoever_only_reads_needs_no_right_to_write(postgres_url: str) -> None:
+    reader = f"reader_{uuid4().hex}"
+
+    async def scene(store: EventStore) -> None:
+        await fill(store)
+        async with store._writing() as connection:
+            await connection.exec_driver_sql(f"CREATE ROLE {reader} LOGIN PASSWORD 'secret'")
+            await connection.exec_driver_sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {reader}")
+        async with open_store(f"postgresql://{reader}:secret@{postgres_url.rpartition('@')[2]}") as looking:
+            assert len((await looking.history()).rows) == 10
+            with pytest.raises(EventStoreUnreachable, match="permission denied"):
+                await looking.write(batch(*beginning(NOON + 60_000)))
+        async with store._writing() as connection:
+            await connection.exec_driver_sql(f"DROP OWNED BY {reader}")
+            await connection.exec_driver_sql(f"DROP ROLE {reader}")
+
+    play(postgres_url, scene)

@@ -111,7 +111,7 @@ def upgrade(connection: Connection, clock: Clock) -> int:
     Every step looks before it acts: MySQL cannot roll back what it does to tables, so a step that was cut off is taken
     again from its beginning.  A database that is newer than this program is left as it is: columns are only ever added.
     """
-    if _version(connection) >= len(STEPS):
+    if is_fit(connection):
         return _version(connection)
     with _alone(connection):
         for number, step in enumerate(STEPS, 1):
@@ -119,6 +119,11 @@ def upgrade(connection: Connection, clock: Clock) -> int:
                 step(connection)
                 connection.execute(insert(VERSIONS).values(version=number, since=naive(clock.now())))
         return _version(connection)
+
+
+def is_fit(connection: Connection) -> bool:
+    """Whether the tables are as this program wants them, or newer."""
+    return _version(connection) >= len(STEPS)
 
 
 def naive(seconds: float) -> datetime:

@@ -27,7 +27,7 @@ from aioelasticjob.observers.sql import queries
 from aioelasticjob.observers.sql.engine import engine_for, widths
 from aioelasticjob.observers.sql.history import Beat, Filter, Page, Run, RunDetails, State
 from aioelasticjob.observers.sql.rows import Batch
-from aioelasticjob.observers.sql.schema import RUNS, STATES, upgrade
+from aioelasticjob.observers.sql.schema import RUNS, STATES, is_fit, upgrade
 from aioelasticjob.observers.sql.writes import Writes
 
 JOBS_AT_ONCE = 50
@@ -85,8 +85,12 @@ class EventStore:
             if self._prepared:
                 return
             with self._asking():
-                async with self._writing() as connection:
-                    await connection.run_sync(lambda sync: upgrade(sync, self._clock))
+                async with self._engine.connect() as connection:
+                    fit = await connection.run_sync(is_fit)
+                if not fit:  # whoever only reads needs neither the right to write nor the lock
+                    async with self._writing() as connection:
+                        await connection.run_sync(lambda sync: upgrade(sync, self._clock))
+                async with self._engine.connect() as connection:
                     self.widths = await connection.run_sync(widths)
             self._prepared = True
 
