@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -93,7 +94,15 @@ async def _serve(application: Console, host: str, port: int) -> None:
         server_header=False,
         timeout_graceful_shutdown=LAST_PAGES,
     )
-    server = uvicorn.Server(config)
+
+    class Server(uvicorn.Server):
+        """Lets go of open pages when it is told to end, rather than waiting for them."""
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            application.leaving = True
+            super().handle_exit(sig, frame)
+
+    server = Server(config)
     async with application.running():
         try:
             listening = config.bind_socket()

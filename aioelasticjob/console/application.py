@@ -55,6 +55,9 @@ class Console:
         self.settings, self.clock, self._hasher = settings, clock or SystemClock(), hasher or PasswordHasher()
         self.registries = Registries(self.clock)
         self.streams: set[object] = set()
+        """The live pages that are open."""
+        self.leaving = False
+        """Set by whoever serves it and is about to end: open pages are let go, and come back to the next console."""
         self.rows: WeakKeyDictionary[Watched, Rows] = WeakKeyDictionary()
         """Rows of each registry's overview, rendered once for all pages."""
         self.standings: WeakKeyDictionary[Watched, Standing] = WeakKeyDictionary()

@@ -27,7 +27,7 @@ BURST: Final = 120_000
 """Bytes a page may be sent at once after it was quiet."""
 BEAT: Final = 5.0
 """Seconds after which a silent stream says that it lives, and looks whether its session does."""
-LOOK: Final = 2.0
+LOOK: Final = 1.0
 """Seconds after which pieces are looked at again though nothing has changed: what was held back goes out then."""
 CHUNK: Final = 20_000
 """Bytes of one event, about: what is more waits for the next, so that no page is sent all at once."""
@@ -128,7 +128,7 @@ async def _events(visit: Visit, registry: Watched, feed: Feed) -> AsyncIterator[
     try:
         yield b"retry: 1000\n\n"
         checked = visit.console.clock.now()
-        while True:
+        while not visit.console.leaving:
             picture = registry.picture.value
             if body := "".join(map(_partial, await feed.news(picture))):
                 told = _event(body, feed.place)

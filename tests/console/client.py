@@ -200,6 +200,12 @@ class Stream:
                         return event
                 await self._news.wait()
 
+    async def end(self) -> None:
+        """Wait until the console ends the stream."""
+        with anyio.fail_after(PATIENCE):
+            while not self.ended:
+                await self._news.wait()
+
 
 def invitation_of(console: Console) -> str:
     assert console.invitation is not None

@@ -220,6 +220,20 @@ def test_a_stream_ends_when_its_session_does(play: Play, monkeypatch: pytest.Mon
     play(act)
 
 
+def test_open_pages_are_let_go_when_the_console_is_about_to_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aioelasticjob.console.stream.LOOK", 0.05)
+
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        async with browser.listening("/r/billing/jobs/live") as stream:
+            await stream.event("tiles")
+            scene.console.leaving = True
+            await stream.end()
+        assert not scene.console.streams
+
+    play(act)
+
+
 def test_there_are_only_so_many_streams(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aioelasticjob.console.stream.MOST", 1)
 
