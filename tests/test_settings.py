@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioelasticjob import ElasticJob, InvalidSetting
+from aioelasticjob.jobs import kinds
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.settings import WrongSettings, examine, load
 from aioelasticjob.settings.checking import Application
@@ -276,6 +278,30 @@ def test_a_mistake_says_what_would_be_right(text: str, says: str, write: Write) 
     with pytest.raises(WrongSettings) as caught:
         load("jobs.yaml")
     assert str(caught.value).startswith(first)
+
+
+@pytest.mark.parametrize(
+    "job", ['{cron: "0 0 3 * * ?"}', "[1, 2]", '{kind: script, command: echo, cron: "0 0 3 * * ?"}']
+)
+def test_somebodys_broken_kind_is_no_mistake_of_other_jobs(
+    job: str, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load() -> object:
+        raise ModuleNotFoundError("No module named 'theirs'")
+
+    monkeypatch.setattr(kinds, "entry_points", lambda group: [SimpleNamespace(name="theirs", load=load)])
+    mistakes = told(write(f"registry: embedded://\njobs:\n  report: {job}\n  other: {{kind: theirs}}\n"))
+    assert [one for one in mistakes if "jobs.report" in one and "must be a mapping" not in one] == []
+    assert mistakes[-1] == (
+        "jobs.yaml:4: jobs.other.kind = 'theirs': cannot be loaded: ModuleNotFoundError: No module named 'theirs'"
+    )
+
+
+def test_a_wrong_name_hides_no_other_mistake(write: Write) -> None:
+    jobs = 'jobs:\n  "a b": {kind: script, command: echo, time_zone: Europe/Berln, cron: "0 0 3 * * ?"}\n'
+    name, zone = told(write(f"registry: embedded://\n{jobs}"))
+    assert "jobs.a b = 'a b': must be 1 to 200 letters" in name
+    assert "jobs.a b.time_zone = 'Europe/Berln': there is no such time zone: did you mean 'Europe/Berlin'?" in zone
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from pydantic import PositiveInt
@@ -216,8 +217,9 @@ def _wrong_with(name: str, given: Given, elsewhere: bool) -> list[InvalidSetting
             kind = kinds.find(given.kind)
     if kind is None:  # the rest is in the code: what depends on it is looked at when the two meet
         common = {"sharding_total_count": MAX_ITEMS, "monitor_execution": True, **common}
-    found, right = sifted(JobConfig, {"job_name": name, **common})
-    wrong = [one for one in found if one.setting != "jobName"]  # it was taken out as a wrong one
+    wrong = [one for one in sifted(JobConfig, {"job_name": name})[0] if one.setting == "job_name"]
+    found, right = sifted(partial(JobConfig, job_name="any"), common)
+    wrong += found
     wrong += sifted(_named, {key: common[key] for key in _NAMED if isinstance(common.get(key), str)})[0]
     if kind is None:
         return wrong
@@ -249,8 +251,9 @@ def _spellings(of_kinds: Iterable[str]) -> Iterator[tuple[str, str]]:
     for name, one in JobConfig.model_fields.items():
         yield from ((key, name) for key in _keys(name, one.alias, one.validation_alias, one.serialization_alias))
     for known in of_kinds:
-        for name, option in kinds.find(known).options.model_fields.items():
-            yield from ((key, name) for key in _keys(name, option.alias))
+        with suppress(InvalidSetting):  # somebody's kind that cannot be loaded: no matter to jobs of other kinds
+            for name, option in kinds.find(known).options.model_fields.items():
+                yield from ((key, name) for key in _keys(name, option.alias))
 
 
 def _keys(name: str, *aliases: object) -> Iterable[str]:
