@@ -11,7 +11,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Instance, Record
+from aioelasticjob.model import Instance, Outcome, Record
 from aioelasticjob.registry.tree import Node, Tree
 
 
@@ -133,9 +133,9 @@ class JobStatus:
 
     @property
     def last(self) -> Record | None:
-        """The newest run of any item; None before the first."""
+        """The newest run of any item, of those that began together one that went wrong; None before the first."""
         found = [item.record for item in self.items if item.record is not None and item.record.begun]
-        return max(found, key=lambda record: record.begun, default=None)
+        return max(found, key=_newest_and_worst, default=None)
 
     @property
     def succeeded(self) -> int:
@@ -280,6 +280,11 @@ def _count(instances: Mapping[str, Instance], ip: str) -> int:
 
 def _by_age(instance: Instance) -> tuple[float, str]:
     return instance.started, instance.id
+
+
+def _newest_and_worst(record: Record) -> tuple[int, bool, int]:
+    """Order runs so that a failure is not hidden behind the other items of the same fire."""
+    return record.begun, record.outcome not in ("", Outcome.COMPLETED), record.completed_at
 
 
 def _number(node: Node | None) -> int | None:
