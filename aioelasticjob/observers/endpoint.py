@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 LONGEST_REQUEST = 8192
 PATIENCE = 10.0
-"""Seconds that one request may take from its first byte to the last of its answer."""
-VISITORS = 16
-"""Requests answered at the same time; more of them wait."""
+"""Seconds that one request may take to arrive, and its answer to be taken."""
+VISITORS = 256
+"""Connections at the same time; more of them wait."""
+ANSWERS = 16
+"""Requests answered at the same time: who is slow to ask keeps nobody else from an answer."""
 GONE = (BrokenResourceError, ClosedResourceError, EndOfStream, IncompleteRead, DelimiterNotFound)
 """The visitor went away, or does not speak HTTP."""
 
@@ -84,12 +86,17 @@ async def serving(render: Render, host: str, port: int) -> AsyncIterator[int]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidSetting("metrics", f"{host}:{port}", f"nobody can listen there: {reason}") from error
-    limiter = CapacityLimiter(VISITORS)
+    visitors, answers = CapacityLimiter(VISITORS), CapacityLimiter(ANSWERS)
 
     async def answer(stream: SocketStream) -> None:
-        async with stream, limiter:
+        async with stream, visitors:
+            head: bytes | None = None
             with move_on_after(PATIENCE), suppress(*GONE):
-                await _answer(stream, render)
+                head = await BufferedByteReceiveStream(stream).receive_until(b"\r\n\r\n", LONGEST_REQUEST)
+            if head is not None:
+                async with answers:
+                    with move_on_after(PATIENCE), suppress(*GONE):
+                        await _answer(stream, head, render)
 
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(listener)
@@ -101,8 +108,7 @@ async def serving(render: Render, host: str, port: int) -> AsyncIterator[int]:
         tasks.cancel_scope.cancel()
 
 
-async def _answer(stream: SocketStream, render: Render) -> None:
-    head = await BufferedByteReceiveStream(stream).receive_until(b"\r\n\r\n", LONGEST_REQUEST)
+async def _answer(stream: SocketStream, head: bytes, render: Render) -> None:
     lines = head.decode("latin-1").split("\r\n")
     method, _, rest = lines[0].partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]

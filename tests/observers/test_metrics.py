@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, observers
 from aioelasticjob.events import Began, Ended
 from aioelasticjob.model import FireSource, Outcome
-from aioelasticjob.observers.endpoint import LONGEST_REQUEST, serving, where
+from aioelasticjob.observers.endpoint import ANSWERS, LONGEST_REQUEST, PATIENCE, serving, where
 from aioelasticjob.observers.metrics import BACKLOG, HELP, PREFIX, Metrics
 from aioelasticjob.observers.sql.writer import StoreCounts
 from aioelasticjob.observers.vitals import JobVitals, Vitals
@@ -223,6 +224,21 @@ def test_the_endpoint_answers_what_it_should_and_ends_everything_else(request_: 
         assert bool(answer) == bool(got)
         if b"200" in answer:
             assert got.endswith(b"\r\n\r\n" if request_.startswith(b"HEAD") else b"\r\n\r\na_metric 1\n")
+
+    asyncio.run(main())
+
+
+def test_who_never_finishes_his_question_keeps_nobody_else_from_an_answer() -> None:
+    async def render(accept: str) -> tuple[bytes, str]:
+        return b"a_metric 1\n", "text/plain"
+
+    async def main() -> None:
+        async with serving(render, "127.0.0.1", 0) as port, AsyncExitStack() as slow:
+            for _ in range(3 * ANSWERS):
+                stream = await slow.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
+                await stream.send(b"GET /metrics HTTP/1.1\r\n")
+            async with asyncio.timeout(PATIENCE / 2):
+                assert (await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).endswith(b"a_metric 1\n")
 
     asyncio.run(main())
 
