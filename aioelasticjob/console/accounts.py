@@ -93,13 +93,8 @@ class Accounts:
         )
 
     async def invite_first(self) -> str:
-        """Return the token of a new link for the first operator; earlier ones are void."""
-
-        def work(db: sqlite3.Connection) -> str:
-            db.execute("delete from invitations where user is null")
-            return self._invitation(db, None, Role.OPERATOR)
-
-        return await self._database.run(work)
+        """Return the token of a link for the first operator; of several, as of several workers, one may be used."""
+        return await self._database.run(lambda db: self._invitation(db, None, Role.OPERATOR))
 
     async def invite(self, name: str, role: Role) -> str:
         """Return the token of a link with which ``name``, new or known, sets a password; the old one holds until then.
@@ -133,7 +128,7 @@ class Accounts:
         found = await self.invitation(token)
         if found is None:
             raise InvitationSpent("this link has been used or has expired")
-        name = found.user or name
+        name, first = found.user or name, found.user is None
         check_name(name)
         check_password(name, password)
         hashed = await self._passwords.hashed(password)
@@ -141,7 +136,7 @@ class Accounts:
         def work(db: sqlite3.Connection) -> Person:
             if self._find(db, token) is None:
                 raise InvitationSpent("this link has been used or has expired")
-            db.execute("delete from invitations where token = ?", (_digest(token),))
+            db.execute("delete from invitations where token = ? or (? and user is null)", (_digest(token), first))
             db.execute(
                 "insert into users (name, role, created, password) values (?, ?, ?, ?)"
                 " on conflict (name) do update set password = excluded.password",

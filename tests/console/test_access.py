@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 
 import anyio
@@ -458,3 +459,33 @@ def test_settings_that_make_no_sense_are_named(settings: dict[str, tuple[str, ..
     with pytest.raises(InvalidSetting) as caught:
         asgi(*settings["registries"])
     assert caught.value.setting == setting
+
+
+def test_workers_of_one_application_start_at_once_and_one_of_their_links_is_used(tmp_path: Path) -> None:
+    consoles = [Console(ConsoleSettings((), tmp_path), hasher=CHEAP) for _ in range(4)]
+    links: list[str] = []
+
+    def start(console: Console) -> None:
+        async def main() -> None:
+            async with console.running():
+                links.append(invitation_of(console))
+
+        anyio.run(main)
+
+    threads = [threading.Thread(target=start, args=(console,)) for console in consoles]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(links)) == 4
+
+    async def follow() -> None:
+        async with Console(ConsoleSettings((), tmp_path), hasher=CHEAP).running():
+            pass  # one more link
+        console = Console(ConsoleSettings((), tmp_path), hasher=CHEAP)
+        async with console.running():
+            assert (await Browser(console).accept(links[1])).status == 303
+            for link in (*links, invitation_of(console) if console.invitation else links[0]):
+                assert (await Browser(console).get(link)).status == 410
+
+    anyio.run(follow)
