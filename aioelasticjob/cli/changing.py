@@ -124,7 +124,9 @@ def _picture(preview: Preview) -> RenderableType:
             table.add_row("", Text(f"and {len(preview.moves) - MOVES:,} items more"))
             break
         table.add_row(
-            Text("" if number else "moves", style="bold"), f"item {item}", f"{source or 'new'} → {target or 'gone'}"
+            Text("" if number else "moves", style="bold"),
+            f"item {item}",
+            Text(f"{source or 'new'} → {target or 'gone'}"),
         )
     return Group(table, *(Text(f"mind: {warning}", style="yellow") for warning in preview.warnings))
 
