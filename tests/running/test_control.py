@@ -15,8 +15,8 @@ import anyio
 import pytest
 
 from aioelasticjob import Cron, ElasticJob, InstanceContext, ItemContext, JobConfig
-from aioelasticjob.config import FLOWING
 from aioelasticjob.clock import moment
+from aioelasticjob.config import FLOWING
 from aioelasticjob.errors import Conflict
 from aioelasticjob.registry.txn import Create, Delete, Set
 from aioelasticjob.testing import Process, VirtualClock
@@ -280,7 +280,6 @@ def test_every_setting_is_changed_below_or_there_is_a_reason() -> None:
     assert CHANGED | {
         "job_name",  # is the job
         "job_type",  # is refused live: test_nonsense
-        "options",  # tests/jobs/test_kinds
         "catch_up",  # looks back when an item is taken over: nobody was down while the job runs
         "description",  # is for people
         "disabled",  # is for servers that join for the first time
