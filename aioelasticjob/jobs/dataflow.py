@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import update_wrapper
 from math import inf
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -13,7 +15,7 @@ from anyio import sleep
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.jobs.base import Handler
+from aioelasticjob.jobs.base import Handler, is_async
 from aioelasticjob.jobs.dependencies import Needs, needs_of
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
@@ -102,6 +104,7 @@ class Dataflow:
         """What fetch, process and dead ask for besides their arguments."""
         self._process: Handler | None = None
         self._dead: Handler | None = None
+        update_wrapper(self, fetch, updated=())
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Fetch."""
@@ -109,6 +112,21 @@ class Dataflow:
 
     def __repr__(self) -> str:
         return f"<dataflow {self.config.job_name}>"
+
+    def __reduce__(self) -> str:
+        """Pickle as functions do, by name."""
+        name: str = getattr(self, "__qualname__")  # noqa: B009  # the fetch's, not the class's
+        return name
+
+    @property
+    def sendable(self) -> Handler:
+        """The fetch; a plain one as processes can be told of it: once decorated, its name means the whole of this."""
+        if not is_async(self.fetch):
+            try:
+                pickle.dumps(self.fetch)
+            except Exception:  # what else keeps it from being sent is told when this is
+                return self
+        return self.fetch
 
     def process(self, handler: F) -> F:
         """Declare what is called with the context and each record, or with lists of records if ``batch_size`` is set.

@@ -47,7 +47,7 @@ class Calls:
                 async for found in generator:
                     yield _checked(found)
             return
-        fetch = self._awaitable(self._flow.fetch, given)
+        fetch = self._awaitable(self._flow.sendable, given)
         yield _checked(await fetch(context))
         while self._config.streaming:
             yield _checked(await fetch(context))

@@ -44,7 +44,7 @@ class Engine:
             InvalidSetting: it has no process, or what is to run in processes cannot be sent there.
         """
         process, dead = self.flow.handlers
-        fetch = None if self.flow.generates else self.flow.fetch
+        fetch = None if self.flow.generates else self.flow.sendable
         plain = [one for one in (fetch, process, dead) if one is not None and not is_async(one)]
         if self.flow.config.executor == "process":
             for handler in plain:

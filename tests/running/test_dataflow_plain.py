@@ -13,8 +13,10 @@ import anyio
 import pytest
 
 from aioelasticjob import Depends, ElasticJob, InvalidSetting, ItemContext
+from aioelasticjob.events import Ended
 from aioelasticjob.jobs.dependencies import ProviderFailed
 from aioelasticjob.model import Outcome
+from tests.running import declared
 from tests.running.flows import Flown, dataflow, flown
 from tests.support.loops import LoopKind, run_async
 
@@ -65,6 +67,21 @@ def test_plain_functions_run_in_processes_if_the_job_wants_it() -> None:
 
     run_async("asyncio", main)
     assert (flight.counted, flight.complaints) == ((2, 0), [])
+
+
+@pytest.mark.process
+def test_a_fetch_runs_in_a_process_though_its_name_means_the_dataflow_since_it_was_decorated() -> None:
+    async def main() -> Ended:
+        async with declared.app.running():
+            with declared.app.events() as events, anyio.fail_after(20):
+                async for event in events:
+                    if isinstance(event, Ended):
+                        return event
+        raise AssertionError("the events ended")
+
+    assert run_async("asyncio", main).outcome is Outcome.COMPLETED
+    (rate,) = declared.app.rates["pids"]
+    assert (rate.succeeded, rate.failed) == (2, 0)  # one process, not ours, has done all of it: it was kept
 
 
 def test_what_cannot_be_sent_to_a_process_is_refused_before_anything_runs() -> None:
