@@ -124,11 +124,11 @@ def _ask(url: str, question: Callable[[EventStore], Awaitable[T]]) -> T:
 def _when(setting: str, given: str | None) -> datetime | None:
     if given is None:
         return None
-    if age := _AGE.fullmatch(given):
-        return moment(SystemClock().now()) - timedelta(seconds=int(age[1]) * _AGES[age[2]])
     try:
+        if age := _AGE.fullmatch(given):
+            return moment(SystemClock().now()) - timedelta(seconds=int(age[1]) * _AGES[age[2]])
         found = datetime.fromisoformat(given)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter: before there was a calendar
         found = datetime.min
     if found.tzinfo is None:
         raise InvalidSetting(setting, given, "write an age such as 30m, 2h or 7d, or 2026-01-31T08:00:00+00:00")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from uuid import uuid4
 
 import pytest
@@ -166,6 +166,12 @@ def test_filters_of_postgresql_find_the_same(postgres_url: str) -> None:
         lambda store: store.history(Filter(state="TASK_ERROR")),
         lambda store: store.states(Filter(outcome="failed")),
         lambda store: store.history(Filter(since=datetime(2027, 1, 1))),
+        lambda store: store.history(Filter(since=datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5))))),
+        lambda store: store.history(Filter(outcome="nonsense")),
+        lambda store: store.history(Filter(item=-1)),
+        lambda store: store.history(Filter(item=2**64)),
+        lambda store: store.prune(days=0),
+        lambda store: store.prune(rows=0),
     ],
 )
 def test_questions_that_make_no_sense(sqlite_url: str, ask: Callable[[EventStore], Awaitable[object]]) -> None:
@@ -242,6 +248,15 @@ def test_old_rows_are_removed_by_age_and_by_number(url: str) -> None:
         assert await store.prune(rows=10) == 2 * 590
         assert sorted(run.item for run in (await store.history()).rows) == list(range(10))
         assert await store.prune(days=600, rows=10) == 0
+
+    play(url, scene)
+
+
+def test_a_history_may_be_kept_longer_than_there_is_a_calendar(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        await fill(store)
+        assert await store.prune(days=1e300, rows=10**30) == 0
+        assert len((await store.history()).rows) == 10
 
     play(url, scene)
 

@@ -21,9 +21,11 @@ from sqlalchemy import (
     union_all,
 )
 
+from aioelasticjob.config import MAX_ITEMS
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.sql.history import RUNNING, Beat, Filter, Run, State
+from aioelasticjob.observers.sql.rows import CUT_OFF, HANDED_OVER
 from aioelasticjob.observers.sql.schema import RUNS, STATES
 
 LONGEST_PAGE = 1000
@@ -34,6 +36,7 @@ OUTCOME = case(
     else_=Outcome.FAILED.value,
 ).label("result")
 """Rows that Java wrote have no outcome of ours."""
+OUTCOMES = (RUNNING, *(outcome.value for outcome in Outcome), HANDED_OVER, CUT_OFF)
 _RUN = [column for column in RUNS.columns if column.name not in ("failure_stack", "is_success")]
 
 
@@ -142,6 +145,8 @@ def _conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
     if which.job is not None:
         yield RUNS.c.job_name == which.job
     if which.item is not None:
+        if not 0 <= which.item < MAX_ITEMS:
+            raise InvalidSetting("item", which.item, f"a number from 0 to {MAX_ITEMS - 1}")
         yield RUNS.c.sharding_item == which.item
     if which.instance is not None:
         yield or_(RUNS.c.instance == which.instance, RUNS.c.ip == which.instance)
@@ -159,6 +164,8 @@ def _conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
 
 
 def _ended_so(outcome: str) -> ColumnElement[bool]:
+    if outcome not in OUTCOMES:
+        raise InvalidSetting("outcome", outcome, f"must be one of {', '.join(OUTCOMES)}")
     ended = RUNS.c.complete_time.is_not(None)
     if outcome == RUNNING:
         return RUNS.c.complete_time.is_(None)
@@ -227,7 +234,10 @@ def _naive(moment: datetime | None) -> datetime:
         return datetime.max
     if moment.tzinfo is None:
         raise InvalidSetting("time", moment.isoformat(), "must say its time zone")
-    return moment.astimezone(UTC).replace(tzinfo=None)
+    try:
+        return moment.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:
+        raise InvalidSetting("time", moment.isoformat(), "must lie in the years 1 to 9999") from None
 
 
 def _utc(moment: datetime) -> datetime:

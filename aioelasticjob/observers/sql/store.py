@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from datetime import timedelta
+from dataclasses import replace
 from typing import Any
 
 from anyio import CancelScope, Lock, fail_after, move_on_after
@@ -20,14 +21,14 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from aioelasticjob.clock import Clock, SystemClock, moment
+from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql import queries
 from aioelasticjob.observers.sql.engine import engine_for, widths
 from aioelasticjob.observers.sql.history import Beat, Filter, Page, Run, RunDetails, State
 from aioelasticjob.observers.sql.rows import Batch
-from aioelasticjob.observers.sql.schema import RUNS, STATES, is_fit, upgrade
+from aioelasticjob.observers.sql.schema import RUNS, STATES, is_fit, naive, upgrade
 from aioelasticjob.observers.sql.writes import Writes
 
 JOBS_AT_ONCE = 50
@@ -156,15 +157,22 @@ class EventStore:
         return tuple(row["job_name"] for row in rows)
 
     async def prune(self, *, days: float | None = None, rows: int | None = None) -> int:
-        """Remove what is older than ``days``, and all but the newest ``rows`` of each table; return how much it was."""
+        """Remove what is older than ``days``, and all but the newest ``rows`` of each table; return how much it was.
+
+        Raises:
+            InvalidSetting: one of them is not above 0.
+        """
+        replace(self.settings, retention_days=days, retention_rows=rows)  # which looks at them
         await self.prepare()
         removed = 0
         for table, time in ((RUNS, RUNS.c.start_time), (STATES, STATES.c.creation_time)):
             if days is not None:
-                oldest = moment(self._clock.now()).replace(tzinfo=None) - timedelta(days=days)
+                oldest = naive(max(0.0, self._clock.now() - days * 86_400))
                 removed += await self._remove(table, select(table.c.id).where(time < oldest))
             if rows is not None:
-                newest = await self._ask(select(time.label("time")).order_by(time.desc()).offset(rows - 1).limit(1))
+                newest = await self._ask(
+                    select(time.label("time")).order_by(time.desc()).offset(min(rows, sys.maxsize) - 1).limit(1)
+                )
                 if newest and newest[0]["time"] is not None:
                     removed += await self._remove(table, select(table.c.id).where(time < newest[0]["time"]))
         return removed
