@@ -143,9 +143,8 @@ class Feed:
         lane, records = self.lane, 1 if self._calls.step is None else len(record)
         batch.failed += records
         lane.failed += records
-        if error is not None and not batch.complained:  # one for each batch: a million stacks help nobody
-            batch.complained = True
-            self._complain(error)
+        if error is not None:
+            self._complain_once(batch, "process", error)
         if dead is None:
             return
         try:
@@ -155,7 +154,13 @@ class Feed:
             if is_being_cancelled():
                 raise
         except (Exception, SystemExit) as own:
-            self._flight.complain(lane.context, own)
+            self._complain_once(batch, "dead", own)
+
+    def _complain_once(self, batch: Batch, of: str, error: BaseException) -> None:
+        """Complain of what befell a batch first: a million stacks help nobody."""
+        if of not in batch.complained:
+            batch.complained += (of,)
+            self._complain(error)
 
     def _is_over(self) -> bool:
         """Whether nothing more is to be fetched."""

@@ -48,7 +48,8 @@ class Batch:
         """Records that have failed for good."""
         self.fetched = lane.time()
         self.told = (0, 0)
-        self.complained = False
+        self.complained: tuple[str, ...] = ()
+        """Handlers whose failure with this batch has been told."""
         self.span: BatchSpan | None = None
 
     def on_the_way(self) -> tuple[int, int]:

@@ -316,6 +316,18 @@ def test_complaints_are_one_for_each_batch_however_many_fail() -> None:
     assert (done.counted, len(done.complaints)) == ((0, 150), 3)
 
 
+def test_a_dead_that_fails_is_complained_of_once_for_each_batch_too() -> None:
+    async def process(context: ItemContext, record: tuple[int, int]) -> bool:
+        return False
+
+    async def dead(context: ItemContext, record: tuple[int, int], error: Exception) -> None:
+        raise OSError(record)
+
+    source = Source([50, 50, 50])
+    done = flown(Flown(dataflow(streaming=True), source.batch, process, dead))
+    assert (done.counted, [type(one) for one in done.complaints]) == ((0, 150), [OSError] * 3)
+
+
 def test_too_many_failures_end_the_fetching_and_fail_the_run() -> None:
     async def process(context: ItemContext, record: tuple[int, int]) -> bool:
         return record[1] % 2 == 0
