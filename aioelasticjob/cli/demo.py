@@ -11,19 +11,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from anyio import CancelScope, create_task_group, open_signal_receiver
 from rich.console import Console
 
 from aioelasticjob.cli.console import out
-from aioelasticjob.demo.check import Verdict
-from aioelasticjob.demo.play import play
-from aioelasticjob.demo.processes import ProcessEnded
-from aioelasticjob.demo.screen import screen
-from aioelasticjob.demo.stage import Plan, Stalled
 from aioelasticjob.errors import InvalidSetting, unwrapped
+
+if TYPE_CHECKING:  # whoever lists jobs does not wait for the stage to be set
+    from aioelasticjob.demo.check import Verdict
+    from aioelasticjob.demo.stage import Plan
 
 FOREIGN = ("site-packages", "dist-packages")
 """What lies below the standard library's directory and is no part of it."""
@@ -48,6 +47,8 @@ def demo(
 
     At the end the index is checked against the directory; the exit code is 1 if it is not right.
     """
+    from aioelasticjob.demo.stage import Plan
+
     with _workplace(keep) as place:
         plan = Plan(
             directory=os.path.abspath(directory or sysconfig.get_path("stdlib")),
@@ -72,6 +73,9 @@ def demo(
 
 async def _show(plan: Plan, console: Console) -> tuple[int | None, Verdict | None]:
     """Play, and end everything in good order on a signal too; return that signal, or the verdict."""
+    from aioelasticjob.demo.play import play
+    from aioelasticjob.demo.screen import screen
+
     ended_by, verdict = None, None
     with unwrapped(), CancelScope() as everything:
         async with create_task_group() as tasks:
@@ -93,6 +97,9 @@ async def _show(plan: Plan, console: Console) -> tuple[int | None, Verdict | Non
 @contextmanager
 def _workplace(keep: bool) -> Iterator[Path]:
     """Yield a directory for the logs and the database; it stays if it is wanted, or if something went wrong."""
+    from aioelasticjob.demo.processes import ProcessEnded
+    from aioelasticjob.demo.stage import Stalled
+
     place = Path(tempfile.mkdtemp(prefix="aioelasticjob-demo-"))
     try:
         yield place

@@ -109,7 +109,7 @@ async def forest(session: Session, layouts: Sequence[Layout]) -> list[Tree]:
 
 def shown(layout: Layout) -> tuple[str, ...]:
     """Return the roots of what a status is made of, but for offsets."""
-    return *layout.mirrored, layout.execution
+    return layout.config, layout.servers, layout.instances, layout.leader, layout.sharding, layout.execution
 
 
 def can_be_a_job(name: str) -> bool:
