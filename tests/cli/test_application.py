@@ -1,5 +1,8 @@
 """The commands as a whole."""
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.cli.conftest import Command
@@ -32,3 +35,15 @@ def test_a_wrong_use_is_exit_code_2(command: Command, arguments: tuple[str, ...]
     result = command(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
+
+
+def test_whoever_only_looks_does_not_wait_for_what_runs_jobs() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys, aioelasticjob.cli; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    heavy = ("aioelasticjob.app", "aioelasticjob.running", "aioelasticjob.settings", "aioelasticjob.demo", "sqlalchemy")
+    assert not {name for name in told if name.startswith(heavy)}
+    assert "aioelasticjob.operations" in told
