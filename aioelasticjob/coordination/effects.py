@@ -172,7 +172,8 @@ def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
         end.append(answer(layout.necessary, view.necessary))
     if len(moves) + len(begin) + len(end) <= PER_TRANSACTION:
         return [[*_leading(view), *begin, *moves, *end]]
-    chunks = [moves[n : n + PER_TRANSACTION] for n in range(0, len(moves), PER_TRANSACTION)]
+    outdated = Set(layout.sharding, b"", -1)  # for claims decided before the chunk, should ``processing`` go by hand
+    chunks = [[outdated, *moves[n : n + PER_TRANSACTION]] for n in range(0, len(moves), PER_TRANSACTION)]
     return [[*_leading(view), *part] for part in (begin, *chunks, end)]
 
 

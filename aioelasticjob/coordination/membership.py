@@ -125,7 +125,8 @@ async def leave(member: Member) -> None:
         operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
         if seat is not None and seat.stat.ephemeral_owner == member.incarnation:
             operations.append(Delete(layout.host, seat.stat.version))
-        if mine and asks:  # else somebody removed us, and perhaps the whole job: whoever stays sees that we are gone
+        led = seat is None or seat.stat.ephemeral_owner == member.incarnation  # another leader sees us go, and asks
+        if mine and asks and led:  # else somebody removed us, and perhaps the whole job: whoever stays sees that
             operations.append(Create(layout.necessary) if mark is None else Set(layout.necessary, b"", -1))
         if not operations:
             return
@@ -181,5 +182,6 @@ def _joining(
     if layout.instance(member.id) not in tree:  # it is there when a job joins again within one session
         told = member.describe(min(up_since, view.up_since))
         operations.append(Create(layout.instance(member.id), told, ephemeral=True))
-    operations += mark_necessary(view)
+    if view.leader is None:  # a leader sees us come, and asks by itself; of one that is dead nobody would take the mark
+        operations += mark_necessary(view)
     return operations
