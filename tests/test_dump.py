@@ -20,6 +20,7 @@ from aioelasticjob.registry.tree import Node, Stat, Tree
 from aioelasticjob.registry.txn import Create, Set
 from tests.cli.conftest import Command
 from tests.cli.conftest import command as command
+from tests.cli.conftest import root_log as root_log
 from tests.running.office import LAYOUT, Office, play
 from tests.support.embedded import EmbeddedServer
 

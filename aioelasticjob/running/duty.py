@@ -41,6 +41,8 @@ class Duty:
         self._floors: dict[int, int] = {}
         self._given: dict[int, int] = {}
         """When each item was given to us, as a zxid: it may have gone away and come back between two looks."""
+        self._closed: frozenset[int] = frozenset()
+        """Items of ours that are not to be run, for they or this server are switched off."""
         self._rescued: frozenset[int] = frozenset()
         """Items of ours that are being rescued, or wait to be."""
         self._mourned: dict[int, int] = {}
@@ -80,6 +82,9 @@ class Duty:
             self.elsewhere |= begun
             self._note_rescued()
         self._advance()
+        closed = self.held & view.disabled_items if self._member.id in view.eligible else self.held
+        self._report_gaps((closed - self._closed) & self.taken_off())  # what passed before that is missed all the same
+        self._closed = closed
         if self._member.id not in view.eligible:
             self.pass_over()
         for item in self.held & view.disabled_items:

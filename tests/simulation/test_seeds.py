@@ -31,6 +31,7 @@ OLD_BUGS_OF_FAILOVER = {
     18: "Moments that came while an item was being rescued were neither run nor reported.",
     107: "As 18, when the schedule was changed before the rescue was over.",
     312: "An answer that took seconds was believed: the registry's clock seemed ahead, and a claim came too early.",
+    607658225: "An item was disabled while it was being rescued: moments before that were not reported.",
 }
 
 
