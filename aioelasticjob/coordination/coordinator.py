@@ -178,10 +178,12 @@ async def _dismissed(member: Member, view: JobView) -> bool:
 
 
 async def _is_removed(member: Member) -> bool:
-    """Whether the instance's node is gone indeed: what we see may be older than we are, when the network is slow."""
+    """Whether the node is gone by somebody's hand: what we see may be older than we are, or our session may be over."""
     try:
         mine = await member.session.exists(member.layout.instance(member.id))
     except Suspended:
+        return False
+    if member.session.incarnation != member.incarnation:  # the next life joins anew
         return False
     return mine is None or mine.ephemeral_owner != member.incarnation
 

@@ -40,6 +40,8 @@ LEADS = (100, 140, 180, 220, 260, 300, 340, 380)
 """Milliseconds before a moment at which its claim is made ready: the jobs of a process share them out."""
 EARLY = 80
 """Milliseconds before its moment that a claim leaves, so that it has been answered when the moment comes."""
+ASLEEP = 500
+"""Milliseconds after its moment at which a claim that slept through it is given back: its session may have ended."""
 LAST_WORD = 3.0
 """Seconds that settling may take when everything is being cancelled."""
 
@@ -224,11 +226,7 @@ class Runner:
         return bool(items)
 
     async def _fly(self, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
-        """Claim, run and settle; return whether anything was run.
-
-        The flight's scope is entered before the claim: a thousand claims may be answered at once, and then every
-        microsecond between an answer and its handler adds up.
-        """
+        """Claim, run and settle; return whether anything was run."""
         flight: Flight | None = None
         try:
             with Cut(lambda: flight.tell_unheeded() if flight else None, threads=self._job.blocking) as scope:
@@ -294,7 +292,7 @@ class Runner:
             if self._leaving or self._views.value is not view:
                 return False
             self._start = self._shared.starts.at(fire.slot, min(ahead, EARLY))  # a clock set back keeps no items
-            if not await self._start:
+            if not await self._start or self._duty.now() - fire.slot > ASLEEP:
                 return False
             self._duty.timetable.advance(fire.slot)
         return True

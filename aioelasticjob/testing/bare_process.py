@@ -30,7 +30,7 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, instance_id
 from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.executor import Flight
-from aioelasticjob.running.runner import Runner, Surroundings
+from aioelasticjob.running.runner import ASLEEP, Runner, Surroundings
 from aioelasticjob.testing.bare_session import BareSession, Ready, step, until
 
 
@@ -295,7 +295,7 @@ class StepRunner(Runner):
 
         if self._duty.now() < fire.slot and fire.source is FireSource.CRON:
             await until(lambda: stale() or self._duty.now() >= fire.slot)
-            if stale():
+            if stale() or self._duty.now() - fire.slot > ASLEEP:
                 return False
             self._duty.timetable.advance(fire.slot)
         return True

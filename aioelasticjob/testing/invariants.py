@@ -25,6 +25,8 @@ AHEAD = 1.0 + 0.7 + EARLY / 1000
 """Seconds by which a clock may be ahead unnoticed, a slow network mislead who measures that, and claims leave early."""
 NEWS = 2.0
 """Seconds that the end of a session may be on its way to its owner, who begins what was claimed before."""
+RESENT = 8.0
+"""Seconds that a request may be on its way when packets get lost: it was decided on what was true before."""
 LAG = 0.25
 """Seconds within which an undisturbed instance knows what the registry has."""
 HOWS = {
@@ -116,8 +118,8 @@ def claims_are_settled(facts: Facts) -> Iterator[Violation]:
             elif path.startswith("execution/") and path.endswith("/running") and change.data is not None:
                 since, host = marked.get(job, inf), hosts.get(change.data.decode(), "")
                 known = change.path.removesuffix("/running") not in _rescued(written)
-                known = known and since + LAG < written.at and not facts.troubled(host, since - 1, written.at)
-                if known and not facts.troubled(REGISTRY, since - 1, written.at):
+                known = known and since + LAG < written.at and not facts.troubled(host, since - RESENT, written.at)
+                if known and not facts.troubled(REGISTRY, since - RESENT, written.at):
                     text = f"{change.path} claimed by {host} though an assignment is due since {since:.3f}"
                     yield Violation("settled claims", written.at, text)
             elif path.startswith("execution/") and change.data and "/" not in path.removeprefix("execution/"):
