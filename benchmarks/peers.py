@@ -21,6 +21,7 @@ from typing import Final
 
 from rich.console import Console
 
+from benchmarks import dataflow
 from benchmarks.report import Figure, save, show
 from benchmarks.servers import HOST
 from tests.support.ports import reserved_ports
@@ -105,12 +106,12 @@ def _redis(directory: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure all peers."""
+    """Measure our dataflow and what it is compared with in one process, then all peers."""
     parser = argparse.ArgumentParser("python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="see that everything works; the figures mean little")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     asked = parser.parse_args()
-    figures = list(measure(quick=asked.quick))
+    figures = [*dataflow.measure(quick=asked.quick), *measure(quick=asked.quick)]
     show(figures, Console(width=None if sys.stdout.isatty() else 150))
     if asked.json:
         save(figures, asked.json, quick=asked.quick)
