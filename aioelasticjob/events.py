@@ -100,13 +100,17 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True)
 class Misfired:
-    """Scheduled moments passed without a run of these items; the newest of them may still be run once."""
+    """Scheduled moments passed without a run of these items on time; the newest may still be run once, as a rerun."""
 
     job: str
     instance: str
+    first: int
+    """The oldest of the moments, in milliseconds since the epoch."""
     slot: int
+    """The newest of them: all that the schedule had from ``first`` to here are meant."""
     items: tuple[int, ...]
     moments: int
+    """How many they are; counted up to 16, which may stand for more."""
     why: str
     cut_off: str = ""
     """The instance that died while it ran the item, if that is why."""

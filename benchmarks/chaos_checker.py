@@ -2,14 +2,13 @@
 
 Every scheduled moment of every item is a target.  A target is met by exactly one run that begins within its window:
 not before the moment, and not after a newer one of the same item has begun.  A target without a run must be matched
-with a report of misfire, each of which answers for no more moments than it tells of.  A run that was cut off must be
-rescued, or reported where failover is off.  On top of that hold the judges of the simulation: one runner, one run per
-slot, fences that grow.
+with a report of misfire that names it, and what an instance reports it has not run on time, nor reported before.  A run
+that was cut off must be rescued, or reported where failover is off.  On top of that hold the judges of the simulation:
+one runner, one run per slot, fences that grow.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +23,6 @@ from aioelasticjob.testing.invariants import SCHEDULED, fences_grow, one_run_per
 
 EARLY = 0.05
 """Seconds by which a run may seem to begin before its moment: the wall clock is slewed, the steady one is not."""
-UNCOUNTED = 15
-"""Moments from which on a report no longer counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +43,6 @@ class Verdict:
     """How many targets were met by what: ``run``, ``rescue`` (nothing else ran it), ``report``."""
 
 
-@dataclass(slots=True)
-class _Report:
-    """A report about one item: the places in the schedule it may speak of, and how many of them it answers for."""
-
-    at: float
-    slot: int
-    first: int
-    last: int
-    left: int
-
-
 def judge(entries: Sequence[Entry], configs: Sequence[JobConfig], span: Span) -> Verdict:
     """Hold a history to the promises."""
     facts, verdict = Facts(entries), Verdict()
@@ -70,6 +56,18 @@ def judge(entries: Sequence[Entry], configs: Sequence[JobConfig], span: Span) ->
     return verdict
 
 
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """Somebody's word that moments have passed without a run."""
+
+    at: float
+    event: Misfired
+
+    def names(self, slot: int) -> bool:
+        """Whether it speaks of this moment."""
+        return self.event.first <= slot <= self.event.slot
+
+
 class _Course:
     """One job's schedule and what became of it."""
 
@@ -78,7 +76,7 @@ class _Course:
         began = facts.entries[0].at if facts.entries else span.start
         self._moments = tuple(_moments(config, min(began, span.start), facts.end))
         self._told = [
-            (told.at, told.event)
+            _Report(told.at, told.event)
             for told in of_kind(facts.entries, Told)
             if isinstance(told.event, Misfired) and told.event.job == config.job_name
         ]
@@ -86,11 +84,12 @@ class _Course:
     def judge(self, item: int, verdict: Verdict) -> Iterator[Violation]:
         """Yield what breaks a promise to one item, and count its targets."""
         runs = self._facts.runs_of.get((self._config.job_name, item), [])
-        reports = list(self._reports(item))
+        reports = [told for told in self._told if item in told.event.items]
         targets = [slot for slot in self._moments if self._span.start < slot / 1000 <= self._span.stop]
         verdict.targets += len(targets)
         yield from self._windows(item, runs)
         yield from self._accounted(item, targets, runs, reports, verdict)
+        yield from self._truly_reported(item, runs, reports)
         yield from self._brought_to_an_end(item, targets, runs, reports)
 
     def _windows(self, item: int, runs: Sequence[Run]) -> Iterator[Violation]:
@@ -110,24 +109,31 @@ class _Course:
     def _accounted(
         self, item: int, targets: Sequence[int], runs: Sequence[Run], reports: Sequence[_Report], verdict: Verdict
     ) -> Iterator[Violation]:
-        """Every target has a run, a rescue or its share of a report."""
+        """Every target has a run, a rescue or a report that names it."""
         run = {one.begun.slot for one in runs if one.begun.source in SCHEDULED}
         rescued = {one.begun.slot for one in runs if one.begun.source is FireSource.FAILOVER}
         verdict.met["run"] += len(run.intersection(targets))
         verdict.met["rescue"] += len((rescued - run).intersection(targets))
-        for place, slot in enumerate(self._moments):
+        for slot in targets:
             if slot in run or slot in rescued:
                 continue
-            answering = [one for one in reports if one.first <= place <= one.last and one.left]
-            report = min(answering, key=lambda one: one.last, default=None)  # the others may answer for later moments
-            if report is not None:
-                report.left -= 1
-            if not self._span.start < slot / 1000 <= self._span.stop:
-                continue
-            if report is None:
-                yield self._violation("nothing lost", slot / 1000, item, slot, "is neither run nor reported")
-            else:
+            if any(one.names(slot) for one in reports):
                 verdict.met["report"] += 1
+            else:
+                yield self._violation("nothing lost", slot / 1000, item, slot, "is neither run nor reported")
+
+    def _truly_reported(self, item: int, runs: Sequence[Run], reports: Sequence[_Report]) -> Iterator[Violation]:
+        """What an instance reports as missed it has not run on time, nor reported before."""
+        on_time = {(one.instance, one.slot) for one in (run.begun for run in runs) if one.source is FireSource.CRON}
+        reported = set[tuple[str, int]]()
+        for told in reports:
+            mine = {(told.event.instance, slot) for slot in self._moments if told.names(slot)}
+            if not told.event.cut_off:  # of which is told on top
+                for _, slot in sorted(mine & on_time):
+                    yield self._violation("true reports", told.at, item, slot, "is reported, and was run on time")
+                for _, slot in sorted(mine & reported):
+                    yield self._violation("true reports", told.at, item, slot, "is reported twice")
+                reported |= mine
 
     def _brought_to_an_end(
         self, item: int, targets: Sequence[int], runs: Sequence[Run], reports: Sequence[_Report]
@@ -145,17 +151,10 @@ class _Course:
                 yield self._violation(
                     "rescued", last.begun.at, item, slot, f"was cut off {len(attempts)} times, never rescued"
                 )
-            elif last.how != "cut off" and not any(one.slot == slot and one.at > last.begun.at for one in reports):
+            elif last.how != "cut off" and not any(
+                one.event.slot == slot and one.at > last.begun.at for one in reports
+            ):
                 yield self._violation("rescued", last.begun.at, item, slot, f"{last} {last.how}, and nobody said so")
-
-    def _reports(self, item: int) -> Iterator[_Report]:
-        for at, told in self._told:
-            if item in told.items:
-                last = bisect_right(self._moments, told.slot) - 1
-                counted = told.moments < UNCOUNTED
-                # whether the newest moment is one of those passed over depends on what is to become of it
-                first = last - told.moments if counted else 0
-                yield _Report(at, told.slot, max(0, first), last, told.moments if counted else len(self._moments))
 
     def _violation(self, rule: str, at: float, item: int, slot: int, text: str) -> Violation:
         return Violation(rule, at, f"{self._config.job_name}/{item} {slot} {text}")

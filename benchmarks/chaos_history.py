@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from aioelasticjob import ItemContext
 from aioelasticjob.events import Misfired
@@ -67,8 +68,8 @@ class Pen:
 
     def misfire(self, told: Misfired) -> None:
         """Note that moments were reported as passed over."""
-        facts = {"slot": told.slot, "items": told.items, "moments": told.moments, "why": told.why}
-        self._write("misfire", job=told.job, instance=told.instance, **facts)
+        facts = {"first": told.first, "slot": told.slot, "items": told.items, "moments": told.moments, "why": told.why}
+        self._write("misfire", job=told.job, instance=told.instance, cut_off=told.cut_off, **facts)
 
     def _write(self, what: str, **facts: object) -> None:
         line = {"what": what, "at": self._clock.now(), "process": self._process, **facts}
@@ -90,11 +91,13 @@ def read(path: Path) -> list[Entry]:
         elif what == "end":
             entries.append(Finished(at, numbers[process, line["run"]], line["how"]))
         else:
-            event = Misfired(
-                line["job"], line["instance"], line["slot"], tuple(line["items"]), line["moments"], line["why"]
-            )
-            entries.append(Told(at, process, HOST, event))
+            entries.append(Told(at, process, HOST, _misfired(line)))
     return sorted(entries, key=lambda entry: entry.at)
+
+
+def _misfired(line: dict[str, Any]) -> Misfired:
+    given = {name: line[name] for name in ("job", "instance", "first", "slot", "moments", "why", "cut_off")}
+    return Misfired(items=tuple(line["items"]), **given)
 
 
 @dataclass(frozen=True, slots=True)

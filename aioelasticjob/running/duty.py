@@ -6,24 +6,22 @@ So a moment survives a re-sharding, whoever held the item when it came.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.claims import Ledger, is_cut_off
+from aioelasticjob.coordination.claims import SCHEDULED, Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew
-from aioelasticjob.events import Events, Misfired
-from aioelasticjob.model import FireSource, Record
-from aioelasticjob.running.schedule import Timetable
+from aioelasticjob.events import Events
+from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.running.clockwork import Clockwork
+from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.schedule import Passed, Timetable
 
-ASTRAY = 1.0
-"""Seconds by which this host's clock may differ from the registry's before the registry's is followed."""
-
-log = logging.getLogger(__name__)
+BUSY = "the last run was still going on"
 
 
 class Duty:
@@ -36,7 +34,9 @@ class Duty:
         """Items of ours that another instance still runs."""
         self.view = view
         """The newest view taken in."""
-        self._member, self._clock, self._events, self._up_since = member, clock, events, up_since
+        self.misses = Misses(member, clock, events)
+        self._clockwork = Clockwork(member.session, clock)
+        self._member, self._up_since = member, up_since
         self._since = self._floor = int(view.scheduled_since * 1000)
         self._floors: dict[int, int] = {}
         self._given: dict[int, int] = {}
@@ -45,8 +45,6 @@ class Duty:
         """Items of ours that are not to be run, for they or this server are switched off."""
         self._rescued: frozenset[int] = frozenset()
         """Items of ours that are being rescued, or wait to be."""
-        self._mourned: dict[int, int] = {}
-        """When the run of each item began that was last told of as cut off."""
         self._missed = 0
         self._looked_at: JobView | None = None
         self.timetable = Timetable(view.config.schedule, self.now())
@@ -57,12 +55,12 @@ class Duty:
         return self.view.config
 
     def now(self) -> int:
-        """Return the time: the registry's, if this host's clock is astray.
+        """Return the time that the job goes by."""
+        return self._clockwork.now()
 
-        One ahead would claim the registry's future; one behind would run its items late, by as much.
-        """
-        skew = self._member.session.clock_skew or 0.0
-        return int((self._clock.now() - (skew if abs(skew) > ASTRAY else 0.0)) * 1000)
+    def intolerable_skew(self) -> ClockSkew | None:
+        """Return the clocks' difference if it is beyond what the job tolerates."""
+        return self._clockwork.intolerable(self.config)
 
     async def look(self, view: JobView) -> frozenset[int]:
         """Take in a view: schedule, items gained and lost, what is switched off; and what has become due.
@@ -93,17 +91,25 @@ class Duty:
 
     def owed(self, moment: int | None = None) -> frozenset[int]:
         """Return the items whose newest moment (or the one given) has not been claimed and is ours to claim."""
-        newest = moment or self.timetable.newest
-        if newest <= self._floor:
-            return frozenset()
-        record, floors = self.ledger.record, self._floors
-        owed = frozenset(item for item in self.held if record(item).slot < newest and floors.get(item, 0) < newest)
+        owed = self._unclaimed(moment or self.timetable.newest)
         return owed - self.taken_off() if owed else owed
 
+    def _unclaimed(self, moment: int) -> frozenset[int]:
+        """Return the items held here for which a moment has neither been claimed nor passed over."""
+        if moment <= self._floor:
+            return frozenset()
+        record, floors = self.ledger.record, self._floors
+        return frozenset(item for item in self.held if record(item).slot < moment and floors.get(item, 0) < moment)
+
     def _due(self, view: JobView | None = None) -> frozenset[int]:
-        """Return those owed that are to be run: of others nobody misses a moment, or somebody else tells."""
+        """Return those owed that are to be run: of others nobody misses a moment, or their next holder tells."""
         view = view or self.view
-        return self.owed() - view.disabled_items if self._member.id in view.eligible else frozenset()
+        if self._member.id not in view.eligible:
+            return frozenset()
+        due = self.owed() - view.disabled_items
+        if view is self.view:
+            return due
+        return frozenset(item for item in due if view.assignment.get(item) == self._member.id)
 
     def taken_off(self) -> frozenset[int]:
         """Return the items that others run, rescue or have yet to rescue."""
@@ -138,16 +144,24 @@ class Duty:
         ``view`` is the newest: which items are to run may have changed; and if it shows another schedule, the last one
         ended when that was written, and ``look`` tells the rest.
         """
+        before, table = self.timetable.newest, self.timetable
         if _schedule(view.config) != _schedule(self.config):
-            passed = self.timetable.advance(min(self.now(), int(view.scheduled_since * 1000)))
-            if passed > 1:
-                self.report(self._due(view), passed - 1, "the last run was still going on")
-        elif passed := self.timetable.advance(self.now()):
-            self.report(self._due(view), passed, "the last run was still going on")
+            table.advance(min(self.now(), int(view.scheduled_since * 1000)))
+            self._tell(self._due(view), before, table.newest - 1, BUSY)
+        elif table.advance(self.now()):
+            self._tell(self._due(view), before, table.newest, BUSY)
             if rerun:
-                self._missed = self.timetable.newest
+                self._missed = table.newest
             else:
                 self.pass_over()
+
+    def miss(self, items: Iterable[int], fire: Fire, why: str) -> None:
+        """Tell that these items cannot be had for a fire, those of them that it was still to run."""
+        newest, missed = self.timetable.newest, frozenset(items)
+        if fire.source in SCHEDULED:
+            self._tell(missed & self._unclaimed(newest), newest - 1, newest, why)
+        else:
+            self.misses.put(missed, Passed(fire.slot, fire.slot), why)
 
     def freed(self, item: int) -> None:
         """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
@@ -156,35 +170,9 @@ class Duty:
         if item in self.ledger.known():
             self._report_gaps([item])
         if not self.config.misfire and item in self.owed():
-            self.report([item], 1, "another instance still ran it")
+            newest = self.timetable.newest
+            self._tell([item], newest - 1, newest, "another instance still ran it")
             self.pass_over([item])
-
-    def report(self, items: Iterable[int], moments: int, why: str, slot: int = 0, cut_off: str = "") -> None:
-        """Tell that moments have passed without a run."""
-        job, slot, concerned = self._member.layout.job, slot or self.timetable.newest, tuple(sorted(items))
-        if not concerned:
-            return
-        log.warning("misfire: %s", why, extra={"job": job, "slot": slot, "items": concerned, "moments": moments})
-        self._events.counts[job].misfired += moments * len(concerned)
-        at = self._clock.now()
-        self._events.put(Misfired(job, self._member.id, slot, concerned, moments, why, cut_off, at))
-
-    def mourn(self, cut_off: Mapping[int, Record]) -> None:
-        """Tell of runs that were cut off and are not rescued, each once: when an item is gained, or claimed anew.
-
-        It may still have been running when it was gained.
-        """
-        for item, record in cut_off.items():
-            if self._mourned.get(item) != record.begun:
-                self._mourned[item] = record.begun
-                self.report([item], 1, "its run was cut off, and failover is off", record.slot, record.instance)
-
-    def intolerable_skew(self) -> ClockSkew | None:
-        """Return the clocks' difference if it is beyond what the job tolerates."""
-        tolerated, skew = self.config.max_time_diff_seconds, self._member.session.clock_skew
-        if tolerated < 0 or skew is None or abs(skew) <= tolerated:
-            return None
-        return ClockSkew.of(skew, tolerated)
 
     def _begin_monitoring(self, view: JobView) -> None:
         """What was run without a record shall not be run once more for lack of one."""
@@ -226,7 +214,7 @@ class Duty:
             await self.offsets.learn(unsure)
         if view.config.failover:
             return
-        self.mourn({item: self.ledger.record(item) for item in filter(self._is_cut_off, gained - running)})
+        self.misses.mourn({item: self.ledger.record(item) for item in filter(self._is_cut_off, gained - running)})
 
     def _begun_elsewhere(self) -> frozenset[int]:
         """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""
@@ -240,11 +228,18 @@ class Duty:
 
     def _report_gaps(self, items: Iterable[int]) -> None:
         """Tell of moments that came while nobody could run an item: only its next holder can."""
-        for item in items:
-            last = max(self._since, self._floors.get(item, 0), self.ledger.record(item).slot)
-            dropped = last < self.timetable.newest <= self._floor
-            if moments := self.timetable.between(last) + dropped:
-                self.report([item], moments, "nobody could run it when they came")
+        newest = self.timetable.newest
+        until = newest if newest <= self._floor else newest - 1  # which may still be run, unless it was dropped
+        self._tell(items, 0, until, "nobody could run it when they came")
+
+    def _tell(self, items: Iterable[int], after: int, until: int, why: str) -> None:
+        """Tell of the moments later than ``after`` that these items have missed, and have not claimed."""
+        last = {item: max(after, self._last(item)) for item in items}
+        self.misses.tell(last, self.timetable, until, why)
+
+    def _last(self, item: int) -> int:
+        """Return the moment after which an item's holders owe what comes."""
+        return max(self._since, self._floors.get(item, 0), self.ledger.record(item).slot)
 
     def _note_rescued(self) -> None:
         """Tell of moments that came while our items were being rescued: only now are they ours to run again."""
@@ -253,25 +248,26 @@ class Duty:
 
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
-        written = int(view.scheduled_since * 1000)
-        self.timetable.advance(written)
-        taken_off = self.taken_off()
-        for item in self.held:
-            last = max(self._since, self._floors.get(item, 0), self.ledger.record(item).slot)
-            if last < self.timetable.newest:
-                passed = self.timetable.between(last) if item in taken_off else 0
-                self.report([item], passed + 1, "the schedule was changed before it could be run")
+        written, table = int(view.scheduled_since * 1000), self.timetable
+        before, taken_off, due = table.newest, self.taken_off() & self.held, self._due()
+        table.advance(written)
+        until = min(table.newest, written)  # later ones are the new schedule's, if they are any
+        ended, disabled = "the schedule was changed before it could be run", self.view.disabled_items
+        self._tell(taken_off - disabled, 0, until, ended)
+        self._tell(due, before - 1, until, ended)
+        self._tell(self._due() - due, before, until, ended)
         self.timetable = Timetable(view.config.schedule, self.now())
         self._since, self._floor = written, max(self._floor, written)
-        if came := self.timetable.between(written):
-            self.report(self._due(), came, "they came before the new schedule was known here")
+        came = "they came before the new schedule was known here"
+        self._tell(self._due(), written, self.timetable.newest - 1, came)
 
     def _advance(self) -> None:
-        waiting = self._due()
-        if came := self.timetable.advance(self.now()):
-            self.report(waiting, came, "the assignment was not settled")
-            if came > 1:
-                self.report(self._due() - waiting, came - 1, "this process was held up")
+        waiting, table = self._due(), self.timetable
+        before, came = table.newest, table.advance(self.now())
+        if came and waiting:
+            self._tell(waiting, before - 1, table.newest - 1, "the assignment was not settled")
+        if came > 1:
+            self._tell(self._due() - waiting, before, table.newest - 1, "this process was held up")
 
 
 def _schedule(config: JobConfig) -> tuple[object, ...]:

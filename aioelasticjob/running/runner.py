@@ -294,7 +294,8 @@ class Runner:
             self._start = self._shared.starts.at(fire.slot, min(ahead, EARLY))  # a clock set back keeps no items
             if not await self._start or self._duty.now() - fire.slot > ASLEEP:
                 return False
-            self._duty.timetable.advance(fire.slot)
+        if fire.source is FireSource.CRON:
+            self._duty.timetable.advance(fire.slot)  # or what is being run would seem to have come meanwhile
         return True
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Claim | None:
@@ -309,10 +310,10 @@ class Runner:
         taken = await duty.ledger.claim(view, fire, items, now, following, hold)
         if taken.elsewhere or taken.refused:
             duty.timetable.advance(fire.slot)  # what cannot be had at this moment is told of it
-        duty.mourn(taken.cut_off)
+        duty.misses.mourn(taken.cut_off)
         if taken.refused:
+            duty.miss(taken.refused, fire, "what was made by hand stands in its way")
             duty.pass_over(taken.refused)
-            duty.report(taken.refused, 1, "what was made by hand stands in its way")
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             await self._wait_for_others(view, fire, taken.elsewhere)
         if taken.stale and fire.source is not FireSource.FAILOVER and not self._leaving:
@@ -338,7 +339,7 @@ class Runner:
 
     async def _wait_for_others(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Let another instance finish what it runs of our items; then run the newest moment, if misfire is wanted."""
-        self._duty.report(items, 1, "another instance still runs it")
+        self._duty.miss(items, fire, "another instance still runs it")
         if not view.config.misfire:
             self._duty.pass_over(items)
             return

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from asyncio import Future, get_running_loop
+from dataclasses import dataclass
 
 from aioelasticjob.clock import moment
 from aioelasticjob.cron import Cron
 
 STEPS = 16
 """Moments stepped through one by one before the newest one is searched from the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Moments in a row that passed without a run; milliseconds since the epoch."""
+
+    first: int
+    last: int
+    count: int = 1
+    """How many they are; counted up to ``STEPS``, which may stand for more."""
 
 
 class Timetable:
@@ -43,12 +54,18 @@ class Timetable:
         self.newest = 0 if last is None else round(last.timestamp() * 1000)
         self.upcoming = self._after(now)
 
-    def between(self, slot: int) -> int:
-        """Return how many moments lie between ``slot`` and the newest, without both; the count stops at ``STEPS``."""
-        passed, following = 0, self._after(slot) if slot < self.newest else None
-        while following is not None and following < self.newest and passed < STEPS:
-            passed, following = passed + 1, self._after(following)
-        return passed
+    def passed(self, after: int, until: int) -> Passed | None:
+        """Return the moments later than ``after`` and up to ``until``, None if there are none."""
+        first = self._after(after) if after < until else None
+        if first is None or first > until:
+            return None
+        last, count, following = first, 1, self._after(first)
+        while following is not None and following <= until and count < STEPS:
+            last, count, following = following, count + 1, self._after(following)
+        if self._cron is not None and following is not None and following <= until:
+            newest = self._cron.previous_before(moment((until + 1) / 1000))
+            last = last if newest is None else round(newest.timestamp() * 1000)
+        return Passed(first, last, count)
 
     def _after(self, milliseconds: int) -> int | None:
         assert self._cron is not None

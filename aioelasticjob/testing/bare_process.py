@@ -297,6 +297,7 @@ class StepRunner(Runner):
             await until(lambda: stale() or self._duty.now() >= fire.slot)
             if stale() or self._duty.now() - fire.slot > ASLEEP:
                 return False
+        if fire.source is FireSource.CRON:
             self._duty.timetable.advance(fire.slot)
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -199,10 +199,9 @@ class Era:
     config: JobConfig
     moments: tuple[int, ...]
 
-    def passed(self, slot: int, moments: int) -> tuple[int, ...]:
-        """Return the moments that a report of ``moments`` up to ``slot`` speaks of."""
-        last = bisect_right(self.moments, slot)
-        return self.moments[max(0, last - moments - 1) if moments < 16 else 0 : last]
+    def passed(self, first: int, last: int) -> tuple[int, ...]:
+        """Return the moments from ``first`` to ``last``."""
+        return self.moments[bisect_left(self.moments, first) : bisect_right(self.moments, last)]
 
 
 @dataclass(frozen=True)
@@ -229,16 +228,16 @@ class JobFacts:
         return found
 
     @cached_property
-    def reported(self) -> frozenset[tuple[int, int]]:
-        """The moments (item, slot) that somebody has reported as passed over."""
-        found = set()
+    def reports(self) -> Mapping[tuple[int, int], list[Told]]:
+        """Who has told of each moment (item, slot) that it passed without a run."""
+        found: dict[tuple[int, int], list[Told]] = {}
         for told in of_kind(self.facts.entries, Told):
             event = told.event
             if isinstance(event, Misfired) and event.job == self.name:
-                for era in self.eras:
-                    passed = era.passed(event.slot, event.moments)
-                    found |= {(item, slot) for item in event.items for slot in passed}
-        return frozenset(found)
+                for slot in {slot for era in self.eras for slot in era.passed(event.first, event.slot)}:
+                    for item in event.items:
+                        found.setdefault((item, slot), []).append(told)
+        return found
 
     @cached_property
     def refusals(self) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ from aioelasticjob.model import FireSource, Instance
 from aioelasticjob.running.runner import EARLY
 from aioelasticjob.testing.facts import REGISTRY, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Change, Entry, Stopped, Written, of_kind
-from aioelasticjob.testing.timeliness import nothing_lost, on_time
+from aioelasticjob.testing.timeliness import nothing_lost, on_time, reports_are_true
 
 Rule = Callable[[Facts], Iterator[Violation]]
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
@@ -201,6 +201,7 @@ RULES: tuple[Rule, ...] = (
     nobody_dies,
     nothing_lost,
     on_time,
+    reports_are_true,
     converged,
 )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
+from aioelasticjob.events import Misfired
+from aioelasticjob.model import FireSource
 from aioelasticjob.testing.facts import REGISTRY, Era, Facts, JobFacts, Violation
 
 LATE = 0.6
@@ -12,6 +14,8 @@ LATE = 0.6
 EARLY = 0.05
 FUZZ = 4.0
 """Seconds around a change within which the clocks of the cluster may disagree about which moments it touched."""
+RECENT = 10.0
+"""Seconds of peace before a moment after which nothing that is told of it is owed to what was before."""
 LAST = 8.0
 """Seconds at the end of a history whose moments may still be on their way."""
 
@@ -50,8 +54,31 @@ def nothing_lost(facts: Facts) -> Iterator[Violation]:
             for slot in era.moments:
                 if era.start + FUZZ < slot / 1000 < min(era.end - FUZZ, facts.end - LAST):
                     for item in range(era.config.sharding_total_count):
-                        if (item, slot) not in job.begun and (item, slot) not in job.reported:
+                        if (item, slot) not in job.begun and (item, slot) not in job.reports:
                             yield from _lost(job, item, slot)
+
+
+def reports_are_true(facts: Facts) -> Iterator[Violation]:
+    """What is told of as missed is told of once, and not run on time.
+
+    By one instance, whatever happens; in the whole cluster in peace, for who cannot be heard may be told of twice.
+    """
+    for name in facts.jobs:
+        for (item, slot), told in facts.job(name).reports.items():
+            own = [one for one in told if isinstance(one.event, Misfired) and not one.event.cut_off]
+            on_time = [run.begun for run in facts.runs_of.get((name, item), ()) if run.begun.slot == slot]
+            on_time = [begun for begun in on_time if begun.source is FireSource.CRON]
+            peaceful = any(start + RECENT <= slot / 1000 and one.at <= end for one in own for start, end in facts.calm)
+            for number, one in enumerate(own):
+                others = [begun for begun in on_time if peaceful or begun.instance == one.event.instance]
+                earlier = (
+                    own[:number]
+                    if peaceful
+                    else [two for two in own[:number] if two.event.instance == one.event.instance]
+                )
+                for what, found in (("run on time", others), ("told of before", earlier)):
+                    if found:
+                        yield Violation("true reports", one.at, f"{name}/{item} {slot} is {what}: {one.event} {found}")
 
 
 def _lost(job: JobFacts, item: int, slot: int) -> Iterator[Violation]:

@@ -564,7 +564,7 @@ def test_a_standstill_costs_each_item_all_moments_but_the_newest() -> None:
         await here.until(9.7)  # less than a session
         here.faults.resume(person)
         await here.until(12)
-        assert misfired(here) == [((0, 1), 3, 9)]
+        assert misfired(here) == [((0, 1), 3, 8)]
         assert [fired for _, _, fired in here.starts() if 4 <= fired < 12] == [4.0, 5.0, 9.0, 10.0, 11.0]
         person.terminate()
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioelasticjob.cron import Cron
-from aioelasticjob.running.schedule import STEPS, Timetable
+from aioelasticjob.running.schedule import STEPS, Passed, Timetable
 
 SECOND = 1000
 START = 1_767_225_600 * SECOND
@@ -52,3 +52,18 @@ def test_the_moment_after_the_upcoming_one_is_known_without_moving_on() -> None:
     assert timetable.advance(10_000) == 1
     assert (timetable.newest, timetable.upcoming, timetable.following()) == (10_000, 20_000, 30_000)
     assert Timetable(None, 0).following() == 0
+
+
+def test_moments_that_passed_are_named_exactly() -> None:
+    table = Timetable(Cron.parse("0/10 * * * * ?"), 65_000)
+    assert table.passed(20_000, 60_000) == Passed(30_000, 60_000, 4)
+    assert table.passed(19_999, 59_999) == Passed(20_000, 50_000, 4)
+    assert table.passed(60_000, 60_000) is None
+    assert table.passed(51_000, 59_000) is None
+    assert Timetable(None, 0).passed(0, 0) is None
+
+
+def test_the_count_of_many_stops_and_their_ends_are_known_all_the_same() -> None:
+    table = Timetable(Cron.parse("* * * * * ?"), START)
+    assert table.passed(START, START + STEPS * SECOND) == Passed(START + SECOND, START + STEPS * SECOND, STEPS)
+    assert table.passed(START, START + 86_400 * SECOND) == Passed(START + SECOND, START + 86_400 * SECOND, STEPS)

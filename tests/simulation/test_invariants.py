@@ -28,17 +28,26 @@ from aioelasticjob.testing.history import (
     describe,
 )
 from aioelasticjob.testing.invariants import Rule, check
-from aioelasticjob.testing.timeliness import nothing_lost, on_time
+from aioelasticjob.testing.timeliness import nothing_lost, on_time, reports_are_true
 
 T = 1_767_225_600.0
 A, B = "10.0.1.1@-@1-a", "10.0.1.2@-@1-b"
 CONFIG = b'{"jobName": "job", "cron": "0/10 * * * * ?", "shardingTotalCount": 1}'
 
 
-def begun(run: int, at: float, instance: str = A, *, slot: float = 10, fence: int = 0, skew: float = 0) -> Begun:
+def begun(
+    run: int,
+    at: float,
+    instance: str = A,
+    *,
+    slot: float = 10,
+    fence: int = 0,
+    skew: float = 0,
+    source: FireSource = FireSource.CRON,
+) -> Begun:
     host = instance.partition("@-@")[0]
     slot_ms = int((T + slot) * 1000)
-    return Begun(T + at, run, f"{host}#1", host, instance, "job", 0, slot_ms, FireSource.CRON, fence or run, skew)
+    return Begun(T + at, run, f"{host}#1", host, instance, "job", 0, slot_ms, source, fence or run, skew)
 
 
 def ended(run: int, at: float, how: str = "completed") -> Finished:
@@ -181,6 +190,13 @@ def test_in_peace_every_moment_is_run_once_and_on_time() -> None:
     assert not broken(on_time, calm(*right[:2], begun(3, 31, slot=30, skew=-1), *right[3:]))
 
 
+def missed(at: float, slot: float, *, item: int = 0, moments: int = 1, by: str = A, cut_off: str = "") -> Told:
+    """Return the word that as many moments up to ``slot`` were missed."""
+    first, newest = round((T + slot - 10 * (moments - 1)) * 1000), round((T + slot) * 1000)
+    ip = by.partition("@-@")[0]
+    return Told(T + at, f"{ip}#1", ip, Misfired("job", by, first, newest, (item,), moments, "busy", cut_off))
+
+
 LOST = [begun(1, 10), begun(2, 20, slot=20), begun(4, 40, slot=40), begun(5, 50, slot=50)]
 """A history in which nobody ran the moment 30."""
 
@@ -193,8 +209,8 @@ def test_nothing_lost_notices_a_moment_without_a_word() -> None:
 @pytest.mark.parametrize(
     "excuse",
     [
-        Told(T + 41, "10.0.1.1#1", "10.0.1.1", Misfired("job", A, int((T + 30) * 1000), (0,), 1, "busy")),
-        Told(T + 41, "10.0.1.1#1", "10.0.1.1", Misfired("job", A, int((T + 40) * 1000), (0,), 1, "busy")),
+        missed(41, 30),
+        missed(41, 40, moments=2),
         Told(T + 30, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "clock")),
         Fault(T + 29, "pause", ("10.0.1.1",)),
         written(29, 9, made("sharding/0/disabled")),
@@ -209,13 +225,39 @@ def test_nothing_lost_takes_a_word_or_a_reason(excuse: Entry) -> None:
 @pytest.mark.parametrize(
     "word",
     [
-        Told(T + 51, "10.0.1.1#1", "10.0.1.1", Misfired("job", A, int((T + 50) * 1000), (0,), 1, "busy")),
-        Told(T + 41, "10.0.1.1#1", "10.0.1.1", Misfired("job", A, int((T + 30) * 1000), (1,), 1, "busy")),
+        missed(51, 50),
+        missed(41, 40),
+        missed(41, 30, item=1),
         Fault(T + 29, "pause", ("10.0.1.9",)),
     ],
 )
 def test_nothing_lost_does_not_take_any_word(word: Entry) -> None:
     assert broken(nothing_lost, sorted(calm(*LOST, word), key=lambda entry: entry.at))
+
+
+def told(*entries: Entry, peace: bool = False) -> list[Entry]:
+    born = [*BORN, Phase(T + 0.5, "calm" if peace else "chaos")]
+    return sorted([*born, *entries, Phase(T + 60, "end")], key=lambda entry: entry.at)
+
+
+def test_what_an_instance_reports_it_has_not_run_on_time_nor_reported_before() -> None:
+    rerun = begun(2, 25, slot=20, source=FireSource.MISFIRE)
+    assert not broken(reports_are_true, told(begun(1, 10), missed(25, 20), rerun, missed(41, 40, moments=2)))
+    assert broken(reports_are_true, told(begun(1, 10), begun(2, 20, slot=20), missed(25, 20)))
+    assert broken(reports_are_true, told(begun(1, 10), missed(25, 20), missed(31, 30, moments=2)))
+
+
+def test_in_peace_nobody_reports_what_another_has_run_or_reported() -> None:
+    others = [begun(2, 20, B, slot=20), missed(25, 20)]
+    assert not broken(reports_are_true, told(*others))
+    assert broken(reports_are_true, told(*others, peace=True))
+    twice = [missed(25, 20), missed(31, 20, by=B)]
+    assert not broken(reports_are_true, told(*twice))
+    assert broken(reports_are_true, told(*twice, peace=True))
+
+
+def test_that_a_run_was_cut_off_is_told_of_on_top() -> None:
+    assert not broken(reports_are_true, told(begun(1, 10), missed(25, 10, by=B, cut_off=A), peace=True))
 
 
 UP = [Started(T, "10.0.1.1#1", "10.0.1.1"), Started(T, "10.0.1.2#1", "10.0.1.2")]

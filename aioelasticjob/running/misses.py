@@ -1,0 +1,57 @@
+"""Tells of moments that passed without a run: of each once, by whoever holds the item."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.events import Events, Misfired
+from aioelasticjob.model import Record
+from aioelasticjob.running.schedule import Passed, Timetable
+
+log = logging.getLogger(__name__)
+
+
+class Misses:
+    """What one instance says of the moments that its items missed: an event, a count and a line in the log."""
+
+    def __init__(self, member: Member, clock: Clock, events: Events) -> None:
+        self._member, self._clock, self._events = member, clock, events
+        self._told: dict[int, int] = {}
+        """The newest moment of each item that was told of."""
+        self._mourned: dict[int, int] = {}
+        """When the run of each item began that was last told of as cut off."""
+
+    def tell(self, last: Mapping[int, int], table: Timetable, until: int, why: str) -> None:
+        """Tell that the moments up to ``until`` have passed without a run, for each item those after its ``last``."""
+        alike: dict[int, list[int]] = {}
+        for item, known in last.items():
+            alike.setdefault(max(known, self._told.get(item, 0)), []).append(item)
+        for known, items in alike.items():
+            if (passed := table.passed(known, until)) is not None:
+                self._told.update(dict.fromkeys(items, passed.last))
+                self.put(items, passed, why)
+
+    def put(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:
+        """Tell of moments that the schedule may not have, or of a run that was cut off."""
+        concerned = tuple(sorted(items))
+        if not concerned:
+            return
+        job, slot, moments = self._member.layout.job, passed.last, passed.count
+        log.warning("misfire: %s", why, extra={"job": job, "slot": slot, "items": concerned, "moments": moments})
+        self._events.counts[job].misfired += moments * len(concerned)
+        me, now = self._member.id, self._clock.now()
+        self._events.put(Misfired(job, me, passed.first, slot, concerned, moments, why, cut_off, now))
+
+    def mourn(self, cut_off: Mapping[int, Record]) -> None:
+        """Tell of runs that were cut off and are not rescued, each once: when an item is gained, or claimed anew.
+
+        It may still have been running when it was gained.
+        """
+        for item, record in cut_off.items():
+            if self._mourned.get(item) != record.begun:
+                self._mourned[item] = record.begun
+                slot = Passed(record.slot, record.slot)
+                self.put([item], slot, "its run was cut off, and failover is off", record.instance)
