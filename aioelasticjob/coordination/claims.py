@@ -6,27 +6,24 @@ nobody has claimed this or a later moment), and no item runs anywhere (``running
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import PER_TRANSACTION
+from aioelasticjob.coordination.ledger import Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member, connected, make
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, Op, Set
 
 AT_ONCE = PER_TRANSACTION // 3
 """Items that one transaction claims or settles."""
-TOLERATED = 60_000
-"""Milliseconds by which a record may claim a moment later than it was written; no clock we follow is off by more."""
 SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)  # one for every fire: a frozen one costs three times as much to make
@@ -44,44 +41,12 @@ class Taken:
     """Records written over though their runs had never come to an end."""
 
 
-class Ledger:
-    """What an instance knows of its items' records, and the only writer of them here."""
+class Claims:
+    """Takes items for a fire and gives them back: the only writer of their records here."""
 
-    def __init__(self, member: Member) -> None:
-        self._member = member
-        self._seen: dict[int, Seen] = {}
-        self._marked: set[int] = set()
+    def __init__(self, member: Member, ledger: Ledger) -> None:
+        self._member, self._ledger = member, ledger
         self._rescuing: set[int] = set()
-        self._stuck: set[int] = set()
-        self._told: dict[str, int] = {}
-
-    def known(self) -> frozenset[int]:
-        """Return the items whose records have been read."""
-        return frozenset(self._seen)
-
-    def forget(self, items: Iterable[int]) -> None:
-        """Drop items that are no longer held here: another instance writes their records now."""
-        for item in items:
-            self._seen.pop(item, None)
-            self._marked.discard(item)
-
-    def slot(self, item: int) -> int:
-        """Return the last moment known to be claimed, in milliseconds since the epoch."""
-        return self._seen[item].record.slot
-
-    def record(self, item: int) -> Record:
-        """Return what is known of an item's newest run."""
-        return self._seen[item].record
-
-    def assume(self, items: Collection[int], slot: int, fire: Fire | None = None) -> Claim | None:
-        """Take note of a moment without asking the registry, for a job whose execution is not monitored."""
-        assumed = {item: Seen(Record(slot=slot), None) for item in items}
-        self._seen.update(assumed)
-        return None if fire is None else Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
-
-    async def learn(self, items: Collection[int]) -> frozenset[int]:
-        """Read the records of items newly held, once per assignment, not once per fire; return which are running."""
-        return frozenset(await self._read(items))
 
     async def claim(
         self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int, hold: Hold | None = None
@@ -94,6 +59,7 @@ class Ledger:
             Suspended: there is no connection.
             SessionEnded: the session was lost.
         """
+        member, ledger = self._member, self._ledger
         taken: dict[int, Seen] = {}
         found: dict[int, Record] = {}
         fences: dict[int, int] = {}
@@ -102,8 +68,8 @@ class Ledger:
         rest, stale = sorted(items), False
         while rest and not stale:
             part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
-            before = {item: self._seen[item].record for item in part}
-            wanted = {item: self._begun(record, fire, now, next_fire) for item, record in before.items()}
+            before = {item: ledger.record(item) for item in part}
+            wanted = {item: _begun(record, fire, member.id, now, next_fire) for item, record in before.items()}
             try:
                 committed, busy, stale = await self._take(view, fire, wanted, hold, refused, before)
             except Suspended:
@@ -117,12 +83,16 @@ class Ledger:
                 else:
                     cut_off |= {item: before[item] for item in wanted if is_cut_off(before[item])}
                 found |= before
-                taken |= self._as_written(fire, wanted, committed.versions)
+                taken |= _as_written(fire, wanted, committed.versions)
                 fences |= dict.fromkeys(wanted, committed.zxid)
-        self._seen.update(taken)
-        member = self._member
+        ledger.note(taken)
         claim = Claim(fire, member.id, member.incarnation, fences, taken, found) if taken else None
         return Taken(claim, frozenset(elsewhere), stale, frozenset(refused), cut_off)
+
+    def unmonitored(self, fire: Fire, items: Collection[int]) -> Claim:
+        """Return a claim that asks and writes nothing, for a job whose execution is not monitored."""
+        assumed = self._ledger.assume(items, fire.slot)
+        return Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
 
     async def settle(self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool) -> bool:
         """End the run of items; False if the session was lost, and ``running`` with it.
@@ -148,7 +118,7 @@ class Ledger:
 
     async def dismiss(self, item: int) -> None:
         """Remove the mark of an orphan whose run turns out to be completed."""
-        paths, version = self._member.layout.item(item), self._seen[item].version
+        paths, version = self._member.layout.item(item), self._ledger.version(item)
         condition = [] if version is None else [Check(paths.execution, version)]
         with suppress(Conflict, OutcomeUnknown):  # somebody else has seen to it
             await self._member.session.commit([*condition, Delete(paths.orphan)], incarnation=self._member.incarnation)
@@ -163,7 +133,7 @@ class Ledger:
             mark = Create(self._member.layout.item(item).misfire, str(slot).encode())
             with suppress(RegistryError):  # it is there already, or nobody sees it: what was claimed beside it goes on
                 await self._member.session.commit([entitled, mark], incarnation=self._member.incarnation)
-            self._marked.add(item)
+            self._ledger.marked.add(item)
 
     async def _take(
         self,
@@ -178,13 +148,13 @@ class Ledger:
 
         ``before`` are the records that it takes the place of.
         """
-        member, elsewhere = self._member, set[int]()
+        member, ledger, elsewhere = self._member, self._ledger, set[int]()
         while wanted:
-            operations = self._entitled(view, fire, wanted)
+            operations = _entitled(member, view, fire, wanted)
             first = len(operations)
             for item, record in wanted.items():
-                operations += self._claiming(item, record)
-            marked = self._marked - self._stuck
+                operations += _claiming(member, item, record, ledger.version(item))
+            marked = ledger.marked - ledger.stuck
             operations += [Delete(member.layout.item(item).misfire) for item in wanted if item in marked]
             try:
                 committed = await member.session.commit(operations, incarnation=member.incarnation, hold=hold)
@@ -198,60 +168,27 @@ class Ledger:
                 if mine:  # all or nothing: the transaction did happen
                     wanted.clear()
                     wanted.update({item: asked[item] for item in mine})
-                    return self._as_committed(fire, mine), elsewhere, False
+                    return _as_committed(fire, mine, ledger), elsewhere, False
             else:
-                self._marked -= wanted.keys()
+                ledger.marked -= wanted.keys()
                 return committed, elsewhere, False
-            before |= {item: self._seen[item].record for item in wanted}
+            before |= {item: ledger.record(item) for item in wanted}
         return None, elsewhere, False
 
     async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], refused: set[int]) -> bool:
         """Get out of the way what trying again would meet again; False if there is no way, not even a job."""
+        ledger = self._ledger
         for item in list(wanted):
             paths = self._member.layout.item(item)
             if conflict.path == paths.misfire and conflict.reason == "not empty":
-                self._stuck.add(item)
+                ledger.stuck.add(item)
             elif conflict.reason == "no ephemeral children" and conflict.path in (paths.execution, paths.running):
-                self._tell(conflict.path, 0, "its parent is ephemeral, so the item cannot run")
+                ledger.tell(conflict.path, 0, "its parent is ephemeral, so the item cannot run")
                 refused.add(item)
                 del wanted[item]
-            elif conflict.path == paths.execution and conflict.reason == "missing" and self._seen[item].version is None:
+            elif conflict.path == paths.execution and conflict.reason == "missing" and ledger.version(item) is None:
                 return await make(self._member, self._member.layout.execution)
         return True
-
-    def _tell(self, path: str, mzxid: int, why: str) -> None:
-        """Log what is wrong with a node, once for each time it is written."""
-        if self._told.get(path) != mzxid:
-            self._told[path] = mzxid
-            log.warning("%s: %s", path, why, extra={"job": self._member.layout.job})
-
-    def _entitled(self, view: JobView, fire: Fire, wanted: Collection[int]) -> list[Op]:
-        """Return what entitles to the items: the assignment decided on, or the orphans' marks, which it takes."""
-        if fire.source is not FireSource.FAILOVER:
-            return [Check(self._member.layout.sharding, view.sharding_version)]
-        me, operations = self._member.id.encode(), list[Op]()
-        for item in wanted:
-            paths = self._member.layout.item(item)
-            operations += [Delete(paths.orphan), Create(paths.failover, me, ephemeral=True)]
-        return operations
-
-    def _as_written(self, fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, Seen]:
-        """Return the records as a claim wrote them, at the versions it gave them."""
-        first = 2 * len(wanted) if fire.source is FireSource.FAILOVER else 1
-        return {item: Seen(record, versions[first + 2 * n]) for n, (item, record) in enumerate(wanted.items())}
-
-    def _as_committed(self, fire: Fire, mine: Mapping[int, Node]) -> Committed:
-        """Return what a claim's lost reply would have said, from the nodes found."""
-        versions = [-1] * (2 * len(mine) if fire.source is FireSource.FAILOVER else 1)
-        for item in mine:
-            versions += [self._seen[item].version or 0, 0]
-        return Committed(next(iter(mine.values())).stat.czxid, tuple(versions))
-
-    def _claiming(self, item: int, record: Record) -> list[Op]:
-        paths, version = self._member.layout.item(item), self._seen[item].version
-        data = records.encode(record)
-        begin: Op = Create(paths.execution, data) if version is None else Set(paths.execution, data, version)
-        return [begin, Create(paths.running, self._member.id.encode(), ephemeral=True)]
 
     async def _look_up(self, fire: Fire, wanted: dict[int, Record], mine: dict[int, Node]) -> set[int]:
         """Find out what came of a claim whose reply was lost, however often that fails: nobody else would settle it.
@@ -267,10 +204,10 @@ class Ledger:
 
     async def _reconsider(self, fire: Fire, wanted: dict[int, Record], mine: dict[int, Node]) -> set[int]:
         """Read what refused the claim; drop what is running or done, renew the rest; return what runs elsewhere."""
-        running = await self._read(list(wanted))
+        running = await self._ledger.learn(list(wanted))
         elsewhere = set()
         for item in list(wanted):
-            record, runner = self._seen[item].record, running.get(item)
+            record, runner = self._ledger.record(item), running.get(item)
             if (
                 runner is not None
                 and runner.stat.ephemeral_owner == self._member.incarnation
@@ -283,47 +220,14 @@ class Ledger:
             elif record.completed if fire.source is FireSource.FAILOVER else _is_taken(record, fire):
                 del wanted[item]
             else:
-                wanted[item] = self._begun(record, fire, wanted[item].begun, wanted[item].next_fire)
+                wanted[item] = _begun(record, fire, self._member.id, wanted[item].begun, wanted[item].next_fire)
         return elsewhere
-
-    async def _read(self, items: Collection[int]) -> dict[int, Node]:
-        """Read records and marks; return the ``running`` nodes found."""
-        chosen = sorted(items)
-        paths = [self._member.layout.item(item) for item in chosen]
-        nodes = iter(
-            await self._member.session.get_many(
-                [path for one in paths for path in (one.execution, one.misfire, one.running)]
-            )
-        )
-        running = {}
-        for item, path in zip(chosen, paths, strict=True):
-            record, mark, runner = next(nodes), next(nodes), next(nodes)
-            self._seen[item] = Seen(Record(), None) if record is None else self._understood(path.execution, record)
-            (self._marked.discard if mark is None else self._marked.add)(item)
-            (self._stuck.add if mark is not None and mark.stat.num_children else self._stuck.discard)(item)
-            if runner is not None:
-                running[item] = runner
-                if not runner.stat.ephemeral_owner:
-                    self._tell(path.running, runner.stat.mzxid, "is not ephemeral: the item waits until it is removed")
-        return running
-
-    def _understood(self, path: str, node: Node) -> Seen:
-        """Return what a record says; of what was written by hand, that whatever was due until then was claimed."""
-        record, written = records.decode(node.data), int(node.stat.mtime * 1000)
-        if record is None or record.slot > written + TOLERATED:
-            self._tell(path, node.stat.mzxid, "is no record of a run; the next one replaces it")
-            record = Record(slot=written)
-        return Seen(record, node.stat.version)
-
-    def _begun(self, last: Record, fire: Fire, now: int, next_fire: int) -> Record:
-        slot = fire.slot if fire.source in SCHEDULED else last.slot
-        return Record(slot, fire.source.value, self._member.id, now, last.completed_at, next_fire, completed=False)
 
     async def _give_back(self, ended: dict[int, Seen], hand_over: bool) -> bool:
         member = self._member
         while ended:
             try:
-                operations = self._settling(ended, hand_over)
+                operations = _settling(member.layout, ended, self._rescuing, hand_over)
                 committed = await member.session.commit(operations, incarnation=member.incarnation)
             except (Suspended, OutcomeUnknown, Conflict):
                 if not await connected(member.session, member.incarnation):
@@ -334,32 +238,20 @@ class Ledger:
                 continue
             except SessionEnded:
                 return False
-            for n, (item, seen) in enumerate(ended.items()):
-                self._seen[item] = Seen(seen.record, committed.versions[2 * n])
+            versions = committed.versions[::2]
+            self._ledger.note({item: Seen(seen.record, versions[n]) for n, (item, seen) in enumerate(ended.items())})
             self._rescuing -= ended.keys()
             return True
         return True
 
-    def _settling(self, ended: Mapping[int, Seen], hand_over: bool) -> list[Op]:
-        operations: list[Op] = []
-        for item, seen in ended.items():
-            paths = self._member.layout.item(item)
-            assert seen.version is not None  # a claim has written it
-            operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
-        operations += [Delete(self._member.layout.item(item).failover) for item in ended if item in self._rescuing]
-        if hand_over:
-            cut_off = [item for item, seen in ended.items() if not seen.record.completed]
-            operations += [Create(self._member.layout.item(item).orphan) for item in cut_off]
-        return operations
-
     async def _still_mine(self, ended: dict[int, Seen]) -> dict[int, Seen]:
         """Return what is yet to be settled, at the records' present versions: somebody touched them by hand."""
-        running = await self._read(list(ended))
+        running = await self._ledger.learn(list(ended))
         mine = {}
         for item, seen in ended.items():
             runner = running.get(item)
             if runner is not None and runner.stat.ephemeral_owner == self._member.incarnation:
-                mine[item] = replace(seen, version=self._seen[item].version)
+                mine[item] = replace(seen, version=self._ledger.version(item))
         rescued = sorted(self._rescuing & mine.keys())
         marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
         ours = self._member.incarnation  # what is not ours was removed and made again by hand
@@ -369,9 +261,53 @@ class Ledger:
         return mine
 
 
-def is_cut_off(record: Record) -> bool:
-    """Whether a run was begun that never came to an end, provided that it does not go on."""
-    return record.begun > 0 and not record.completed
+def _entitled(member: Member, view: JobView, fire: Fire, wanted: Collection[int]) -> list[Op]:
+    """Return what entitles to the items: the assignment decided on, or the orphans' marks, which it takes."""
+    if fire.source is not FireSource.FAILOVER:
+        return [Check(member.layout.sharding, view.sharding_version)]
+    me, operations = member.id.encode(), list[Op]()
+    for item in wanted:
+        paths = member.layout.item(item)
+        operations += [Delete(paths.orphan), Create(paths.failover, me, ephemeral=True)]
+    return operations
+
+
+def _claiming(member: Member, item: int, record: Record, version: int | None) -> list[Op]:
+    paths, data = member.layout.item(item), records.encode(record)
+    begin: Op = Create(paths.execution, data) if version is None else Set(paths.execution, data, version)
+    return [begin, Create(paths.running, member.id.encode(), ephemeral=True)]
+
+
+def _settling(layout: Layout, ended: Mapping[int, Seen], rescued: Collection[int], hand_over: bool) -> list[Op]:
+    operations: list[Op] = []
+    for item, seen in ended.items():
+        paths = layout.item(item)
+        assert seen.version is not None  # a claim has written it
+        operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
+    operations += [Delete(layout.item(item).failover) for item in ended if item in rescued]
+    if hand_over:
+        cut_off = [item for item, seen in ended.items() if not seen.record.completed]
+        operations += [Create(layout.item(item).orphan) for item in cut_off]
+    return operations
+
+
+def _as_written(fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, Seen]:
+    """Return the records as a claim wrote them, at the versions it gave them."""
+    first = 2 * len(wanted) if fire.source is FireSource.FAILOVER else 1
+    return {item: Seen(record, versions[first + 2 * n]) for n, (item, record) in enumerate(wanted.items())}
+
+
+def _as_committed(fire: Fire, mine: Mapping[int, Node], ledger: Ledger) -> Committed:
+    """Return what a claim's lost reply would have said, from the nodes found."""
+    versions = [-1] * (2 * len(mine) if fire.source is FireSource.FAILOVER else 1)
+    for item in mine:
+        versions += [ledger.version(item) or 0, 0]
+    return Committed(next(iter(mine.values())).stat.czxid, tuple(versions))
+
+
+def _begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record:
+    slot = fire.slot if fire.source in SCHEDULED else last.slot
+    return Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
 
 
 def _is_taken(record: Record, fire: Fire) -> bool:

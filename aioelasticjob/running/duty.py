@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.claims import SCHEDULED, Ledger, is_cut_off
+from aioelasticjob.coordination.claims import SCHEDULED
+from aioelasticjob.coordination.ledger import Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import JobView
@@ -209,7 +210,7 @@ class Duty:
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
         unsure = {item for item in self.held - view.orphans - view.rescues.keys() if self._is_cut_off(item)}
-        running = await self.ledger.learn(gained | unsure) if gained or unsure else frozenset()
+        running = frozenset(await self.ledger.learn(gained | unsure)) if gained or unsure else frozenset()
         if unsure:
             await self.offsets.learn(unsure)
         if view.config.failover:

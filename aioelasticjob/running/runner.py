@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.progress import Claimed, Tally
 from aioelasticjob.coordination.view import JobView
@@ -67,6 +68,7 @@ class Runner:
     def __init__(self, job: Job, member: Member, views: Latest[JobView], shared: Surroundings, up_since: float) -> None:
         self._job, self._member, self._views, self._shared = job, member, views, shared
         self._duty = Duty(member, views.value, shared.clock, shared.events, up_since)
+        self._claims = Claims(member, self._duty.ledger)
         self._counts = shared.events.counts[member.layout.job]
         self.tally = Tally()
         """Runs that ended here; the coordinator publishes them."""
@@ -174,7 +176,7 @@ class Runner:
         await ledger.learn([item])
         record = ledger.record(item)
         if record.completed:
-            await ledger.dismiss(item)
+            await self._claims.dismiss(item)
         else:
             taken = await self._fly(view, Fire(record.slot, FireSource.FAILOVER), frozenset({item}))
         if item not in self._duty.held:
@@ -301,13 +303,13 @@ class Runner:
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Claim | None:
         duty = self._duty
         if not view.config.monitor_execution:
-            return duty.ledger.assume(items, fire.slot, fire)
+            return self._claims.unmonitored(fire, items)
         now, following, hold = duty.now(), duty.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
             until = self._loop.time() + (fire.slot - now - EARLY) / 1000
             hold = self._hold = Hold(until, lambda: self._views.value is view and not self._leaving)
             now, following = fire.slot, duty.timetable.following()
-        taken = await duty.ledger.claim(view, fire, items, now, following, hold)
+        taken = await self._claims.claim(view, fire, items, now, following, hold)
         if taken.elsewhere or taken.refused:
             duty.timetable.advance(fire.slot)  # what cannot be had at this moment is told of it
         duty.misses.mourn(taken.cut_off)
@@ -330,9 +332,9 @@ class Runner:
             duty.ledger.assume(unfinished, claim.fire.slot - 1)
             return True
         if not flight.begun:
-            return await duty.ledger.withdraw(claim)
+            return await self._claims.withdraw(claim)
         ended, hand_over = left_open(claim, unfinished), self._config.failover
-        settled = await duty.ledger.settle(ended, flight.outcomes, duty.now(), hand_over=hand_over)
+        settled = await self._claims.settle(ended, flight.outcomes, duty.now(), hand_over=hand_over)
         if settled and hand_over and flight.trace is not None:
             flight.trace.handed_over()
         return settled
@@ -345,7 +347,7 @@ class Runner:
             return
         self._duty.elsewhere |= items
         self._wait_for(items)  # first of all: nothing else takes them back, should the mark fail
-        await self._duty.ledger.mark_misfired(view, items, fire.slot)
+        await self._claims.mark_misfired(view, items, fire.slot)
 
     def _wait_for(self, items: frozenset[int]) -> None:
         for item in items:

@@ -9,7 +9,8 @@ import pytest
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.claims import AT_ONCE, TOLERATED, Ledger, Taken
+from aioelasticjob.coordination.claims import AT_ONCE, Claims, Taken
+from aioelasticjob.coordination.ledger import TOLERATED, Ledger
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
@@ -71,7 +72,7 @@ class Line(BareSession):
 
 
 class Desk:
-    """A job whose items are mine, and the ledger that claims them."""
+    """A job whose items are mine, what is known of them, and what claims them."""
 
     def __init__(self, items: int = 3) -> None:
         self.registry = BareRegistry(SLOT / 1000)
@@ -84,6 +85,7 @@ class Desk:
             self.write(Create(paths.sharding), Create(paths.instance, ME.encode()))
         member = Member(self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE)
         self.ledger = Ledger(member)
+        self.claims = Claims(member, self.ledger)
         self.learn()
 
     def write(self, *operations: Op) -> None:
@@ -93,10 +95,10 @@ class Desk:
         return read(self.registry.tree(), LAYOUT, self.config)
 
     def learn(self) -> frozenset[int]:
-        return done(self.ledger.learn(self.items))
+        return frozenset(done(self.ledger.learn(self.items)))
 
     def claim(self, fire: Fire = CRON, items: Collection[int] | None = None, **options: Any) -> Taken:
-        return done(self.ledger.claim(self.view(), fire, self.items if items is None else items, NOW, NEXT, **options))
+        return done(self.claims.claim(self.view(), fire, self.items if items is None else items, NOW, NEXT, **options))
 
     def taken(self, fire: Fire = CRON, items: Collection[int] | None = None) -> Claim:
         claim = self.claim(fire, items).claim
@@ -105,7 +107,7 @@ class Desk:
 
     def settle(self, claim: Claim, *outcomes: Outcome, hand_over: bool = False) -> bool:
         ended = dict(zip(claim.items, outcomes, strict=False))
-        return done(self.ledger.settle(claim, ended, NOW + 100, hand_over=hand_over))
+        return done(self.claims.settle(claim, ended, NOW + 100, hand_over=hand_over))
 
     def record(self, item: int = 0) -> Record:
         record = records.decode(self.registry.nodes[LAYOUT.item(item).execution].data)
@@ -181,7 +183,7 @@ def test_an_assignment_that_has_changed_makes_a_claim_stale() -> None:
     desk, view = Desk(), None
     view = desk.view()
     desk.write(Set(LAYOUT.sharding, b"", -1))
-    taken = done(desk.ledger.claim(view, CRON, desk.items, NOW, NEXT))
+    taken = done(desk.claims.claim(view, CRON, desk.items, NOW, NEXT))
     assert (taken.claim, taken.stale) == (None, True)
     assert desk.running() == []
 
@@ -227,7 +229,7 @@ def test_of_a_claim_that_never_arrived_others_may_have_taken_a_part() -> None:
     desk.line.commits.append("never arrived")
     view = desk.view()
     desk.elsewhere(2)
-    taken = done(desk.ledger.claim(view, CRON, desk.items, NOW, NEXT))
+    taken = done(desk.claims.claim(view, CRON, desk.items, NOW, NEXT))
     assert taken.claim is not None
     assert set(taken.claim.items) == {0, 1}
     assert taken.elsewhere == {2}
@@ -300,11 +302,11 @@ def test_an_orphan_whose_run_is_completed_after_all_is_not_rescued() -> None:
 def test_an_orphan_that_needs_no_rescue_is_dismissed_once() -> None:
     desk = Desk()
     desk.orphaned(1)
-    done(desk.ledger.dismiss(1))
+    done(desk.claims.dismiss(1))
     assert LAYOUT.item(1).orphan not in desk.registry.nodes
-    done(desk.ledger.dismiss(1))  # somebody else has seen to it
+    done(desk.claims.dismiss(1))  # somebody else has seen to it
     desk.write(Create(LAYOUT.item(0).orphan))
-    done(desk.ledger.dismiss(0))  # it has no record at all
+    done(desk.claims.dismiss(0))  # it has no record at all
     assert LAYOUT.item(0).orphan not in desk.registry.nodes
 
 
@@ -385,8 +387,8 @@ def test_a_mark_of_a_misfire_stands_until_the_next_claim() -> None:
     desk = Desk()
     desk.elsewhere(0)
     desk.elsewhere(1)
-    done(desk.ledger.mark_misfired(desk.view(), [0, 1, 2], SLOT))  # an item without a record has no place for one
-    done(desk.ledger.mark_misfired(desk.view(), [1], SLOT + 1))  # it is there already
+    done(desk.claims.mark_misfired(desk.view(), [0, 1, 2], SLOT))  # an item without a record has no place for one
+    done(desk.claims.mark_misfired(desk.view(), [1], SLOT + 1))  # it is there already
     marks = [desk.registry.nodes[LAYOUT.item(item).misfire].data for item in (0, 1)]
     assert marks == [str(SLOT).encode()] * 2
     desk.registry.expire(THEIRS)
@@ -399,7 +401,7 @@ def test_a_misfire_is_not_marked_under_an_assignment_that_is_over() -> None:
     desk.elsewhere(0)
     view = desk.view()
     desk.write(Set(LAYOUT.sharding, b"", -1))
-    done(desk.ledger.mark_misfired(view, [0], SLOT))
+    done(desk.claims.mark_misfired(view, [0], SLOT))
     assert LAYOUT.item(0).misfire not in desk.registry.nodes
 
 
@@ -472,9 +474,8 @@ def test_a_trigger_leaves_the_schedule_as_it_was() -> None:
 def test_without_monitoring_moments_are_remembered_and_nothing_is_written() -> None:
     desk = Desk()
     before = dict(desk.registry.nodes)
-    assert desk.ledger.assume([0, 1], SLOT) is None
-    claim = desk.ledger.assume([2], SLOT, CRON)
-    assert claim is not None
+    desk.ledger.assume([0, 1], SLOT)
+    claim = desk.claims.unmonitored(CRON, [2])
     assert (claim.fences, set(claim.items), desk.ledger.slot(0)) == ({}, {2}, SLOT)
     assert desk.registry.nodes == before
 

@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from aioelasticjob.coordination import effects, records
-from aioelasticjob.coordination.claims import Ledger, _ended
+from aioelasticjob.coordination import claims, effects, records
+from aioelasticjob.coordination.claims import Claims, _ended
+from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.model import Claim, Outcome, Record
@@ -19,7 +20,7 @@ from aioelasticjob.running.duty import Duty
 
 Defect = Callable[[], AbstractContextManager[object]]
 
-_claiming, _commit = Ledger._claiming, Session.commit
+_claiming, _commit = claims._claiming, Session.commit
 
 
 def no_deadline() -> AbstractContextManager[object]:
@@ -30,23 +31,28 @@ def no_deadline() -> AbstractContextManager[object]:
 def claim_on_hearsay() -> AbstractContextManager[object]:
     """Claim without asking whether record and assignment are still those that were read."""
 
-    def claiming(self: Ledger, item: int, record: Record) -> list[Op]:
-        return [Set(op.path, op.data, -1) if isinstance(op, Set) else op for op in _claiming(self, item, record)]
+    def claiming(member: Member, item: int, record: Record, version: int | None) -> list[Op]:
+        return [
+            Set(op.path, op.data, -1) if isinstance(op, Set) else op for op in _claiming(member, item, record, version)
+        ]
 
-    def entitled(self: Ledger, *_args: object) -> list[Op]:
-        return [Check(self._member.layout.sharding)]
+    def entitled(member: Member, *_args: object) -> list[Op]:
+        return [Check(member.layout.sharding)]
 
-    return mock.patch.multiple(Ledger, _claiming=claiming, _entitled=entitled)
+    return mock.patch.multiple(claims, _claiming=claiming, _entitled=entitled)
 
 
 def claim_without_lock() -> AbstractContextManager[object]:
     """Claim without creating ``running``."""
 
-    def claiming(self: Ledger, item: int, record: Record) -> list[Op]:
-        nothing = Check(self._member.layout.execution)
-        return [nothing if isinstance(op, Create) and op.ephemeral else op for op in _claiming(self, item, record)]
+    def claiming(member: Member, item: int, record: Record, version: int | None) -> list[Op]:
+        nothing = Check(member.layout.execution)
+        return [
+            nothing if isinstance(op, Create) and op.ephemeral else op
+            for op in _claiming(member, item, record, version)
+        ]
 
-    return mock.patch.object(Ledger, "_claiming", claiming)
+    return mock.patch.object(claims, "_claiming", claiming)
 
 
 def deaf_mirror() -> AbstractContextManager[object]:
@@ -57,7 +63,7 @@ def deaf_mirror() -> AbstractContextManager[object]:
 def settle_in_any_session() -> AbstractContextManager[object]:
     """Settle a run in whatever session there is, as a client that waits out an expiry does."""
 
-    async def settle(self: Ledger, claim: Claim, outcomes: Mapping[int, Outcome], now: int, **_options: object) -> bool:
+    async def settle(self: Claims, claim: Claim, outcomes: Mapping[int, Outcome], now: int, **_options: object) -> bool:
         session, layout = self._member.session, self._member.layout
         for item, seen in claim.items.items():
             ended = _ended(seen, outcomes.get(item), now)
@@ -69,8 +75,8 @@ def settle_in_any_session() -> AbstractContextManager[object]:
                 return False
         return await original(self, claim, outcomes, now, **_options)
 
-    original: Any = Ledger.settle
-    return mock.patch.object(Ledger, "settle", settle)
+    original: Any = Claims.settle
+    return mock.patch.object(Claims, "settle", settle)
 
 
 def commit_in_any_session() -> AbstractContextManager[object]:

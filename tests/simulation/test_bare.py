@@ -11,8 +11,8 @@ from unittest import mock
 
 import pytest
 
-from aioelasticjob.coordination import coordinator, effects, records, rules
-from aioelasticjob.coordination.claims import Ledger, _ended
+from aioelasticjob.coordination import claims, coordinator, effects, records, rules
+from aioelasticjob.coordination.claims import Claims, _ended
 from aioelasticjob.coordination.effects import Mourn, Transaction
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.rules.failover import mourn
@@ -90,8 +90,8 @@ def test_the_command_says_how_to_see_it_again(capsys: pytest.CaptureFixture[str]
 
 # What is broken on purpose.
 
-_claiming, _entitled, _assign, _mourn = Ledger._claiming, Ledger._entitled, effects._assign, effects._mourn
-_settle, _settle_flight = Ledger.settle, Runner._settle
+_claiming, _entitled, _assign, _mourn = claims._claiming, claims._entitled, effects._assign, effects._mourn
+_settle, _settle_flight = Claims.settle, Runner._settle
 
 
 def lead_without_epoch() -> AbstractContextManager[object]:
@@ -102,24 +102,26 @@ def lead_without_epoch() -> AbstractContextManager[object]:
 def claim_on_hearsay() -> AbstractContextManager[object]:
     """Claim without asking whether record and assignment are still those that were read."""
 
-    def claiming(self: Ledger, item: int, record: Record) -> list[Op]:
-        return [Set(op.path, op.data, -1) if isinstance(op, Set) else op for op in _claiming(self, item, record)]
+    def claiming(member: Member, item: int, record: Record, version: int | None) -> list[Op]:
+        return [
+            Set(op.path, op.data, -1) if isinstance(op, Set) else op for op in _claiming(member, item, record, version)
+        ]
 
-    def entitled(self: Ledger, view: JobView, fire: Any, wanted: Any) -> list[Op]:
-        operations = _entitled(self, view, fire, wanted)
+    def entitled(member: Member, view: JobView, fire: Any, wanted: Any) -> list[Op]:
+        operations = _entitled(member, view, fire, wanted)
         return [Check(op.path) if isinstance(op, Check) else op for op in operations]
 
-    return mock.patch.multiple(Ledger, _claiming=claiming, _entitled=entitled)
+    return mock.patch.multiple(claims, _claiming=claiming, _entitled=entitled)
 
 
 def claim_without_lock() -> AbstractContextManager[object]:
     """Claim an item that runs elsewhere."""
 
-    def claiming(self: Ledger, item: int, record: Record) -> list[Op]:
-        begin, _lock = _claiming(self, item, record)
-        return [begin, Check(self._member.layout.execution)]
+    def claiming(member: Member, item: int, record: Record, version: int | None) -> list[Op]:
+        begin, _lock = _claiming(member, item, record, version)
+        return [begin, Check(member.layout.execution)]
 
-    return mock.patch.object(Ledger, "_claiming", claiming)
+    return mock.patch.object(claims, "_claiming", claiming)
 
 
 @contextmanager
@@ -151,7 +153,7 @@ def no_incarnation() -> AbstractContextManager[object]:
 def settle_in_any_session() -> AbstractContextManager[object]:
     """Settle a run in whatever session there is, as a client that waits out an expiry does."""
 
-    async def settle(self: Ledger, claim: Claim, outcomes: Mapping[int, Outcome], now: int, **options: Any) -> bool:
+    async def settle(self: Claims, claim: Claim, outcomes: Mapping[int, Outcome], now: int, **options: Any) -> bool:
         session = self._member.session
         for item, seen in claim.items.items():
             record = records.encode(_ended(seen, outcomes.get(item), now).record)
@@ -161,7 +163,7 @@ def settle_in_any_session() -> AbstractContextManager[object]:
                 await session.commit([operation], incarnation=session.incarnation)
         return await _settle(self, claim, outcomes, now, **options)
 
-    return mock.patch.object(Ledger, "settle", settle)
+    return mock.patch.object(Claims, "settle", settle)
 
 
 def leave_without_settling() -> AbstractContextManager[object]:
@@ -208,11 +210,11 @@ def assign_whatever_is_asked() -> AbstractContextManager[object]:
 def rescue_beside_the_mark() -> AbstractContextManager[object]:
     """Rescue an orphan and leave its mark for the next one."""
 
-    def entitled(self: Ledger, view: JobView, fire: Any, wanted: Any) -> list[Op]:
-        operations = _entitled(self, view, fire, wanted)
+    def entitled(member: Member, view: JobView, fire: Any, wanted: Any) -> list[Op]:
+        operations = _entitled(member, view, fire, wanted)
         return [Check(op.path) if isinstance(op, Delete) else op for op in operations]
 
-    return mock.patch.object(Ledger, "_entitled", entitled)
+    return mock.patch.object(claims, "_entitled", entitled)
 
 
 def prune_blindly() -> AbstractContextManager[object]:
@@ -230,10 +232,10 @@ def trust_a_lagging_server() -> AbstractContextManager[object]:
     This was ours: the simulation found an item that ran on for nobody until its session ended.
     """
 
-    async def look_up(self: Ledger, fire: Any, wanted: Any, mine: Any) -> set[int]:
+    async def look_up(self: Claims, fire: Any, wanted: Any, mine: Any) -> set[int]:
         return await self._reconsider(fire, wanted, mine)
 
-    return mock.patch.object(Ledger, "_look_up", look_up)
+    return mock.patch.object(Claims, "_look_up", look_up)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,104 @@
+"""What an instance knows of its items: their records as it read or wrote them, and the marks of refused fires.
+
+Known once per assignment, not once per fire: a claim is refused where it is out of date, and then it is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.model import Record, Seen
+from aioelasticjob.registry.tree import Node
+
+TOLERATED = 60_000
+"""Milliseconds by which a record may claim a moment later than it was written; no clock we follow is off by more."""
+
+log = logging.getLogger(__name__)
+
+
+class Ledger:
+    """The items' records as far as they are known; it reads the registry, and writes nothing there."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._seen: dict[int, Seen] = {}
+        self._told: dict[str, int] = {}
+        self.marked: set[int] = set()
+        """Items that bear the mark of a refused fire, which the next claim removes."""
+        self.stuck: set[int] = set()
+        """Items whose mark cannot be removed, for something was made beneath it by hand."""
+
+    def known(self) -> frozenset[int]:
+        """Return the items whose records have been read."""
+        return frozenset(self._seen)
+
+    def forget(self, items: Iterable[int]) -> None:
+        """Drop items that are no longer held here: another instance writes their records now."""
+        for item in items:
+            self._seen.pop(item, None)
+            self.marked.discard(item)
+
+    def slot(self, item: int) -> int:
+        """Return the last moment known to be claimed, in milliseconds since the epoch."""
+        return self._seen[item].record.slot
+
+    def record(self, item: int) -> Record:
+        """Return what is known of an item's newest run."""
+        return self._seen[item].record
+
+    def version(self, item: int) -> int | None:
+        """Return the version of the record known; None where there was none."""
+        return self._seen[item].version
+
+    def note(self, written: Mapping[int, Seen]) -> None:
+        """Take note of records as a transaction of ours wrote them."""
+        self._seen.update(written)
+
+    def assume(self, items: Collection[int], slot: int) -> dict[int, Seen]:
+        """Take note of a moment without asking the registry, for a job whose execution is not monitored."""
+        assumed = {item: Seen(Record(slot=slot), None) for item in items}
+        self._seen.update(assumed)
+        return assumed
+
+    async def learn(self, items: Collection[int]) -> dict[int, Node]:
+        """Read records and marks; return the ``running`` nodes found."""
+        chosen = sorted(items)
+        paths = [self._member.layout.item(item) for item in chosen]
+        nodes = iter(
+            await self._member.session.get_many(
+                [path for one in paths for path in (one.execution, one.misfire, one.running)]
+            )
+        )
+        running = {}
+        for item, path in zip(chosen, paths, strict=True):
+            record, mark, runner = next(nodes), next(nodes), next(nodes)
+            self._seen[item] = Seen(Record(), None) if record is None else self._understood(path.execution, record)
+            (self.marked.discard if mark is None else self.marked.add)(item)
+            (self.stuck.add if mark is not None and mark.stat.num_children else self.stuck.discard)(item)
+            if runner is not None:
+                running[item] = runner
+                if not runner.stat.ephemeral_owner:
+                    self.tell(path.running, runner.stat.mzxid, "is not ephemeral: the item waits until it is removed")
+        return running
+
+    def tell(self, path: str, mzxid: int, why: str) -> None:
+        """Log what is wrong with a node, once for each time it is written."""
+        if self._told.get(path) != mzxid:
+            self._told[path] = mzxid
+            log.warning("%s: %s", path, why, extra={"job": self._member.layout.job})
+
+    def _understood(self, path: str, node: Node) -> Seen:
+        """Return what a record says; of what was written by hand, that whatever was due until then was claimed."""
+        record, written = records.decode(node.data), int(node.stat.mtime * 1000)
+        if record is None or record.slot > written + TOLERATED:
+            self.tell(path, node.stat.mzxid, "is no record of a run; the next one replaces it")
+            record = Record(slot=written)
+        return Seen(record, node.stat.version)
+
+
+def is_cut_off(record: Record) -> bool:
+    """Whether a run was begun that never came to an end, provided that it does not go on."""
+    return record.begun > 0 and not record.completed
