@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from asyncio import Future, get_running_loop, sleep
-from contextlib import suppress
 from dataclasses import dataclass, field
 from zlib import crc32
 
 from anyio import CancelScope, Event, Lock, create_task_group, get_cancelled_exc_class, move_on_after
-from anyio.abc import TaskGroup
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
@@ -17,14 +14,15 @@ from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.progress import Claimed, Tally
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.error_handlers import Complaints, Failure
-from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
-from aioelasticjob.events import CaughtUp, Events, Refused
+from aioelasticjob.error_handlers import Complaints
+from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome
+from aioelasticjob.model import Claim, Fire, FireSource
 from aioelasticjob.registry.txn import Delete, Hold
+from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.around import fly
 from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.cut import Cut
@@ -34,6 +32,7 @@ from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.reins import Reins, left_open
 from aioelasticjob.running.schedule import Starts
 from aioelasticjob.running.trace import trace_of
+from aioelasticjob.running.waiting import Waiting
 
 LONGEST_NAP = 60.0
 """Seconds after which the wall clock is looked at again: it may have been set, or the machine may have slept."""
@@ -45,8 +44,6 @@ ASLEEP = 500
 """Milliseconds after its moment at which a claim that slept through it is given back: its session may have ended."""
 LAST_WORD = 3.0
 """Seconds that settling may take when everything is being cancelled."""
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +66,22 @@ class Runner:
         self._job, self._member, self._views, self._shared = job, member, views, shared
         self._duty = Duty(member, views.value, shared.clock, shared.events, up_since)
         self._claims = Claims(member, self._duty.ledger)
-        self._counts = shared.events.counts[member.layout.job]
-        self.tally = Tally()
-        """Runs that ended here; the coordinator publishes them."""
+        self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
+        self._waiting = Waiting(member, self._duty, self._claims, self._freed)
         self.done = Event()
         """Set when the job has left or its session is over."""
         self._lead = LEADS[crc32(job.config.job_name.encode()) % len(LEADS)]
-        self._leaving = self._refused = False
-        self._claim_flown: Claim | None = None
+        self._leaving = False
         self._nap, self._flight = CancelScope(), Cut(lambda: None)
         self._hold: Hold | None = None
         self._start: Future[bool] | None = None
         self._reins: Reins | None = None
-        self._tasks: TaskGroup
         self._loop = get_running_loop()
+
+    @property
+    def tally(self) -> Tally:
+        """Runs that ended here; the coordinator publishes them."""
+        return self._accounts.tally
 
     @property
     def left(self) -> bool:
@@ -97,7 +96,7 @@ class Runner:
     @property
     def health(self) -> JobHealth:
         """What the job holds and runs here."""
-        return JobHealth.of(self._views.value, self._member.id, self._claim_flown, self._shared.clock.now())
+        return JobHealth.of(self._views.value, self._member.id, self._accounts.under_way, self._shared.clock.now())
 
     @property
     def shutdown_timeout(self) -> float:
@@ -134,11 +133,11 @@ class Runner:
 
     async def run(self) -> None:
         """Fly until asked to leave; return early when the session is over."""
-        async with create_task_group() as self._tasks:
+        async with create_task_group() as self._waiting.tasks:
             while not self._leaving:
                 try:
                     view = self._views.value
-                    self._wait_for(await self._duty.look(view))
+                    self._waiting.follow(await self._duty.look(view))
                     if not (
                         await self._rescue(view)
                         or await self._answer_trigger(view)
@@ -151,7 +150,7 @@ class Runner:
                         break
                 except SessionEnded:
                     break
-            self._tasks.cancel_scope.cancel()
+            self._waiting.tasks.cancel_scope.cancel()
 
     async def _connected(self) -> bool:
         """Wait for the connection, if not asked to leave, which needs none; False when the session is over."""
@@ -204,12 +203,9 @@ class Runner:
             return False
         if skew := self._duty.intolerable_skew():
             self._duty.pass_over()
-            self._shared.events.put(Refused(view.layout.job, self._member.id, str(skew)))
-            if not self._refused:  # each refusal is an event; the log hears of the first
-                log.error("not run: %s", skew, extra={"job": view.layout.job})
-            self._refused = True
+            self._accounts.refused(str(skew))
             return True
-        self._refused = False
+        self._accounts.accepted()
         await self._fly(view, Fire(self._duty.timetable.newest, self._duty.source()), owed)
         return True
 
@@ -257,7 +253,7 @@ class Runner:
             return None
         checkpoints = Claimed(self._duty.offsets, claim, offsets)
         trace = trace_of(claim, view.config, self._shared.events, self._shared.clock)
-        complain = self._complain if trace is None else trace.complaining(self._complain)
+        complain = self._failed if trace is None else trace.complaining(self._failed)
         return Flight(self._job, view.config, claim, checkpoints, self._shared.means, complain, trace=trace)
 
     async def _handle(self, view: JobView, flight: Flight, scope: Cut) -> None:
@@ -268,12 +264,14 @@ class Runner:
             flight.begun = await self._reach(view, flight.claim.fire)
             if flight.begun:
                 self._harness(view, flight)
-                began = self._begin(flight)
+                fire, began = flight.claim.fire, self._loop.time()
+                catch_up = fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot)
+                self._accounts.began(flight, catch_up=catch_up)
                 try:
                     if not scope.cancel_called:  # a reply that comes too late shall not start a handler's first step
                         await fly(flight, self._member, view)
                 finally:
-                    self._end(flight, self._loop.time() - began)
+                    self._accounts.ended(flight, self._loop.time() - began)
         finally:
             session.unbind(scope)
         await sleep(0)
@@ -317,7 +315,7 @@ class Runner:
             duty.miss(taken.refused, fire, "what was made by hand stands in its way")
             duty.pass_over(taken.refused)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
-            await self._wait_for_others(view, fire, taken.elsewhere)
+            await self._waiting.refused(view, fire, taken.elsewhere)
         if taken.stale and fire.source is not FireSource.FAILOVER and not self._leaving:
             await self._rest(view)
         if taken.claim is not None and taken.claim.incarnation != self._member.session.incarnation:
@@ -339,55 +337,13 @@ class Runner:
             flight.trace.handed_over()
         return settled
 
-    async def _wait_for_others(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
-        """Let another instance finish what it runs of our items; then run the newest moment, if misfire is wanted."""
-        self._duty.miss(items, fire, "another instance still runs it")
-        if not view.config.misfire:
-            self._duty.pass_over(items)
-            return
-        self._duty.elsewhere |= items
-        self._wait_for(items)  # first of all: nothing else takes them back, should the mark fail
-        await self._claims.mark_misfired(view, items, fire.slot)
-
-    def _wait_for(self, items: frozenset[int]) -> None:
-        for item in items:
-            self._tasks.start_soon(self._until_free, item)
-
-    async def _until_free(self, item: int) -> None:
-        await self._member.session.wait_deleted(self._member.layout.item(item).running)
-        if item in self._duty.ledger.known():
-            with suppress(RegistryError):  # a record that is out of date is refused when claimed, and read then
-                await self._duty.ledger.learn([item])
-        self._duty.freed(item)
+    def _freed(self) -> None:
+        """Look again: an item of ours runs nowhere else any more."""
         self._nap.cancel()
         self._rein_in()
 
-    def _begin(self, flight: Flight) -> float:
-        claim, fire, job, me = flight.claim, flight.claim.fire, self._member.layout.job, self._member.id
-        self._counts.fires[fire.source] += 1
-        self._claim_flown = claim
-        if fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot):
-            self._counts.caught_up += 1
-            self._shared.events.put(CaughtUp(job, me, fire.slot, tuple(claim.items)))
-        if flight.trace is not None:
-            flight.trace.began()
-        return self._loop.time()
-
-    def _end(self, flight: Flight, seconds: float) -> None:
-        self._claim_flown = None
-        for item in flight.claim.items:
-            outcome = flight.outcomes.get(item, Outcome.CANCELLED)
-            if flight.job.engine is None:  # which counts for itself
-                self.tally.count(outcome)
-            self._counts.runs[outcome] += 1
-        if flight.trace is not None:
-            flight.trace.close(flight.outcomes, seconds)
-
-    def _complain(self, context: Context, error: BaseException) -> None:
-        """Pass a failure on to the error handler now configured."""
-        fire_time, config = context.fire_time.isoformat(), self._config
-        failure = Failure(context.job_name, context.instance, context.claimed, context.task_id, fire_time, error)
-        self._shared.complaints.put(config.error_handler, config.error_handler_options, failure)
+    def _failed(self, context: Context, error: BaseException) -> None:
+        self._accounts.failed(self._config, context, error)
 
     async def _rest(self, view: JobView) -> None:
         """Wait for the next moment, for news in the view, or to be woken."""

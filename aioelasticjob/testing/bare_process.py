@@ -251,7 +251,7 @@ class StepRunner(Runner):
         super().__init__(job, life.member, life.views, shared, up_since)
         self._life, self._alarm = life, _Alarm()
         self._nap = cast(CancelScope, self._alarm)
-        self._tasks = cast(TaskGroup, _Tasks(process))
+        self._waiting.tasks = cast(TaskGroup, _Tasks(process))
         self._loop = cast(AbstractEventLoop, _WallTime(process.world))
         self.flying: JobView | None = None
         """The view that the present claim was decided on."""
@@ -261,7 +261,7 @@ class StepRunner(Runner):
         while not (self._leaving or self._life.over):
             try:
                 view = self._views.value
-                self._wait_for(await self._duty.look(view))
+                self._waiting.follow(await self._duty.look(view))
                 if not (
                     await self._rescue(view)
                     or await self._answer_trigger(view)

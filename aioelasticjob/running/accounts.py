@@ -1,0 +1,69 @@
+"""What is noted of a job's flights: counts, what observers are told, and failures for the error handler."""
+
+from __future__ import annotations
+
+import logging
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.progress import Tally
+from aioelasticjob.error_handlers import Complaints, Failure
+from aioelasticjob.events import CaughtUp, Events, Refused
+from aioelasticjob.jobs.context import Context
+from aioelasticjob.model import Claim, Outcome
+from aioelasticjob.running.executor import Flight
+
+log = logging.getLogger(__name__)
+
+
+class Accounts:
+    """The books of one job's flights in one session."""
+
+    def __init__(self, member: Member, clock: Clock, events: Events, complaints: Complaints) -> None:
+        self._job, self._me = member.layout.job, member.id
+        self._clock, self._events, self._complaints = clock, events, complaints
+        self._counts = events.counts[self._job]
+        self.tally = Tally()
+        """Runs that ended here; the coordinator publishes them."""
+        self.under_way: Claim | None = None
+        self._refused = False
+
+    def began(self, flight: Flight, *, catch_up: bool) -> None:
+        """Note that a flight's moment has come; ``catch_up``: that nobody was up when it did."""
+        fire = flight.claim.fire
+        self.under_way = flight.claim
+        self._counts.fires[fire.source] += 1
+        if catch_up:
+            self._counts.caught_up += 1
+            self._events.put(CaughtUp(self._job, self._me, fire.slot, tuple(flight.claim.items)))
+        if flight.trace is not None:
+            flight.trace.began()
+
+    def ended(self, flight: Flight, seconds: float) -> None:
+        """Note how a flight's items ended, ``seconds`` after it began."""
+        self.under_way = None
+        for item in flight.claim.items:
+            outcome = flight.outcomes.get(item, Outcome.CANCELLED)
+            if flight.job.engine is None:  # which counts for itself
+                self.tally.count(outcome)
+            self._counts.runs[outcome] += 1
+        if flight.trace is not None:
+            flight.trace.close(flight.outcomes, seconds)
+
+    def failed(self, config: JobConfig, context: Context, error: BaseException) -> None:
+        """Pass a failure on to the error handler now configured."""
+        fire_time = context.fire_time.isoformat()
+        failure = Failure(context.job_name, context.instance, context.claimed, context.task_id, fire_time, error)
+        self._complaints.put(config.error_handler, config.error_handler_options, failure)
+
+    def refused(self, why: str) -> None:
+        """Tell that a fire is refused: each is an event, the log hears of the first."""
+        self._events.put(Refused(self._job, self._me, why))
+        if not self._refused:
+            log.error("not run: %s", why, extra={"job": self._job})
+        self._refused = True
+
+    def accepted(self) -> None:
+        """Note that nothing is refused any more."""
+        self._refused = False

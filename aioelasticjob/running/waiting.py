@@ -1,0 +1,49 @@
+"""Items of ours that another instance still runs: they are waited for one by one, and are ours to run again then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from anyio.abc import TaskGroup
+
+from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import RegistryError
+from aioelasticjob.model import Fire
+from aioelasticjob.running.duty import Duty
+
+
+class Waiting:
+    """Waits until items run nowhere; ``freed`` is called whenever one does."""
+
+    tasks: TaskGroup
+    """Where the waiting is done."""
+
+    def __init__(self, member: Member, duty: Duty, claims: Claims, freed: Callable[[], None]) -> None:
+        self._member, self._duty, self._claims, self._freed = member, duty, claims, freed
+
+    def follow(self, items: Iterable[int]) -> None:
+        """Wait for each of these items."""
+        for item in items:
+            self.tasks.start_soon(self._until_free, item)
+
+    async def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
+        """Let another instance finish what it runs of ours; then run the newest moment, if misfire is wanted."""
+        self._duty.miss(items, fire, "another instance still runs it")
+        if not view.config.misfire:
+            self._duty.pass_over(items)
+            return
+        self._duty.elsewhere |= items
+        self.follow(items)  # first of all: nothing else takes them back, should the mark fail
+        await self._claims.mark_misfired(view, items, fire.slot)
+
+    async def _until_free(self, item: int) -> None:
+        await self._member.session.wait_deleted(self._member.layout.item(item).running)
+        if item in self._duty.ledger.known():
+            with suppress(RegistryError):  # a record that is out of date is refused when claimed, and read then
+                await self._duty.offsets.learn([item])
+                await self._duty.ledger.learn([item])
+        self._duty.freed(item)
+        self._freed()
