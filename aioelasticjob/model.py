@@ -57,6 +57,15 @@ class Record:
     next_fire: int = 0
     completed: bool = True
     outcome: str = ""
+    asked: int = 0
+    """When somebody asked for the run by hand, milliseconds since the epoch; 0 if nobody did."""
+    parameter: str | None = None
+    """What he gave in the place of the job's parameter."""
+
+    @property
+    def moment(self) -> int:
+        """What the run is for: when it was scheduled or asked for, in milliseconds since the epoch."""
+        return self.asked or self.slot
 
 
 @dataclass(frozen=True, slots=True)

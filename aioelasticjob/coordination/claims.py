@@ -30,15 +30,17 @@ SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
 class Taken:
     """What a claim came to."""
 
-    claim: Claim | None
-    elsewhere: frozenset[int] = frozenset()
+    claim: Claim | None = None
+    elsewhere: set[int] = field(default_factory=set)
     """Items refused because another instance still runs them."""
     stale: bool = False
     """Whether the assignment changed under the claim, so that the rest waits for the next view."""
-    refused: frozenset[int] = frozenset()
+    refused: set[int] = field(default_factory=set)
     """Items that cannot be claimed at all, for what somebody made by hand stands in the way."""
-    cut_off: Mapping[int, Record] = field(default_factory=dict)
+    cut_off: dict[int, Record] = field(default_factory=dict)
     """Records written over though their runs had never come to an end."""
+    renewed: set[int] = field(default_factory=set)
+    """Items whose records had moved since they were read, and with them perhaps what else was read."""
 
 
 class Claims:
@@ -59,60 +61,60 @@ class Claims:
             Suspended: there is no connection.
             SessionEnded: the session was lost.
         """
-        member, ledger = self._member, self._ledger
-        taken: dict[int, Seen] = {}
+        member, ledger, taken = self._member, self._ledger, Taken()
+        written: dict[int, Seen] = {}
         found: dict[int, Record] = {}
         fences: dict[int, int] = {}
-        elsewhere, refused = set[int](), set[int]()
-        cut_off: dict[int, Record] = {}
-        rest, stale = sorted(items), False
-        while rest and not stale:
+        rest = sorted(items)
+        while rest and not taken.stale:
             part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
             before = {item: ledger.record(item) for item in part}
             wanted = {item: _begun(record, fire, member.id, now, next_fire) for item, record in before.items()}
             try:
-                committed, busy, stale = await self._take(view, fire, wanted, hold, refused, before)
+                committed = await self._take(view, fire, wanted, hold, before, taken)
             except Suspended:
-                if not taken:
+                if not written:
                     raise
                 break  # what was taken before is run and settled; the rest is still owed
-            elsewhere |= busy
             if committed is not None:
                 if fire.source is FireSource.FAILOVER:
                     self._rescuing |= wanted.keys()
                 else:
-                    cut_off |= {item: before[item] for item in wanted if is_cut_off(before[item])}
+                    taken.cut_off |= {item: before[item] for item in wanted if is_cut_off(before[item])}
                 found |= before
-                taken |= _as_written(fire, wanted, committed.versions)
+                written |= _as_written(fire, wanted, committed.versions)
                 fences |= dict.fromkeys(wanted, committed.zxid)
-        ledger.note(taken)
-        claim = Claim(fire, member.id, member.incarnation, fences, taken, found) if taken else None
-        return Taken(claim, frozenset(elsewhere), stale, frozenset(refused), cut_off)
+        ledger.note(written)
+        taken.claim = Claim(fire, member.id, member.incarnation, fences, written, found) if written else None
+        return taken
 
     def unmonitored(self, fire: Fire, items: Collection[int]) -> Claim:
         """Return a claim that asks and writes nothing, for a job whose execution is not monitored."""
         assumed = self._ledger.assume(items, fire.slot)
         return Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
 
-    async def settle(self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool) -> bool:
-        """End the run of items; False if the session was lost, and ``running`` with it.
+    async def settle(
+        self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool
+    ) -> frozenset[int] | None:
+        """End the run of items; None if the session was lost, and ``running`` with it.
 
-        ``hand_over`` puts items that were cut off up for rescue.
+        ``hand_over`` puts items that were cut off up for rescue; return which.
         """
-        rest = list(claim.items)
+        rest, handed_over = list(claim.items), frozenset[int]()
         while rest:
             part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
             ended = {item: _ended(claim.items[item], outcomes.get(item), now) for item in part}
-            if not await self._give_back(ended, hand_over):
-                return False
-        return True
+            if (given := await self._give_back(ended, hand_over)) is None:
+                return None
+            handed_over |= given
+        return handed_over
 
     async def withdraw(self, claim: Claim) -> bool:
         """Give items back as they were found, for their run has not begun; False if the session was lost."""
         rest = [(item, Seen(claim.before[item], seen.version)) for item, seen in claim.items.items()]
         while rest:
             part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
-            if not await self._give_back(dict(part), hand_over=False):
+            if await self._give_back(dict(part), hand_over=False) is None:
                 return False
         return True
 
@@ -141,39 +143,47 @@ class Claims:
         fire: Fire,
         wanted: dict[int, Record],
         hold: Hold | None,
-        refused: set[int],
         before: dict[int, Record],
-    ) -> tuple[Committed | None, set[int], bool]:
+        taken: Taken,
+    ) -> Committed | None:
         """Commit the claim of ``wanted``, leaving out what cannot be had; what is left in it has been taken.
 
-        ``before`` are the records that it takes the place of.
+        ``before`` are the records that it takes the place of.  What else comes of it is noted in ``taken``.
         """
-        member, ledger, elsewhere = self._member, self._ledger, set[int]()
+        member, ledger = self._member, self._ledger
         while wanted:
-            operations = _entitled(member, view, fire, wanted)
-            first = len(operations)
-            for item, record in wanted.items():
-                operations += _claiming(member, item, record, ledger.version(item))
-            marked = ledger.marked - ledger.stuck
-            operations += [Delete(member.layout.item(item).misfire) for item in wanted if item in marked]
+            first, operations = self._taking(view, fire, wanted)
             try:
                 committed = await member.session.commit(operations, incarnation=member.incarnation, hold=hold)
             except Conflict as conflict:
-                if conflict.index < first or not await self._cleared(conflict, wanted, refused):
-                    return None, elsewhere, True
-                elsewhere |= await self._reconsider(fire, wanted, {})
+                if conflict.index < first or not await self._cleared(conflict, wanted, taken.refused):
+                    taken.stale = True
+                    return None
+                taken.elsewhere |= await self._reconsider(fire, wanted, {})
             except OutcomeUnknown:
                 asked, mine = dict(wanted), dict[int, Node]()
-                elsewhere |= await self._look_up(fire, wanted, mine)
+                taken.elsewhere |= await self._look_up(fire, wanted, mine)
                 if mine:  # all or nothing: the transaction did happen
                     wanted.clear()
                     wanted.update({item: asked[item] for item in mine})
-                    return _as_committed(fire, mine, ledger), elsewhere, False
+                    return _as_committed(fire, mine, ledger)
             else:
                 ledger.marked -= wanted.keys()
-                return committed, elsewhere, False
+                return committed
             before |= {item: ledger.record(item) for item in wanted}
-        return None, elsewhere, False
+            taken.renewed |= wanted.keys()
+        return None
+
+    def _taking(self, view: JobView, fire: Fire, wanted: Mapping[int, Record]) -> tuple[int, list[Op]]:
+        """Return the operations of a claim, and how many of them come before those of the items."""
+        member, ledger = self._member, self._ledger
+        operations = _entitled(member, view, fire, wanted)
+        first = len(operations)
+        for item, record in wanted.items():
+            operations += _claiming(member, item, record, ledger.version(item))
+        marked = ledger.marked - ledger.stuck
+        operations += [Delete(member.layout.item(item).misfire) for item in wanted if item in marked]
+        return first, operations
 
     async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], refused: set[int]) -> bool:
         """Get out of the way what trying again would meet again; False if there is no way, not even a job."""
@@ -223,26 +233,31 @@ class Claims:
                 wanted[item] = _begun(record, fire, self._member.id, wanted[item].begun, wanted[item].next_fire)
         return elsewhere
 
-    async def _give_back(self, ended: dict[int, Seen], hand_over: bool) -> bool:
-        member = self._member
+    async def _give_back(self, ended: dict[int, Seen], hand_over: bool) -> frozenset[int] | None:
+        """Write the ends of items' runs; return those put up for rescue, None if the session was lost."""
+        member, handed_over = self._member, frozenset[int]()
         while ended:
+            cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
             try:
-                operations = _settling(member.layout, ended, self._rescuing, hand_over)
+                operations = _settling(member.layout, ended, self._rescuing, cut_off)
                 committed = await member.session.commit(operations, incarnation=member.incarnation)
-            except (Suspended, OutcomeUnknown, Conflict):
+            except (Suspended, OutcomeUnknown, Conflict) as error:
                 if not await connected(member.session, member.incarnation):
-                    return False
-                hand_over = False  # the leader will find what is cut off
+                    return None
+                if isinstance(error, Conflict):  # the leader will find what is cut off
+                    hand_over = hand_over and error.path not in {member.layout.item(item).orphan for item in cut_off}
                 with suppress(Suspended, OutcomeUnknown):  # then the next attempt is refused, or does it
-                    ended = await self._still_mine(ended)
-                continue
+                    still = await self._still_mine(ended)
+                    handed_over |= cut_off - still.keys() if isinstance(error, OutcomeUnknown) else frozenset()
+                    ended = still
             except SessionEnded:
-                return False
-            versions = committed.versions[::2]
-            self._ledger.note({item: Seen(seen.record, versions[n]) for n, (item, seen) in enumerate(ended.items())})
-            self._rescuing -= ended.keys()
-            return True
-        return True
+                return None
+            else:
+                settled = zip(ended.items(), committed.versions[::2], strict=False)
+                self._ledger.note({item: Seen(seen.record, version) for (item, seen), version in settled})
+                self._rescuing -= ended.keys()
+                return handed_over | cut_off
+        return handed_over
 
     async def _still_mine(self, ended: dict[int, Seen]) -> dict[int, Seen]:
         """Return what is yet to be settled, at the records' present versions: somebody touched them by hand."""
@@ -278,16 +293,14 @@ def _claiming(member: Member, item: int, record: Record, version: int | None) ->
     return [begin, Create(paths.running, member.id.encode(), ephemeral=True)]
 
 
-def _settling(layout: Layout, ended: Mapping[int, Seen], rescued: Collection[int], hand_over: bool) -> list[Op]:
+def _settling(layout: Layout, ended: Mapping[int, Seen], rescued: Collection[int], cut_off: Iterable[int]) -> list[Op]:
     operations: list[Op] = []
     for item, seen in ended.items():
         paths = layout.item(item)
         assert seen.version is not None  # a claim has written it
         operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
     operations += [Delete(layout.item(item).failover) for item in ended if item in rescued]
-    if hand_over:
-        cut_off = [item for item, seen in ended.items() if not seen.record.completed]
-        operations += [Create(layout.item(item).orphan) for item in cut_off]
+    operations += [Create(layout.item(item).orphan) for item in cut_off]
     return operations
 
 
@@ -306,8 +319,15 @@ def _as_committed(fire: Fire, mine: Mapping[int, Node], ledger: Ledger) -> Commi
 
 
 def _begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record:
-    slot = fire.slot if fire.source in SCHEDULED else last.slot
-    return Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
+    slot, asked, parameter = last.slot, 0, None
+    if fire.source in SCHEDULED:
+        slot = fire.slot
+    elif fire.source is FireSource.TRIGGER:
+        asked, parameter = fire.slot, fire.parameter
+    else:  # whoever rescues the rescue has to know as well
+        asked, parameter = last.asked, last.parameter
+    begun = Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
+    return replace(begun, asked=asked, parameter=parameter) if asked else begun
 
 
 def _is_taken(record: Record, fire: Fire) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 from aioelasticjob.coordination.membership import Member, connected, make
@@ -51,6 +52,17 @@ class Offsets:
         Read before the claim: nobody can save one between the record that the claim depends on and the claim.
         """
         return await self._read(sorted(items if anew else self._used.intersection(items)))
+
+    async def reread(self, items: Collection[int], incarnation: int) -> dict[int, str]:
+        """Return the offsets of items just claimed, however often the connection breaks: they have to be settled.
+
+        Raises:
+            SessionEnded: the session was lost, and the claim with it.
+        """
+        while await connected(self._member.session, incarnation):
+            with suppress(Suspended):
+                return await self._read(sorted(items))
+        raise SessionEnded("the session was lost while claiming, and what was claimed with it")
 
     async def save(self, claim: Claim, item: int, value: str) -> None:
         """Save an offset under the fence of a claim.

@@ -13,10 +13,11 @@ LATEST = 253_402_300_799_999
 
 def encode(record: Record) -> bytes:
     """Return the data of ``execution/{item}``."""
+    asked = "" if not record.asked else f',"asked":{record.asked},"parameter":{json.dumps(record.parameter)}'
     return (
         f'{{"slot":{record.slot},"source":"{record.source}","instance":{json.dumps(record.instance)},'
         f'"lastBeginTime":{record.begun},"lastCompleteTime":{record.completed_at},"nextFireTime":{record.next_fire},'
-        f'"completed":{"true" if record.completed else "false"},"outcome":{json.dumps(record.outcome)}}}'
+        f'"completed":{"true" if record.completed else "false"},"outcome":{json.dumps(record.outcome)}{asked}}}'
     ).encode()
 
 
@@ -35,6 +36,8 @@ def decode(data: bytes) -> Record | None:
             next_fire=_number(told.get("nextFireTime", 0)),
             completed=told.get("completed", True) is not False,
             outcome=str(told.get("outcome", "")),
+            asked=_number(told.get("asked", 0)),
+            parameter=None if told.get("parameter") is None else str(told["parameter"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

@@ -53,5 +53,5 @@ class Misses:
         for item, record in cut_off.items():
             if self._mourned.get(item) != record.begun:
                 self._mourned[item] = record.begun
-                slot = Passed(record.slot, record.slot)
+                slot = Passed(record.moment, record.moment)
                 self.put([item], slot, "its run was cut off, and failover is off", record.instance)

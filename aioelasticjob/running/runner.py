@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future, get_running_loop, sleep
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from zlib import crc32
 
@@ -10,7 +11,7 @@ from anyio import CancelScope, Event, Lock, create_task_group, get_cancelled_exc
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.claims import Claims, Taken
 from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.progress import Claimed, Tally
 from aioelasticjob.coordination.view import JobView
@@ -20,7 +21,7 @@ from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import Claim, Fire, FireSource
+from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.txn import Delete, Hold
 from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.around import fly
@@ -42,6 +43,8 @@ EARLY = 80
 """Milliseconds before its moment that a claim leaves, so that it has been answered when the moment comes."""
 ASLEEP = 500
 """Milliseconds after its moment at which a claim that slept through it is given back: its session may have ended."""
+LAG = 1.0
+"""Seconds to wait at most until the view shows what was written here."""
 LAST_WORD = 3.0
 """Seconds that settling may take when everything is being cancelled."""
 
@@ -161,7 +164,7 @@ class Runner:
     async def _rescue(self, view: JobView) -> bool:
         """Take one orphan, beginning at a place of our own so that rescuers spread; True if one was taken."""
         me = self._member.id
-        if not (view.orphans and view.config.failover and me in view.eligible):
+        if not (view.orphans and view.config.failover and me in view.eligible) or self._duty.intolerable_skew():
             return False
         waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
         first = crc32(me.encode()) % len(waiting) if waiting else 0
@@ -177,10 +180,18 @@ class Runner:
         if record.completed:
             await self._claims.dismiss(item)
         else:
-            taken = await self._fly(view, Fire(record.slot, FireSource.FAILOVER), frozenset({item}))
+            fire = Fire(record.moment, FireSource.FAILOVER, record.parameter)
+            taken = await self._fly(view, fire, frozenset({item}))
+            if taken and item in self._duty.held:  # what it owes by now it is to run together with the others
+                await self._seen(lambda newer: item not in newer.rescues)
         if item not in self._duty.held:
             ledger.forget([item])
         return taken
+
+    async def _seen(self, condition: Callable[[JobView], bool]) -> None:
+        """Wait until the view shows what we have written."""
+        with move_on_after(LAG):
+            await self._views.until(condition)
 
     async def _answer_trigger(self, view: JobView) -> bool:
         path = self._member.layout.trigger(self._member.id)
@@ -191,6 +202,9 @@ class Runner:
             await self._member.session.commit([Delete(path)], incarnation=self._member.incarnation)
         except Conflict:  # taken already; the mirror has not heard of it yet
             return False
+        if skew := self._duty.intolerable_skew():
+            self._accounts.refused(str(skew))
+            return True
         parameter = asked.data.decode("utf-8", "replace") or None  # without data the configured one holds
         items = self._duty.held - view.disabled_items - self._duty.taken_off()
         if items and self._member.id in view.eligible:
@@ -248,9 +262,13 @@ class Runner:
     async def _board(self, view: JobView, fire: Fire, items: frozenset[int]) -> Flight | None:
         # of an item rescued nothing is known here: it is another's
         offsets = await self._duty.offsets.read(items, anew=fire.source is FireSource.FAILOVER)
-        claim = await self._claim(view, fire, items)
+        taken = await self._claim(view, fire, items)
+        claim = taken.claim
         if claim is None:
             return None
+        if renewed := taken.renewed & claim.items.keys():  # another's run ended between our reading and our claim
+            offsets = {item: value for item, value in offsets.items() if item not in renewed}
+            offsets |= await self._duty.offsets.reread(renewed, claim.incarnation)
         checkpoints = Claimed(self._duty.offsets, claim, offsets)
         trace = trace_of(claim, view.config, self._shared.events, self._shared.clock)
         complain = self._failed if trace is None else trace.complaining(self._failed)
@@ -298,10 +316,10 @@ class Runner:
             self._duty.timetable.advance(fire.slot)  # or what is being run would seem to have come meanwhile
         return True
 
-    async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Claim | None:
+    async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Taken:
         duty = self._duty
         if not view.config.monitor_execution:
-            return self._claims.unmonitored(fire, items)
+            return Taken(self._claims.unmonitored(fire, items))
         now, following, hold = duty.now(), duty.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
             until = self._loop.time() + (fire.slot - now - EARLY) / 1000
@@ -315,12 +333,12 @@ class Runner:
             duty.miss(taken.refused, fire, "what was made by hand stands in its way")
             duty.pass_over(taken.refused)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
-            await self._waiting.refused(view, fire, taken.elsewhere)
+            await self._waiting.refused(view, fire, frozenset(taken.elsewhere))
         if taken.stale and fire.source is not FireSource.FAILOVER and not self._leaving:
             await self._rest(view)
         if taken.claim is not None and taken.claim.incarnation != self._member.session.incarnation:
             raise SessionEnded("the session was lost while claiming")
-        return taken.claim
+        return taken
 
     async def _settle(self, flight: Flight) -> bool:
         """Give the items back; False if the session was lost.  A claim without fences has written nothing."""
@@ -332,10 +350,10 @@ class Runner:
         if not flight.begun:
             return await self._claims.withdraw(claim)
         ended, hand_over = left_open(claim, unfinished), self._config.failover
-        settled = await self._claims.settle(ended, flight.outcomes, duty.now(), hand_over=hand_over)
-        if settled and hand_over and flight.trace is not None:
-            flight.trace.handed_over()
-        return settled
+        handed_over = await self._claims.settle(ended, flight.outcomes, duty.now(), hand_over=hand_over)
+        if handed_over and flight.trace is not None:
+            flight.trace.handed_over(handed_over)
+        return handed_over is not None
 
     def _freed(self) -> None:
         """Look again: an item of ours runs nowhere else any more."""

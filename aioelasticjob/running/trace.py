@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import get_running_loop
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
@@ -68,11 +68,12 @@ class Trace:
                 self._cancelled[item] = task
         self._open = {}
 
-    def handed_over(self) -> None:
-        """Tell that what was cancelled has been put up for others."""
+    def handed_over(self, items: Collection[int]) -> None:
+        """Tell which of what was cancelled has been put up for others."""
         fire, now = self._claim.fire, self._clock.now()
         for item, task in self._cancelled.items():
-            self._events.put(HandedOver(self._job, self._claim.instance, fire.slot, fire.source, item, task, now))
+            if item in items:
+                self._events.put(HandedOver(self._job, self._claim.instance, fire.slot, fire.source, item, task, now))
 
     def complaining(self, told: Callable[[Context, BaseException], None]) -> Callable[[Context, BaseException], None]:
         """Return a complaint that is remembered until the items end, and passed on."""

@@ -323,6 +323,9 @@ class StepRunner(Runner):
         for item in left:
             world.end(process, item, "cut off")
 
+    async def _seen(self, condition: Callable[[JobView], bool]) -> None:
+        await until(lambda: condition(self._views.value) or self._life.lost or self._life.over or self._leaving)
+
     async def _rest(self, view: JobView) -> None:
         wake = self._duty.timetable.upcoming or 0
         if wake - self._duty.now() > self._lead:

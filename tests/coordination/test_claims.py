@@ -107,7 +107,7 @@ class Desk:
 
     def settle(self, claim: Claim, *outcomes: Outcome, hand_over: bool = False) -> bool:
         ended = dict(zip(claim.items, outcomes, strict=False))
-        return done(self.claims.settle(claim, ended, NOW + 100, hand_over=hand_over))
+        return done(self.claims.settle(claim, ended, NOW + 100, hand_over=hand_over)) is not None
 
     def record(self, item: int = 0) -> Record:
         record = records.decode(self.registry.nodes[LAYOUT.item(item).execution].data)
