@@ -37,6 +37,8 @@ class Fire:
     source: FireSource
     parameter: str | None = None
     """Replaces the job's parameter for this fire; only a trigger brings one."""
+    request: tuple[str, int] | None = None
+    """The node that asks for it, with its version: the claim removes it."""
 
     @property
     def at(self) -> datetime:

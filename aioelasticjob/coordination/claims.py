@@ -84,13 +84,17 @@ class Claims:
                 found |= before
                 written |= _as_written(fire, wanted, committed.versions)
                 fences |= dict.fromkeys(wanted, committed.zxid)
+                fire = replace(fire, request=None) if fire.request else fire  # the rest needs none
         ledger.note(written)
         taken.claim = Claim(fire, member.id, member.incarnation, fences, written, found) if written else None
         return taken
 
     def unmonitored(self, fire: Fire, items: Collection[int]) -> Claim:
         """Return a claim that asks and writes nothing, for a job whose execution is not monitored."""
-        assumed = self._ledger.assume(items, fire.slot)
+        if fire.source in SCHEDULED:
+            assumed = self._ledger.assume(items, fire.slot)
+        else:  # which says nothing of the moments scheduled
+            assumed = {item: Seen(self._ledger.record(item), None) for item in items}
         return Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
 
     async def settle(
@@ -279,7 +283,8 @@ class Claims:
 def _entitled(member: Member, view: JobView, fire: Fire, wanted: Collection[int]) -> list[Op]:
     """Return what entitles to the items: the assignment decided on, or the orphans' marks, which it takes."""
     if fire.source is not FireSource.FAILOVER:
-        return [Check(member.layout.sharding, view.sharding_version)]
+        asked = [] if fire.request is None else [Delete(*fire.request)]
+        return [Check(member.layout.sharding, view.sharding_version), *asked]
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:
         paths = member.layout.item(item)
@@ -304,15 +309,20 @@ def _settling(layout: Layout, ended: Mapping[int, Seen], rescued: Collection[int
     return operations
 
 
+def _before_items(fire: Fire, items: int) -> int:
+    """Return how many operations of a claim come before those of the items."""
+    return 2 * items if fire.source is FireSource.FAILOVER else 1 + (fire.request is not None)
+
+
 def _as_written(fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, Seen]:
     """Return the records as a claim wrote them, at the versions it gave them."""
-    first = 2 * len(wanted) if fire.source is FireSource.FAILOVER else 1
+    first = _before_items(fire, len(wanted))
     return {item: Seen(record, versions[first + 2 * n]) for n, (item, record) in enumerate(wanted.items())}
 
 
 def _as_committed(fire: Fire, mine: Mapping[int, Node], ledger: Ledger) -> Committed:
     """Return what a claim's lost reply would have said, from the nodes found."""
-    versions = [-1] * (2 * len(mine) if fire.source is FireSource.FAILOVER else 1)
+    versions = [-1] * _before_items(fire, len(mine))
     for item in mine:
         versions += [ledger.version(item) or 0, 0]
     return Committed(next(iter(mine.values())).stat.czxid, tuple(versions))

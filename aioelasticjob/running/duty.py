@@ -38,7 +38,10 @@ class Duty:
         self.misses = Misses(member, clock, events)
         self._clockwork = Clockwork(member.session, clock)
         self._member, self._up_since = member, up_since
-        self._since = self._floor = int(view.scheduled_since * 1000)
+        self._since = int(view.scheduled_since * 1000)
+        """Since when the schedule is known to be in force."""
+        self._floor = 0
+        """Up to this moment nothing is owed by anybody here."""
         self._floors: dict[int, int] = {}
         self._given: dict[int, int] = {}
         """When each item was given to us, as a zxid: it may have gone away and come back between two looks."""
@@ -139,6 +142,11 @@ class Duty:
         else:
             self._floors.update(dict.fromkeys(items, self.timetable.newest))
 
+    def _start_anew(self, moment: int) -> None:
+        """Owe nothing that came up to a moment: it was another schedule's."""
+        self._floor = max(self._floor, moment)
+        self._floors = {item: max(floor, moment) for item, floor in self._floors.items()}
+
     def collapse(self, view: JobView, *, rerun: bool) -> None:
         """Let the moments that came during a flight become one: it is run once, or dropped.
 
@@ -197,15 +205,28 @@ class Duty:
             self.ledger.assume(gained, self.timetable.newest)
         if gained:
             await self.offsets.learn(gained)
-        since = min(view.up_since, self._up_since)
-        if view.config.catch_up:
-            since = min(since, self.now() / 1000 - view.config.catch_up)
         for item in gained:
-            node = view.tree.get(view.layout.item(item).sharding)
-            born = 0.0 if node is None else node.stat.ctime
-            self._floors[item] = int(max(born, since) * 1000)
+            self._floors[item] = self._begin_holding(view, item)
         self.held, self._given = held, given
         self._report_gaps(gained)
+
+    def _begin_holding(self, view: JobView, item: int) -> int:
+        """Return the moment after which an item gained owes what comes; tell of what came while nobody was up.
+
+        That the schedule is older than the last writing of the configuration shows in what the last claim expected.
+        """
+        record, up_since = self.ledger.record(item), min(view.up_since, self._up_since)
+        if view.config.catch_up:
+            up_since = min(up_since, self.now() / 1000 - view.config.catch_up)
+        node = view.tree.get(view.layout.item(item).sharding)
+        born = 0.0 if node is None else node.stat.ctime
+        unchanged = record.begun > 0 and self.timetable.after(record.begun) == record.next_fire
+        floor = int(max(born, up_since, 0.0 if unchanged else self._since / 1000) * 1000)
+        if unchanged and item not in view.disabled_items and self._member.id in view.eligible:
+            last = max(record.slot, record.completed_at)  # what came during a run was told of when it ended
+            until = min(floor, self.timetable.newest)
+            self.misses.tell({item: last}, self.timetable, until, "nobody was up when they came")
+        return floor
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
@@ -240,7 +261,7 @@ class Duty:
 
     def _last(self, item: int) -> int:
         """Return the moment after which an item's holders owe what comes."""
-        return max(self._since, self._floors.get(item, 0), self.ledger.record(item).slot)
+        return max(self._floors.get(item, 0), self.ledger.record(item).slot)
 
     def _note_rescued(self) -> None:
         """Tell of moments that came while our items were being rescued: only now are they ours to run again."""
@@ -258,7 +279,8 @@ class Duty:
         self._tell(due, before - 1, until, ended)
         self._tell(self._due() - due, before, until, ended)
         self.timetable = Timetable(view.config.schedule, self.now())
-        self._since, self._floor = written, max(self._floor, written)
+        self._since = written
+        self._start_anew(written)
         came = "they came before the new schedule was known here"
         self._tell(self._due(), written, self.timetable.newest - 1, came)
 

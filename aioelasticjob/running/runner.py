@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import Future, get_running_loop, sleep
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 from anyio import CancelScope, Event, Lock, create_task_group, get_cancelled_exc_class, move_on_after
@@ -16,13 +16,13 @@ from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.progress import Claimed, Tally
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints
-from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource
-from aioelasticjob.registry.txn import Delete, Hold
+from aioelasticjob.registry.txn import Hold
 from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.around import fly
 from aioelasticjob.running.blocking import Means
@@ -31,6 +31,7 @@ from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.reins import Reins, left_open
+from aioelasticjob.running.requests import Requests
 from aioelasticjob.running.schedule import Starts
 from aioelasticjob.running.trace import trace_of
 from aioelasticjob.running.waiting import Waiting
@@ -70,6 +71,7 @@ class Runner:
         self._duty = Duty(member, views.value, shared.clock, shared.events, up_since)
         self._claims = Claims(member, self._duty.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
+        self._requests = Requests(member, self._duty)
         self._waiting = Waiting(member, self._duty, self._claims, self._freed)
         self.done = Event()
         """Set when the job has left or its session is over."""
@@ -194,21 +196,26 @@ class Runner:
             await self._views.until(condition)
 
     async def _answer_trigger(self, view: JobView) -> bool:
-        path = self._member.layout.trigger(self._member.id)
-        asked = view.tree.get(path)
-        if asked is None or view.obstructed(path) or not view.settled:
-            return False
-        try:
-            await self._member.session.commit([Delete(path)], incarnation=self._member.incarnation)
-        except Conflict:  # taken already; the mirror has not heard of it yet
-            return False
-        if skew := self._duty.intolerable_skew():
-            self._accounts.refused(str(skew))
+        """Run what was asked for by hand; True if there was something to answer."""
+        if (later := self._requests.due(view)) is not None:
+            await self._fly(view, *later)
             return True
-        parameter = asked.data.decode("utf-8", "replace") or None  # without data the configured one holds
-        items = self._duty.held - view.disabled_items - self._duty.taken_off()
-        if items and self._member.id in view.eligible:
-            await self._fly(view, Fire(self._duty.now(), FireSource.TRIGGER, parameter), items)
+        if (fire := self._requests.newest(view)) is None:
+            return False
+        items, duty = self._duty.held - view.disabled_items, self._duty
+        if skew := duty.intolerable_skew():
+            self._accounts.refused(str(skew))
+            items = frozenset()
+        elif self._member.id not in view.eligible:
+            items = frozenset()
+        free = items - duty.taken_off()
+        if not (free and view.config.monitor_execution):  # there is no claim that would remove it
+            if not await self._requests.drop(fire):
+                return False
+            fire = replace(fire, request=None)
+        self._requests.put_off(items - free, fire)
+        if free:
+            await self._fly(view, fire, free)
         return True
 
     async def _fly_owed(self, view: JobView) -> bool:
@@ -332,6 +339,10 @@ class Runner:
         if taken.refused:
             duty.miss(taken.refused, fire, "what was made by hand stands in its way")
             duty.pass_over(taken.refused)
+        if fire.source is FireSource.TRIGGER:
+            self._requests.put_off(taken.elsewhere, fire)
+            if taken.claim is None and not taken.stale:
+                await self._requests.drop(fire)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             await self._waiting.refused(view, fire, frozenset(taken.elsewhere))
         if taken.stale and fire.source is not FireSource.FAILOVER and not self._leaving:

@@ -11,7 +11,7 @@ from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError
-from aioelasticjob.model import Fire
+from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.duty import Duty
 
 
@@ -31,13 +31,15 @@ class Waiting:
 
     async def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Let another instance finish what it runs of ours; then run the newest moment, if misfire is wanted."""
-        self._duty.miss(items, fire, "another instance still runs it")
-        if not view.config.misfire:
-            self._duty.pass_over(items)
-            return
+        if fire.source is not FireSource.TRIGGER:  # which is put off
+            self._duty.miss(items, fire, "another instance still runs it")
+            if not view.config.misfire:
+                self._duty.pass_over(items)
+                return
         self._duty.elsewhere |= items
         self.follow(items)  # first of all: nothing else takes them back, should the mark fail
-        await self._claims.mark_misfired(view, items, fire.slot)
+        if fire.source is not FireSource.TRIGGER:
+            await self._claims.mark_misfired(view, items, fire.slot)
 
     async def _until_free(self, item: int) -> None:
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
