@@ -265,8 +265,8 @@ class Duty:
 
     def _note_rescued(self) -> None:
         """Tell of moments that came while our items were being rescued: only now are they ours to run again."""
-        rescued, self._rescued = self._rescued, (self._in_rescue() & self.held) - self.elsewhere
-        self._report_gaps((rescued - self._rescued) & self.held)
+        rescued, self._rescued = self._rescued, self._in_rescue() & self.held
+        self._report_gaps((rescued - self._rescued - self.elsewhere) & self.held)
 
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""

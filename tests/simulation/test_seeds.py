@@ -31,6 +31,7 @@ OLD_BUGS_OF_FAILOVER = {
     18: "Moments that came while an item was being rescued were neither run nor reported.",
     107: "As 18, when the schedule was changed before the rescue was over.",
     312: "An answer that took seconds was believed: the registry's clock seemed ahead, and a claim came too early.",
+    1014: "An item handed over by its own runner, who thought it ran elsewhere, lost the moments of its rescue.",
     1306: "The end of a session was taken for a removal by hand, and its process never came back.",
     1440: "A process slept through the moment that its claim waited for, and began under a session that was over.",
     607658225: "An item was disabled while it was being rescued: moments before that were not reported.",
