@@ -43,8 +43,9 @@ class Judge:
     _graceful: set[str] = field(default_factory=set)
     _leader: int = 0
     _meddled: int = 0
+    """When the mark that asks for an assignment was last removed by hand."""
     _answered: int = 0
-    """When the assignment before the newest one was written."""
+    """When the last assignment but one was written to last: the newest was decided on after that."""
     _items: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -63,14 +64,14 @@ class Judge:
     def observe(self, session: int, before: Before) -> None:
         """Judge a transaction; session 0 is an operator, who may do as he likes."""
         if not session:
-            if any(path in self._items or path == self.layout.necessary for path in before):
+            if self.layout.necessary in before:
                 self._meddled = self.registry.zxid
             return
         elected, now = self.layout.epoch in before, self.registry.nodes
         if elected:
             self._leader = session
         sharding = before.get(self.layout.sharding)
-        if sharding is not None and now[self.layout.sharding].stat.version > sharding.stat.version:
+        if sharding is not None and self.layout.processing in before:  # of an assignment in parts this is the first
             self._answered = sharding.stat.mzxid
         if self.layout.host in before and self.layout.host in now and not elected:
             self.break_("election", f"session {session} took the seat without raising the epoch")
@@ -148,9 +149,14 @@ class Judge:
             yield "a graceful stop is no crash", f"{record.instance} left and was mourned"
 
     def _judge_assignment(self, mark: Node | None) -> None:
-        """An assignment that removes the mark answers the job as it was at some time since the mark was last made."""
+        """An assignment that removes the mark answers the job as it was at some time since the mark was last made.
+
+        Unless a hand removed the mark after the assignment was decided on: one that is made again looks like the first,
+        versions and all, and is removed in its place.  Nothing is lost by that, for the mark only says sooner what the
+        leader sees anyway: as long as the assignment is not the strategy's, it makes the mark again.
+        """
         assert mark is not None
-        if self._meddled >= self._answered:  # a mark that was removed and made again looks like the first
+        if self._meddled >= self._answered:
             return
         now = {item: _text(self.registry.nodes.get(self.layout.item(item).instance)) for item in range(ITEMS)}
         given = {item: holder for item, holder in now.items() if holder}

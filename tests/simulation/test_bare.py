@@ -13,18 +13,20 @@ import pytest
 
 from aioelasticjob.coordination import claims, coordinator, effects, records, rules
 from aioelasticjob.coordination.claims import Claims, _ended
-from aioelasticjob.coordination.effects import Mourn, Transaction
+from aioelasticjob.coordination.effects import Assign, Mourn, TakeSeat, Transaction, to_transactions
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.rules.failover import mourn
+from aioelasticjob.coordination.rules.sharding import wanted
 from aioelasticjob.coordination.rules.situation import Situation
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, Suspended
 from aioelasticjob.model import Claim, Outcome, Record
-from aioelasticjob.registry.txn import Check, Delete, Op, Set
+from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.runner import Runner
 from aioelasticjob.testing.bare_session import BareSession
 from aioelasticjob.testing.bare_simulation import live, main
+from aioelasticjob.testing.bare_world import World
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(240)]
 
@@ -53,6 +55,11 @@ def test_rules_and_claims_keep_their_promises(first: int) -> None:
 
 def test_an_orphan_beyond_the_count_is_not_mourned_and_forgotten_for_ever() -> None:
     survives(15278)  # all servers were closed, so the item stayed assigned and could not be pruned
+
+
+@pytest.mark.parametrize("seed", [6054, 7892, 15759])
+def test_a_mark_made_again_by_hand_during_an_assignment_in_parts_looks_like_the_first(seed: int) -> None:
+    survives(seed)  # each part raises the version of the assignment, so the judge took it for several
 
 
 def test_they_keep_them_whatever_happens() -> None:
@@ -86,6 +93,50 @@ def test_the_command_says_how_to_see_it_again(capsys: pytest.CaptureFixture[str]
     told = capsys.readouterr().out
     assert f"replay: python -m aioelasticjob.testing.bare_simulation --seeds {seed} --trace" in told
     assert "=== peace" in told or "RuntimeError" in told
+
+
+def assigned_in_parts(world: World, meanwhile: Callable[[], None]) -> list[str]:
+    """Return what the judge says of an assignment after whose decision something happened."""
+    registry, layout = world.registry, world.layout
+    for task in world.tasks:  # nobody's step is needed here
+        task.stop()
+    registry.commit([Create(layout.instance("10.0.0.1@-@1-1"), ephemeral=True)], 1)
+    registry.commit(to_transactions(TakeSeat("10.0.0.1@-@1-1"), world.views[-1][1])[0], 1)
+    view = world.views[-1][1]
+    with mock.patch.object(effects, "PER_TRANSACTION", 2):
+        first, *parts = to_transactions(Assign(wanted(view)), view)
+    meanwhile()
+    registry.commit(first, 1)
+    for part in parts:
+        registry.commit(part, 1)
+    assert len(parts) > 2
+    assert layout.necessary not in registry.nodes
+    return world.judge.broken
+
+
+def test_an_assignment_that_removes_a_mark_made_again_by_hand_is_excused() -> None:
+    world = World(0)
+
+    def meanwhile() -> None:
+        world.by_hand(Delete(world.layout.necessary))
+        joins = Create(world.layout.instance("10.0.0.2@-@1-2"), ephemeral=True)
+        world.registry.commit([joins, Create(world.layout.necessary)], 2)
+
+    assert not assigned_in_parts(world, meanwhile)
+
+
+def test_one_that_removes_a_newer_mark_is_not_excused_whatever_else_was_done_by_hand() -> None:
+    world = World(0)
+
+    def meanwhile() -> None:
+        joins = Create(world.layout.instance("10.0.0.2@-@1-2"), ephemeral=True)
+        world.registry.commit([joins, Set(world.layout.necessary, b"", -1)], 2)
+        world.by_hand(Create(world.layout.item(0).sharding), Create(world.layout.item(0).disabled))
+        world.by_hand(Delete(world.layout.item(0).disabled), Delete(world.layout.item(0).sharding))
+
+    with assign_whatever_is_asked():
+        (said,) = assigned_in_parts(world, meanwhile)
+    assert said.startswith("assignments answer the newest question")
 
 
 # What is broken on purpose.
