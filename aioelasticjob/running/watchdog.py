@@ -1,7 +1,9 @@
 """Notices a blocked event loop, and names what blocks it.
 
 While the loop stands still no heartbeat goes out: long enough, and the session is lost with every item it holds.  Only
-a thread can see that while it happens.
+a thread can see that while it happens; and not even a thread, while a call into C keeps the interpreter's lock: what
+has kept it is named as soon as it is given back.  (``faulthandler.dump_traceback_later`` needs no lock, but there is
+one of it in a process, which is the user's, and it writes to a file.)
 """
 
 from __future__ import annotations
@@ -12,13 +14,18 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 
 BEAT = 0.2
 """Seconds between two signs of life."""
 BLOCKED = 0.7
 """Seconds without one after which the loop counts as blocked: with two beats more it is said within a second."""
+WORKED = 0.15
+"""Seconds of processor time from which on a thread has worked and not been stopped: there is a look every 0.1 s."""
+BUSY = 0.1
+"""The same as a share of the time that has passed, of which others on the same processor may have had most."""
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +46,7 @@ def watchdog() -> Iterator[None]:
 
 class _Watch:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._thread = loop, threading.get_ident()
+        self._loop, self._thread, self._clock = loop, threading.get_ident(), _own_clock()
         self._alive = time.monotonic()
         self._stopped = threading.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -58,12 +65,15 @@ class _Watch:
     def look(self) -> None:
         """Look for signs of life; runs in the thread."""
         told_at: float | None = None
-        looked = time.monotonic()
+        looked, spent = time.monotonic(), self._spent()
         while not self._stopped.wait(BEAT / 2):
-            before, looked = looked, time.monotonic()
-            if looked - before > BLOCKED:  # this thread stood still as well: nothing in the loop is to blame
-                log.warning("the whole process was held up", extra={"seconds": round(looked - before, 1)})
-                self._alive = looked
+            before, looked, alive = looked, time.monotonic(), self._alive
+            since, spent = spent, self._spent()
+            if looked - before > BLOCKED:  # this thread stood still as well
+                if self._held_up(looked - before, spent[0] - since[0], spent[1] - since[1]):
+                    told_at = told_at or (alive if looked - alive > BLOCKED else None)
+                elif told_at is None:
+                    self._alive = looked
             alive = self._alive
             if told_at is not None and alive != told_at:
                 log.warning("the event loop goes on", extra={"seconds": round(alive - told_at, 1)})
@@ -72,6 +82,48 @@ class _Watch:
                 told_at = alive
                 log.error("the event loop is blocked, at:\n%s", self._stack(), extra={"seconds": BLOCKED})
 
+    def _held_up(self, seconds: float, by_loop: float, by_all: float) -> bool:
+        """Tell why this thread stood still, and whether the loop is to blame; all have hardly moved on since."""
+        extra, worked = {"seconds": round(seconds, 1)}, max(WORKED, BUSY * seconds)
+        if by_loop > worked:
+            log.error("the event loop kept the interpreter's lock, at:\n%s", self._stack(), extra=extra)
+            return True
+        if by_all > worked:
+            log.error("a thread kept the interpreter's lock, one of:\n%s", self._stacks(), extra=extra)
+        else:  # stopped; or somebody waits and keeps the lock, which is why the stack is told
+            log.warning("the whole process was held up, with the event loop at:\n%s", self._stack(), extra=extra)
+        return False
+
+    def _spent(self) -> tuple[float, float]:
+        """Return the processor time of the loop's thread, where it can be told, and of all."""
+        by_loop = 0.0
+        if self._clock is not None:
+            with suppress(OSError):  # the thread has ended
+                by_loop = time.clock_gettime(self._clock)
+        return by_loop, time.process_time()
+
     def _stack(self) -> str:
         frame = sys._current_frames().get(self._thread)
-        return "".join(traceback.format_stack(frame)).rstrip() if frame else "(the thread has ended)"
+        return _shown(traceback.walk_stack(frame)) if frame else "(the thread has ended)"
+
+    def _stacks(self) -> str:
+        """Return the stacks of all threads but this one and those that wait for another."""
+        found = {
+            ident: list(traceback.walk_stack(frame))  # at once: what reads source lines lets the threads go on
+            for ident, frame in sys._current_frames().items()
+            if ident != threading.get_ident() and frame.f_code.co_filename != threading.__file__
+        }
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        return "\n".join(f"thread {names.get(ident, ident)}:\n{_shown(frames)}" for ident, frames in found.items())
+
+
+def _own_clock() -> int | None:
+    """Return the id of the clock that tells this thread's processor time to others; not every platform has one."""
+    of_thread = getattr(time, "pthread_getcpuclockid", None)
+    return None if of_thread is None else int(of_thread(threading.get_ident()))
+
+
+def _shown(frames: Iterable[tuple[FrameType, int]]) -> str:
+    summary = traceback.StackSummary.extract(frames)
+    summary.reverse()
+    return "".join(summary.format()).rstrip()

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -28,6 +30,16 @@ class Waiting(logging.Handler):
 
 def a_handler_that_blocks(until: threading.Event) -> None:
     assert until.wait(10)
+
+
+def compute_in_c() -> None:
+    """Use a processor and keep the interpreter's lock: no bytecode runs in here, as in a long ``re.match``."""
+    next(filter((time.thread_time() + 1.2 * module.BLOCKED).__lt__, iter(time.thread_time, None)))
+
+
+def stand_still(seconds: float) -> None:
+    """Keep the interpreter's lock and use no processor, which is what a stopped process looks like from inside."""
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
 
 
 @pytest.fixture
@@ -62,3 +74,86 @@ def test_a_loop_that_turns_is_left_alone(real_loop_kind: LoopKind, logged: Waiti
 
     run_async(real_loop_kind, main)
     assert logged.texts == []
+
+
+def told_of(hold_up: Callable[[], object], kind: LoopKind, logged: Waiting) -> list[str]:
+    """Return what the watchdog says of what happens in the loop."""
+
+    async def main() -> None:
+        with watchdog():
+            await asyncio.sleep(module.BEAT)  # the thread looks by now
+            hold_up()
+            while not logged.heard.is_set():
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(2 * module.BEAT)
+
+    run_async(kind, main)
+    return logged.texts
+
+
+def test_a_handler_that_keeps_the_interpreters_lock_is_named_afterwards(
+    real_loop_kind: LoopKind, logged: Waiting
+) -> None:
+    blocked, goes_on = told_of(compute_in_c, real_loop_kind, logged)
+    assert blocked.startswith("the event loop kept the interpreter's lock, at:\n")
+    assert "compute_in_c" in blocked
+    assert goes_on == "the event loop goes on"
+
+
+def test_a_process_that_was_stopped_blames_nobody(real_loop_kind: LoopKind, logged: Waiting) -> None:
+    (told,) = told_of(lambda: stand_still(1.5 * module.BLOCKED), real_loop_kind, logged)
+    assert told.startswith("the whole process was held up")
+
+
+def test_a_thread_that_keeps_the_interpreters_lock_is_among_those_named(
+    real_loop_kind: LoopKind, logged: Waiting
+) -> None:
+    def compute() -> None:
+        compute_in_c()
+        while not logged.texts:  # with three threads after the lock, the watchdog may come last
+            pass
+
+    thread = threading.Thread(target=compute, name="number-cruncher")
+    (told,) = told_of(thread.start, real_loop_kind, logged)
+    thread.join()
+    assert told.startswith("a thread kept the interpreter's lock, one of:\n")
+    assert "thread number-cruncher:\n" in told
+    assert "in compute" in told
+    assert "aioelasticjob-watchdog" not in told
+
+
+def test_where_a_threads_time_cannot_be_told_the_loop_is_among_those_named(
+    logged: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(time, "pthread_getcpuclockid")
+    (told,) = told_of(compute_in_c, "asyncio", logged)
+    assert told.startswith("a thread kept the interpreter's lock, one of:\n")
+    assert "compute_in_c" in told
+
+
+def test_a_blocked_loop_does_not_go_on_because_the_process_does(real_loop_kind: LoopKind, logged: Waiting) -> None:
+    async def main() -> None:
+        with watchdog():
+            a_handler_that_blocks(logged.heard)
+            logged.heard.clear()
+            stand_still(1.5 * module.BLOCKED)
+            a_handler_that_blocks(logged.heard)
+            logged.heard.clear()
+            assert not logged.heard.wait(2 * module.BEAT)  # for as long as the loop stands
+
+    run_async(real_loop_kind, main)
+    assert [text.partition(",")[0] for text in logged.texts] == [
+        "the event loop is blocked",
+        "the whole process was held up",
+    ]
+
+
+def test_a_loop_whose_thread_has_ended_is_told_as_that() -> None:
+    async def main() -> module._Watch:
+        return module._Watch(asyncio.get_running_loop())
+
+    with ThreadPoolExecutor(1) as pool:
+        watch = pool.submit(asyncio.run, main()).result()
+    while watch._spent()[0]:  # the clock goes a moment after the thread
+        pass
+    assert watch._stack() == "(the thread has ended)"
