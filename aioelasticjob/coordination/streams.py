@@ -41,6 +41,7 @@ class ServersChanged:
     """Who is there."""
 
     servers: Mapping[str, Server]
+    """By IP: those that the job knows, and those that an instance is on."""
     joined: frozenset[str]
     """Instances that have come since this reader's last event."""
     left: frozenset[str]
@@ -52,11 +53,11 @@ class ConfigChanged:
     """The configuration in force."""
 
     config: JobConfig | None
-    """None while there is none."""
+    """None while there is none: before the job has come, and after it was removed."""
     changed: frozenset[str]
-    """Settings that differ from this reader's last event."""
+    """Settings that differ from this reader's last event; all of them when a configuration comes."""
     fault: str | None
-    """What is wrong with the text now in the registry, if it makes no configuration."""
+    """What is wrong with the text now in the registry, if it makes no configuration or is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,8 @@ class Streams:
         last: list[JobConfig] = []
 
         def state(tree: Tree) -> _Config:
+            if self._layout.config not in tree:  # the job was removed: nothing stands any more
+                last.clear()
             view = read(tree, self._layout, last[-1] if last else JobConfig(job_name=self._layout.job))
             if view.fault is None:
                 last[:] = [view.config]
@@ -155,14 +158,15 @@ class Streams:
         return JobView(self._layout, tree, JobConfig(job_name=self._layout.job))
 
     def _servers(self, tree: Tree) -> Mapping[str, Server]:
-        layout, instances = self._layout, self._view(tree).instances.values()
+        layout, here = self._layout, dict[str, list[Instance]]()
+        for one in self._view(tree).instances.values():
+            here.setdefault(one.ip, []).append(one)
         found = {}
-        for ip in tree.children(layout.servers):
-            node = tree.get(layout.server(ip))
-            here = tuple(sorted((one for one in instances if one.ip == ip), key=lambda one: one.id))
-            host = "" if node is None else node.data.decode("utf-8", "replace")
+        for ip in sorted({*tree.children(layout.servers), *here}):  # a node removed by hand takes nobody away
+            node, there = tree.get(layout.server(ip)), tuple(sorted(here.get(ip, ()), key=lambda one: one.id))
+            host = node.data.decode("utf-8", "replace") if node else next((one.host for one in there), "")
             closed = layout.server_disabled(ip) in tree, layout.server_paused(ip) in tree
-            found[ip] = Server(ip, host, *closed, here)
+            found[ip] = Server(ip, host, *closed, there)
         return found
 
     def _leader(self, tree: Tree) -> LeaderChanged:

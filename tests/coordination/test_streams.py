@@ -73,6 +73,40 @@ def test_config_tells_what_changed_and_keeps_the_last_good_one() -> None:
     assert "no job configuration" in wrong.fault
 
 
+def watch_by_hand(stream: str, *remove: str) -> list[Any]:
+    """Return the events of a scene in which nodes are removed by hand below a job that runs."""
+    events: list[Any] = []
+
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/10 * * * * ?").running(), anyio.create_task_group() as tasks:
+            await here.until(5)
+            tasks.start_soon(follow, getattr(Streams(here.observer, "job"), stream)(), events)
+            await here.until(6)
+            for path in remove:
+                below = [f"{path}/{name}" for name in await here.names(path)]
+                await here.write(*map(Delete, [*below, path]))
+            await here.until(8)
+            tasks.cancel_scope.cancel()
+
+    play(scene)
+    return events
+
+
+def test_an_instance_has_not_left_because_its_servers_node_is_removed_by_hand() -> None:
+    first, *others = watch_by_hand("servers", LAYOUT.server("127.0.0.1"))
+    (instance,) = first.joined
+    assert [(event.joined, event.left) for event in others] == [(frozenset(), frozenset())] * len(others)
+    for event in (first, *others):
+        server = event.servers["127.0.0.1"]
+        assert ([one.id for one in server.instances], server.host) == ([instance], first.servers["127.0.0.1"].host)
+
+
+def test_no_config_is_left_when_it_is_removed() -> None:
+    first, removed = watch_by_hand("config", LAYOUT.config)
+    assert first.config is not None
+    assert (removed.config, removed.changed, removed.fault) == (None, frozenset(), "/job/config is missing")
+
+
 def test_leader_tells_of_elections() -> None:
     events = [(event.leader is not None, event.epoch) for event in watch("leader")]
     assert events == [(False, -1), (True, 0), (False, 0)]
