@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -14,12 +15,13 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from aioelasticjob import ElasticJob, JobConfig
+from aioelasticjob import ElasticJob, ItemContext, JobConfig, operations
 from aioelasticjob.coordination import records, strategies
 from aioelasticjob.coordination.strategies import Allotment
 from aioelasticjob.events import Ended, Listener
 from aioelasticjob.model import Outcome
 from aioelasticjob.registry.session import ConnectionSettings, open_session
+from aioelasticjob.registry.txn import Set
 from aioelasticjob.testing import Faults, VirtualClock, run
 from aioelasticjob.zookeeper.server import serve
 from tests.docs.pages import ROOT, Block, blocks, execute, pages
@@ -231,23 +233,47 @@ def test_settings_are_changed_while_the_job_runs() -> None:
     assert (config.cron, config.sharding_total_count) == ("0 0/5 * * * ?", 6)
 
 
-def test_a_program_follows_who_is_there_and_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_follows_who_is_there_what_is_configured_who_leads_and_what_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     follow = execute(*blocks("docs/how-to/watch.md", "python"))["follow"]
 
     async def main() -> None:
         address = "zk://127.0.0.1:2181/billing"
         app = ElasticJob(address)
-        app.add(lambda context: anyio.sleep(2), name="report", cron="0/10 * * * * ?")
-        async with _registry(), anyio.create_task_group() as tasks, app.running():
+
+        @app.job(cron="0/10 * * * * ?")
+        async def report(context: ItemContext) -> None:
+            await anyio.sleep(2)
+
+        async with (
+            _registry(),
+            open_session(ConnectionSettings.parse(address)) as operator,
+            anyio.create_task_group() as tasks,
+            app.running(),
+        ):
             tasks.start_soon(follow, address, "report")
-            await anyio.sleep(15)
+            await anyio.sleep(13)
+            await operations.pause(operator, "report")
+            await anyio.sleep(1)
+            await operator.commit([Set("/report/config", b"nonsense", -1)], incarnation=operator.incarnation)
+            await anyio.sleep(1)
             tasks.cancel_scope.cancel()
 
     run(main)
-    told = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("joined 127.0.0.1@-@") for line in told)
-    assert any(line.startswith("item 0 is run by 127.0.0.1@-@") for line in told)
-    assert told[-1] == "item 0 is run by nobody"
+    told = [re.sub(r"127.0.0.1@-@[\w-]+", "ME", line) for line in capsys.readouterr().out.splitlines()]
+    assert set(told[:3]) == {
+        "joined: ['ME'], left: [], switched off: []",
+        "the schedule is now 0/10 * * * * ?",
+        "election 0: ME",
+    }
+    assert told[3:6] == [
+        "item 0 is run by ME",
+        "item 0: completed",
+        "joined: [], left: [], switched off: ['127.0.0.1']",
+    ]
+    (nonsense,) = told[6:]
+    assert nonsense.startswith("not in force: /report/config = b'nonsense': no job configuration")
 
 
 def test_the_configuration_written_by_hand_is_one() -> None:
