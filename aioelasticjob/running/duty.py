@@ -155,10 +155,11 @@ class Duty:
         """
         before, table = self.timetable.newest, self.timetable
         if _schedule(view.config) != _schedule(self.config):
-            table.advance(min(self.now(), int(view.scheduled_since * 1000)))
-            self._tell(self._due(view), before, table.newest - 1, BUSY)
+            written = int(view.scheduled_since * 1000)
+            table.advance(min(self.now(), written))
+            self._tell(self._due(view), before - 1, min(table.newest - 1, written), BUSY)
         elif table.advance(self.now()):
-            self._tell(self._due(view), before, table.newest, BUSY)
+            self._tell(self._due(view), before - 1, table.newest, BUSY)
             if rerun:
                 self._missed = table.newest
             else:
@@ -283,6 +284,11 @@ class Duty:
         self._start_anew(written)
         came = "they came before the new schedule was known here"
         self._tell(self._due(), written, self.timetable.newest - 1, came)
+        newest = self.timetable.newest  # schedules may share moments
+        if told := {item for item in self._unclaimed(newest) if self.misses.knows(item, newest)}:
+            self._missed = newest
+            if not view.config.misfire:
+                self.pass_over(told)
 
     def _advance(self) -> None:
         waiting, table = self._due(), self.timetable

@@ -19,19 +19,28 @@ class Misses:
 
     def __init__(self, member: Member, clock: Clock, events: Events) -> None:
         self._member, self._clock, self._events = member, clock, events
-        self._told: dict[int, int] = {}
-        """The newest moment of each item that was told of."""
+        self._known: dict[int, int] = {}
+        """The newest moment of each item that was run here or told of."""
         self._mourned: dict[int, int] = {}
         """When the run of each item began that was last told of as cut off."""
+
+    def ran(self, items: Iterable[int], slot: int) -> None:
+        """Note that items were run for a moment; their records may be removed by whoever lowers the count."""
+        for item in items:
+            self._known[item] = max(slot, self._known.get(item, 0))
+
+    def knows(self, item: int, moment: int) -> bool:
+        """Whether an item's moment, or a later one, was run here or told of."""
+        return self._known.get(item, 0) >= moment > 0
 
     def tell(self, last: Mapping[int, int], table: Timetable, until: int, why: str) -> None:
         """Tell that the moments up to ``until`` have passed without a run, for each item those after its ``last``."""
         alike: dict[int, list[int]] = {}
         for item, known in last.items():
-            alike.setdefault(max(known, self._told.get(item, 0)), []).append(item)
+            alike.setdefault(max(known, self._known.get(item, 0)), []).append(item)
         for known, items in alike.items():
             if (passed := table.passed(known, until)) is not None:
-                self._told.update(dict.fromkeys(items, passed.last))
+                self._known.update(dict.fromkeys(items, passed.last))
                 self.put(items, passed, why)
 
     def put(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:

@@ -11,7 +11,7 @@ from anyio import CancelScope, Event, Lock, create_task_group, get_cancelled_exc
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.claims import Claims, Taken
+from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
 from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.progress import Claimed, Tally
 from aioelasticjob.coordination.view import JobView
@@ -354,6 +354,8 @@ class Runner:
     async def _settle(self, flight: Flight) -> bool:
         """Give the items back; False if the session was lost.  A claim without fences has written nothing."""
         claim, duty = flight.claim, self._duty
+        if flight.begun and claim.fire.source in SCHEDULED:
+            duty.misses.ran(claim.items, claim.fire.slot)
         unfinished = flight.reins.unfinished if flight.reins is not None else ()
         if not claim.fences:
             duty.ledger.assume(unfinished, claim.fire.slot - 1)

@@ -55,7 +55,7 @@ def nothing_lost(facts: Facts) -> Iterator[Violation]:
                 if era.start + FUZZ < slot / 1000 < min(era.end - FUZZ, facts.end - LAST):
                     for item in range(era.config.sharding_total_count):
                         if (item, slot) not in job.begun and (item, slot) not in job.reports:
-                            yield from _lost(job, item, slot)
+                            yield from _lost(job, item, slot, era)
 
 
 def reports_are_true(facts: Facts) -> Iterator[Violation]:
@@ -81,7 +81,7 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
                         yield Violation("true reports", one.at, f"{name}/{item} {slot} is {what}: {one.event} {found}")
 
 
-def _lost(job: JobFacts, item: int, slot: int) -> Iterator[Violation]:
+def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     moment = slot / 1000
     following = min(
         (run.begun.at for run in job.facts.runs_of.get((job.name, item), ()) if run.begun.slot > slot), default=inf
@@ -95,11 +95,17 @@ def _lost(job: JobFacts, item: int, slot: int) -> Iterator[Violation]:
     holders = {data.decode() for data in job.facts.nodes.over(path, moment - FUZZ, end) if data}
     if None in job.facts.nodes.over(path, moment - FUZZ, end):
         return  # it had no holder yet, or has none any more
+    if era.end <= end and job.facts.nodes.at(f"/{job.name}/instances/{_holder(job, item, era.end)}", era.end) is None:
+        return  # the last one who held it under that schedule was gone before it was changed
     hosts = {holder.partition("@-@")[0] for holder in holders}
     if any(job.facts.troubled(host, moment - FUZZ, end) for host in (*hosts, REGISTRY)):
         return
     held = ", ".join(sorted(holders))
     yield Violation("nothing lost", moment, f"{job.name}/{item} {slot} is neither run nor reported; held by {held}")
+
+
+def _holder(job: JobFacts, item: int, at: float) -> str:
+    return (job.facts.nodes.at(f"/{job.name}/sharding/{item}/instance", at) or b"").decode()
 
 
 def _disabled(job: JobFacts, item: int, moment: float) -> bool:
