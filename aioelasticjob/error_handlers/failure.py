@@ -62,10 +62,20 @@ class Escalated(Exception):  # a message between rooms, never seen by users
         self.failure = failure
 
 
-def logged(failure: Failure) -> None:
-    """Log a failure with its stack."""
-    about = {"job": failure.job, "items": failure.items, "fire_time": failure.fire_time, "task_id": failure.task_id}
-    log.error("item failed", exc_info=failure.error, extra=about)
+def logged(failure: Failure, why: str = "", **fields: object) -> None:
+    """Log a failure with its stack, and why nobody was told if somebody should have been."""
+    message = f"item failed, and nobody was told: {why}" if why else "item failed"
+    log.error("%s", message, exc_info=failure.error, extra={**_about(failure), **fields})
+
+
+def announced(failure: Failure, handler: str) -> None:
+    """Log a failure in one line before anybody is told: that may take a while, and the process may be killed."""
+    error = failure.error
+    log.warning("item failed: %s: %s (telling %s)", type(error).__name__, error, handler, extra=_about(failure))
+
+
+def _about(failure: Failure) -> dict[str, object]:
+    return {"job": failure.job, "items": failure.items, "fire_time": failure.fire_time, "task_id": failure.task_id}
 
 
 async def to_log(failure: Failure, options: Options) -> None:
