@@ -20,6 +20,7 @@ from aiosmtpd.handlers import Message as Received
 from aiosmtpd.smtp import SMTP
 
 from aioelasticjob.error_handlers import Failure, Undelivered, alerts, find, options
+from aioelasticjob.errors import InvalidSetting
 from tests.error_handlers.some import failure
 
 
@@ -249,3 +250,16 @@ def test_a_password_is_not_sent_to_a_server_that_does_not_encrypt(monkeypatch: p
 
 def test_an_email_about_text_that_is_none_is_sent() -> None:
     assert alerts.cut("\udcff", 100) == "?"
+
+
+def test_an_answer_that_is_no_json_is_none_the_worse() -> None:
+    async def main() -> None:
+        async with receiving(lambda *_: web.Response(text="ok")) as url:
+            await find("webhook")(failure(), {"url": url})
+
+    asyncio.run(main())
+
+
+def test_a_missing_library_is_named_with_what_brings_it() -> None:
+    with pytest.raises(InvalidSetting, match=r"pip install 'aioelasticjob\[alerts\]'"):
+        alerts._extra("no_such_library")
