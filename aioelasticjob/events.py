@@ -159,6 +159,8 @@ class Counts:
     """Scheduled moments that passed without a run, added up over the items concerned."""
     caught_up: int = 0
     """Fires for a moment that nobody was up for."""
+    alerts: Counter[str] = field(default_factory=Counter)
+    """Failures for error handlers that tell somebody, by what became of them: ``told``, ``failed``, ``dropped``."""
 
 
 @dataclass(eq=False, slots=True)

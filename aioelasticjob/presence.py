@@ -94,7 +94,7 @@ class Presence:
         for job in jobs:
             if job.blocking and job.engine is None and job.config.executor == "process":
                 pickled(job.handler)
-        complaints = Complaints(self.clock)
+        complaints = Complaints(self.clock, self.events.counts)
         shared = self.shared = Surroundings(self.clock, self.events, means, complaints)
         host, leaving = Host(session.host, socket.gethostname(), os.getpid()), Event()
         async with means.processes.open(), create_task_group() as tasks:

@@ -11,7 +11,7 @@ from anyio import move_on_after
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.effects import mark_necessary
-from aioelasticjob.coordination.view import parse, read
+from aioelasticjob.coordination.view import heard, parse, read
 from aioelasticjob.errors import Conflict, ForeignData, JobConflict, OutcomeUnknown
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
@@ -154,7 +154,7 @@ def _agreed(stored: JobConfig | None, given: JobConfig) -> JobConfig:
     if given.overwrite:
         return given
     fits(stored)
-    return stored
+    return heard(stored, given)[0]  # what is wrong with it is said once there is a view
 
 
 def _joining(

@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 
 from aioelasticjob.config import MAX_ITEMS, JobConfig
 from aioelasticjob.coordination.strategies import in_order
+from aioelasticjob.error_handlers import check
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
@@ -28,7 +29,7 @@ class JobView:
     config: JobConfig
     """The newest configuration that made sense."""
     fault: str | None = None
-    """What is wrong with the configuration now in the registry, if it makes none."""
+    """What is wrong with the configuration now in the registry: it makes none, or its error handler does not work."""
 
     @cached_property
     def instances(self) -> Mapping[str, Instance]:
@@ -139,7 +140,8 @@ class JobView:
 def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -> JobView:
     """Return the view of a tree; nonsense in ``config`` leaves the last good configuration standing.
 
-    ``kind`` is what a running job is and stays.
+    ``kind`` is what a running job is and stays; with it, an error handler that does not work here leaves the last good
+    one, and nothing else: instances of different releases have to agree on the schedule and the items.
     """
     node = tree.get(layout.config)
     if node is None:
@@ -150,7 +152,22 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -
             raise InvalidSetting("job_type", config.job_type, f"the job runs as {kind} and cannot change that")
     except InvalidSetting as mistake:
         return JobView(layout, tree, last, str(mistake))
-    return JobView(layout, tree, config)
+    if kind is None:  # who only looks need not have the handlers that the job runs with
+        return JobView(layout, tree, config)
+    return JobView(layout, tree, *heard(config, last))
+
+
+def heard(config: JobConfig, last: JobConfig) -> tuple[JobConfig, str | None]:
+    """Return a configuration whose failures somebody hears of, and what is wrong with its error handler, if anything.
+
+    The handler of ``last``, with its options, stands in for one that does not work here.
+    """
+    try:
+        check(config.error_handler, config.error_handler_options)
+    except InvalidSetting as mistake:
+        kept = {"error_handler": last.error_handler, "error_handler_options": last.error_handler_options}
+        return config.model_copy(update=kept), f"{mistake}; {last.error_handler} goes on being called"
+    return config, None
 
 
 @lru_cache(maxsize=4096)

@@ -42,6 +42,7 @@ HELP = {
     "misfires": "Scheduled moments that passed without a run, added up over the items concerned.",
     "catch_ups": "Fires for a moment that nobody was up for.",
     "rescues": "Items taken over that were cut off elsewhere.",
+    "alerts": "Failures for error handlers that tell somebody, by result; failed and dropped ones are only in the log.",
     "fire_lateness_seconds": "From the scheduled moment of a fire by cron to the call of its handlers.",
     "run_duration_seconds": "How long the runs of items took.",
     "items_held": "Items assigned to this instance.",
@@ -233,16 +234,18 @@ def _standing(app: Observed, core: Any) -> Iterator[Metric]:
 def _of_counts(counts: Mapping[str, Counts], core: Any) -> Iterator[Metric]:
     fires, runs = _counter(core, "fires", "job", "source"), _counter(core, "runs", "job", "outcome")
     misfires, catch_ups = _counter(core, "misfires", "job"), _counter(core, "catch_ups", "job")
-    rescues = _counter(core, "rescues", "job")
+    rescues, alerts = _counter(core, "rescues", "job"), _counter(core, "alerts", "job", "result")
     for job, count in counts.items():
         for source, number in count.fires.items():
             fires.add_metric([job, source.value], number)
         for outcome, number in count.runs.items():
             runs.add_metric([job, outcome.value], number)
+        for result, number in count.alerts.items():
+            alerts.add_metric([job, result], number)
         misfires.add_metric([job], count.misfired)
         catch_ups.add_metric([job], count.caught_up)
         rescues.add_metric([job], sum(number for source, number in count.fires.items() if source == "FAILOVER"))
-    yield from (fires, runs, misfires, catch_ups, rescues)
+    yield from (fires, runs, misfires, catch_ups, rescues, alerts)
 
 
 def _of_rates(rates: Mapping[str, tuple[Rate, ...]], core: Any) -> Iterator[Metric]:

@@ -234,7 +234,8 @@ def test_next_leads_back_to_where_one_was(play: Play) -> None:
 
 def test_a_viewer_sees_everything_and_changes_nothing(play: Play) -> None:
     async def act(scene: Scene) -> None:
-        options = {"host": "mail.test", "sender": "a@mail.test", "to": "b@mail.test", "password": "hunter2"}
+        options = {"host": "mail.test", "sender": "a@mail.test", "to": "b@mail.test"}
+        options |= {"username": "ops", "password": "hunter2"}
         await scene.run_job(error_handler="email", error_handler_options=options)
         viewer = await scene.viewer()
         page = await viewer.get("/r/billing/job/report")

@@ -15,6 +15,7 @@ import typer
 
 from aioelasticjob import Cron, ElasticJob, InvalidSetting, JobConfig, error_handlers
 from aioelasticjob.cli import application
+from aioelasticjob.error_handlers import known
 from aioelasticjob.layout import Layout
 from aioelasticjob.zookeeper.__main__ import main as zookeeper
 from tests.__main__ import CHECKS
@@ -22,6 +23,14 @@ from tests.docs.pages import ROOT, Block, blocks, pages, read, table
 
 ID = "10.0.0.5@-@4711-0a1b2c3d"
 SETTINGS = "docs/reference/settings.md"
+EXAMPLES = {
+    "host": "mail.example.org",
+    "sender": "a@example.org",
+    "to": "b@example.org",
+    "url": "https://example.org",
+    "webhook": "https://example.org",
+}
+"""Of options that error handlers need."""
 
 
 def test_every_setting_of_a_job_has_its_row() -> None:
@@ -78,11 +87,13 @@ def test_every_error_handler_has_its_row_and_its_needs_are_bold() -> None:
     points = tomllib.loads(read("pyproject.toml"))["project"]["entry-points"]["aioelasticjob.error_handlers"]
     assert rows.keys() == points.keys()
     for name, options in rows.items():
-        needed = re.findall(r"\*\*`(\w+)`\*\*", options)
-        error_handlers.check(name, dict.fromkeys(needed, "x"))
+        needed = {one: EXAMPLES[one] for one in re.findall(r"\*\*`(\w+)`\*\*", options)}
+        error_handlers.check(name, needed)
         for missing in needed:
             with pytest.raises(InvalidSetting, match=missing):
-                error_handlers.check(name, {one: "x" for one in needed if one != missing})
+                error_handlers.check(name, {one: value for one, value in needed.items() if one != missing})
+        model = known._OPTIONS.get(name)
+        assert set(re.findall(r"`([\w.]+)`", options)) == (set() if model is None else set(model.names()))
 
 
 def test_operators_write_where_we_look() -> None:

@@ -1,0 +1,166 @@
+"""The handlers that tell somebody: e-mail, any web address, and the robots of DingTalk and WeCom."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from email.message import EmailMessage
+from importlib import import_module
+from types import ModuleType
+from typing import cast
+from urllib.parse import quote_plus
+
+from aioelasticjob.error_handlers.failure import Failure, Options, Undelivered
+from aioelasticjob.error_handlers.options import DingTalk, Email, Robot, Webhook, parse, place
+from aioelasticjob.errors import InvalidSetting
+
+ANSWER = 20.0
+"""Seconds that a server has to answer."""
+WECOM_LIMIT = 2_048
+"""Bytes of a text that WeCom takes."""
+DINGTALK_LIMIT = 20_000
+"""Bytes of a whole request that DingTalk takes."""
+_GAP = "\n…\n"
+
+
+async def email(failure: Failure, options: Options) -> None:
+    """Send an e-mail.
+
+    Raises:
+        Undelivered: the server refused, could not be reached, or does not encrypt what has to be encrypted.
+        InvalidSetting: an option is wrong.
+    """
+    given, aiosmtplib = parse(Email, options), _extra("aiosmtplib")
+    message = EmailMessage()
+    message["From"], message["To"] = given.sender, given.to
+    message["Subject"] = " ".join(_sendable(f"{given.subject} {failure.subject}").split())[:200]
+    message.set_content(_sendable(failure.text))
+    try:
+        await aiosmtplib.send(
+            message,
+            hostname=given.host,
+            port=given.port or (465 if given.use_tls else 25),
+            username=given.username,
+            password=given.password,
+            use_tls=given.use_tls,
+            start_tls=given.upgrade,
+            timeout=ANSWER,
+        )
+    except (aiosmtplib.SMTPException, OSError, ValueError) as error:
+        raise Undelivered(f"e-mail through {given.host}: {error or type(error).__name__}") from error
+
+
+async def webhook(failure: Failure, options: Options) -> None:
+    """Post the failure as JSON.
+
+    Raises:
+        Undelivered: no answer, or another status than 2xx.
+        InvalidSetting: an option is wrong.
+    """
+    given = parse(Webhook, options)
+    body: dict[str, object] = {
+        "job": failure.job,
+        "instance": failure.instance,
+        "items": failure.items,
+        "taskId": failure.task_id,
+        "fireTime": failure.fire_time,
+        "error": f"{type(failure.error).__name__}: {failure.error}",
+        "stack": failure.stack,
+    }
+    await _post(given.url, json.dumps(body).encode(), given.headers)
+
+
+async def dingtalk(failure: Failure, options: Options) -> None:
+    """Write to a DingTalk robot.
+
+    The signature is the one of DingTalk's custom robots: HMAC-SHA256 over "timestamp, newline, secret".
+
+    Raises:
+        Undelivered: no answer, or a refusal.
+        InvalidSetting: an option is wrong.
+    """
+    given = parse(DingTalk, options)
+    url = given.webhook
+    if given.secret is not None:
+        now = int(failure.told_at * 1000)
+        digest = hmac.new(given.secret.encode(), f"{now}\n{given.secret}".encode(), hashlib.sha256).digest()
+        url += f"{'&' if '?' in url else '?'}timestamp={now}&sign={quote_plus(base64.b64encode(digest))}"
+    text = f"{given.keyword} {failure.text}".strip()
+    while (size := len(request := _message(text))) > DINGTALK_LIMIT:  # what has to be escaped is longer than it looks
+        text = cut(text, len(_sendable(text).encode()) * DINGTALK_LIMIT // size)
+    await _tell_robot(url, request)
+
+
+async def wecom(failure: Failure, options: Options) -> None:
+    """Write to a WeCom robot.
+
+    Raises:
+        Undelivered: no answer, or a refusal.
+        InvalidSetting: an option is wrong.
+    """
+    await _tell_robot(parse(Robot, options).webhook, _message(cut(failure.text, WECOM_LIMIT)))
+
+
+def cut(text: str, limit: int) -> str:
+    """Return a text in at most so many bytes: its beginning, which says what failed, and its end, which says why."""
+    whole = _sendable(text).encode()
+    if len(whole) <= limit:
+        return whole.decode()
+    rest = limit - len(_GAP.encode())
+    first, last = whole[: rest - rest // 2], whole[len(whole) - rest // 2 :]
+    return first.decode(errors="ignore") + _GAP + last.decode(errors="ignore")  # half a character is none
+
+
+def _sendable(text: str) -> str:
+    """Return a text without what UTF-8 does not know, such as halves of surrogate pairs in the names of files."""
+    return text.encode(errors="replace").decode()
+
+
+def _message(text: str) -> bytes:
+    return json.dumps({"msgtype": "text", "text": {"content": text}}, ensure_ascii=False).encode(errors="replace")
+
+
+async def _tell_robot(url: str, request: bytes) -> None:
+    answer = await _post(url, request, {})
+    if isinstance(answer, Mapping) and answer.get("errcode", 0) != 0:
+        raise Undelivered(f"{place(url)} refused: {answer.get('errcode')} {answer.get('errmsg', '')}")
+
+
+async def _post(url: str, body: bytes, headers: Mapping[str, str]) -> object:
+    """Post JSON and return what is answered, if that is JSON, too.
+
+    A redirection is not followed: of a POST most of them make a GET, which tells nobody anything.
+    """
+    aiohttp = _extra("aiohttp")
+    payload = aiohttp.BytesPayload(body, content_type="application/json")
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER)) as client,
+            client.post(url, data=payload, headers=headers, allow_redirects=False) as response,
+        ):
+            if response.status // 100 != 2:
+                raise Undelivered(f"{place(url)} answered {response.status}")
+            try:
+                return cast(object, await response.json(content_type=None))
+            except ValueError:
+                return None
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise Undelivered(f"{place(url)}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return why there was no answer; what aiohttp itself says may have the address in it, and so a key."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {ANSWER:g} s"
+    cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)
+    return type(error).__name__ if cause is None else f"{type(error).__name__}: {cause}"
+
+
+def _extra(module: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ImportError:
+        raise InvalidSetting("error_handler", module, "needs: pip install 'aioelasticjob[alerts]'") from None

@@ -1,0 +1,195 @@
+"""Failures on their way to whoever is to be told: a lane for each target, so that none waits for another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from anyio import create_task_group, move_on_after
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.error_handlers.failure import Escalated, Failure, Options, announced, log, logged
+from aioelasticjob.error_handlers.known import find
+from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.events import Counts
+
+BACKLOG = 1000
+"""Failures that may wait to be told; beyond that the longest queue loses its oldest."""
+AT_ONCE = 100
+"""Targets that are told at the same time: each may take a connection, of which the registry needs one, too."""
+PATIENCE = 30.0
+"""Seconds that telling one failure may take."""
+
+Target: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+"""A handler and its options."""
+
+
+class _Lane:
+    """What waits for one target: a queue for each job, and the jobs take turns."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, deque[Failure]] = {}
+        self.telling: Failure | None = None
+
+    def put(self, failure: Failure) -> None:
+        """Take a failure."""
+        self.queues.setdefault(failure.job, deque()).append(failure)
+
+    def take(self, job: str | None = None) -> Failure:
+        """Return the oldest failure of a job, by default of the one whose turn it is."""
+        job = next(iter(self.queues)) if job is None else job
+        queue = self.queues.pop(job)
+        failure = queue.popleft()
+        if queue:
+            self.queues[job] = queue  # behind all others
+        return failure
+
+    def left(self) -> Iterator[Failure]:
+        """Yield what nobody has been told of."""
+        if self.telling is not None:
+            yield self.telling
+        for queue in self.queues.values():
+            yield from queue
+
+
+class Complaints:
+    """Failures of all jobs of a process, each put for the handler that is to tell it.
+
+    Each is in the log at once, in one line unless it is for the log alone.  What could not be told is there once more,
+    with its stack and the reason.
+    """
+
+    def __init__(self, clock: Clock, counts: Mapping[str, Counts]) -> None:
+        self._clock, self._counts = clock, counts
+        self._lanes: dict[Target, _Lane] = {}
+        self._unserved: list[Target] = []
+        self._waiting = self._dropped = 0
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._news, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
+        self._verdict: BaseException | None = None
+        self._over = False
+
+    def put(self, handler: str, options: Options, failure: Failure) -> None:
+        """Take a failure; never waits."""
+        match handler:
+            case "ignore":
+                return
+            case "log":
+                logged(failure)
+                return
+            case "raise":
+                self._end(failure)
+                return
+        announced(failure, handler)
+        if self._over:
+            self._give_up(failure, f"the application has ended, {handler} is not called any more")
+            return
+        if self._waiting >= BACKLOG:
+            self._drop()
+        target = (handler, tuple(sorted(options.items())))
+        if target not in self._lanes:
+            self._lanes[target] = _Lane()
+            self._unserved.append(target)
+        self._lanes[target].put(failure)
+        self._waiting += 1
+        self._idle.clear()
+        self._news.set()
+
+    async def told(self) -> None:
+        """Wait until everybody has been told of everything."""
+        await self._idle.wait()
+
+    async def tell(self) -> None:
+        """Tell failures for ever, those of one target one after the other.
+
+        Raises:
+            BaseException: the error of a failure that the handler ``raise`` lets out.
+        """
+        try:
+            async with create_task_group() as tasks:
+                while self._verdict is None:
+                    await self._news.wait()
+                    self._news.clear()
+                    while self._unserved:
+                        tasks.start_soon(self._serve, self._unserved.pop())
+                tasks.cancel_scope.cancel()
+        finally:
+            self._close()
+        assert self._verdict is not None
+        raise self._verdict
+
+    async def _serve(self, target: Target) -> None:
+        """Tell one target what waits for it."""
+        lane = self._lanes[target]
+        while lane.queues:
+            async with self._at_once:  # which is fair: a target that hangs gives way after each failure
+                if lane.queues:  # else what waited has been dropped meanwhile
+                    lane.telling = lane.take()
+                    self._waiting -= 1
+                    await self._tell(target, lane.telling)
+                    lane.telling = None
+        del self._lanes[target]
+        if not self._lanes:
+            self._idle.set()
+
+    async def _tell(self, target: Target, failure: Failure) -> None:
+        name, options = target
+        trouble = f"was not done within {PATIENCE:g} s"
+        try:
+            with move_on_after(PATIENCE) as patience:
+                await find(name)(replace(failure, told_at=self._clock.now()), dict(options))
+            if not patience.cancelled_caught:
+                self._counts[failure.job].alerts["told"] += 1
+                return
+        except Escalated as escalated:
+            self._end(escalated.failure)
+            return
+        except ElasticJobError as error:
+            trouble = str(error)
+        except Exception as error:
+            trouble = f"{type(error).__name__}: {error}"
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            trouble = "was cancelled, and not by us"
+        self._counts[failure.job].alerts["failed"] += 1
+        log.error("error handler %s failed: %s", name, trouble, extra={"job": failure.job})
+        logged(failure)
+
+    def _end(self, failure: Failure) -> None:
+        """Let a failure end the application."""
+        if self._verdict is None:
+            self._verdict = failure.error
+            self._news.set()
+
+    def _drop(self) -> None:
+        """Give up the oldest failure of the target and job for which most are waiting: they crowd out the others."""
+        queues = ((lane, job, len(queue)) for lane in self._lanes.values() for job, queue in lane.queues.items())
+        lane, job, _ = max(queues, key=lambda one: one[2])
+        self._waiting -= 1
+        self._dropped += 1
+        why = f"{BACKLOG} wait already, and this was the oldest of the most ({self._dropped} dropped so far)"
+        self._give_up(lane.take(job), why, dropped=self._dropped)
+
+    def _give_up(self, failure: Failure, why: str, **fields: object) -> None:
+        self._counts[failure.job].alerts["dropped"] += 1
+        logged(failure, why, **fields)
+
+    def _close(self) -> None:
+        """Log what is left when the application ends."""
+        left = [(target[0], failure) for target, lane in self._lanes.items() for failure in lane.left()]
+        for name, failure in left:
+            self._give_up(failure, f"the application ended before {name} was done")
+        if left:
+            log.error(
+                "ended before error handlers had told all: %d failures are only in the log",
+                len(left),
+                extra={"dropped": len(left)},
+            )
+        self._lanes.clear()
+        self._over = True
+        self._idle.set()  # whoever waits for the rest waits in vain

@@ -1,0 +1,67 @@
+"""Error handlers by their names: the built-in ones, and those that packages add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from aioelasticjob.error_handlers import alerts
+from aioelasticjob.error_handlers.failure import ErrorHandler, Options, escalate, ignore, to_log
+from aioelasticjob.error_handlers.options import DingTalk, Email, Robot, Told, Webhook, parse
+from aioelasticjob.errors import InvalidSetting
+
+_BUILT_IN: Mapping[str, ErrorHandler] = {
+    "log": to_log,
+    "ignore": ignore,
+    "raise": escalate,
+    "email": alerts.email,
+    "webhook": alerts.webhook,
+    "dingtalk": alerts.dingtalk,
+    "wecom": alerts.wecom,
+}
+_OPTIONS: Mapping[str, type[Told]] = {"email": Email, "webhook": Webhook, "dingtalk": DingTalk, "wecom": Robot}
+
+
+@cache
+def find(name: str) -> ErrorHandler:
+    """Return the error handler of that name.
+
+    Raises:
+        InvalidSetting: there is none, or its package cannot be used.
+    """
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    if name not in _others():
+        near = get_close_matches(name, known := sorted({*_BUILT_IN, *_others()}), n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InvalidSetting("error_handler", name, f"must be one of {', '.join(known)}{hint}")
+    try:
+        found = _others()[name].load()
+    except Exception as error:  # somebody else's code: whatever it does becomes one clear line
+        raise InvalidSetting("error_handler", name, f"cannot be loaded: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise InvalidSetting("error_handler", name, f"its entry point leads to a {type(found).__name__}, no function")
+    return cast(ErrorHandler, found)
+
+
+def check(name: str, options: Options) -> None:
+    """See to it that a handler exists and its options are right: when it is configured, not when something fails.
+
+    What ``log``, ``ignore``, ``raise`` and handlers of packages are given is not looked at: a job may be switched to
+    ``log`` for a while with the options of another handler left in place.
+
+    Raises:
+        InvalidSetting: it does not, or they are not.
+    """
+    find(name)
+    if name in _OPTIONS:
+        parse(_OPTIONS[name], options)
+
+
+@cache
+def _others() -> Mapping[str, EntryPoint]:
+    """Return what packages add; looked for once, since a name that nobody knows may be asked for at each change."""
+    return {point.name: point for point in entry_points(group="aioelasticjob.error_handlers")}

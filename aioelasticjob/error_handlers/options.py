@@ -1,0 +1,231 @@
+"""The options of the handlers that tell somebody: text in the configuration, looked at when they are configured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from email.utils import getaddresses
+from ipaddress import ip_address
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from aioelasticjob.config import mistakes, unknown_setting
+from aioelasticjob.errors import InvalidSetting
+
+HEADER = "header."
+"""What the name of an option that becomes a header begins with."""
+HIDDEN = "…"
+_SWITCHES = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SECRET = re.compile(r"pass|secret|token|key|auth|credential|cookie", re.IGNORECASE)
+_SHOWN = ("allow_unencrypted", "host", "keyword", "port", "sender", "start_tls", "subject", "to", "use_tls", "username")
+"""Options whose values may stand in an error, and so in a log."""
+
+
+def _switch(given: object) -> object:
+    try:
+        return _SWITCHES[str(given).lower()]
+    except KeyError:
+        raise ValueError('must be "true" or "false"') from None
+
+
+def _port(given: object) -> object:
+    text = str(given)
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65_535):
+        raise ValueError("must be a port from 1 to 65535")
+    return int(text)
+
+
+def _line(given: str) -> str:
+    if not given.strip() or not given.isprintable():
+        raise ValueError("must be text, on one line")
+    return given
+
+
+def _addresses(given: str) -> str:
+    found = [address for _, address in getaddresses([_line(given)])]
+    if not found or not all(map(_ADDRESS.fullmatch, found)):
+        raise ValueError("must be addresses like ops@example.org, with commas between them")
+    return given
+
+
+def _url(given: str) -> str:
+    try:
+        parts = urlsplit(given)
+        leads = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, brackets that do not match
+        leads = False
+    if not leads or any(mark.isspace() or not mark.isprintable() for mark in given):
+        raise ValueError("must be an address like https://host/path")
+    return given
+
+
+Switch = Annotated[bool, BeforeValidator(_switch)]
+Port = Annotated[int, BeforeValidator(_port)]
+Line = Annotated[str, AfterValidator(_line)]
+Addresses = Annotated[str, AfterValidator(_addresses)]
+Url = Annotated[str, AfterValidator(_url)]
+
+
+class Told(BaseModel):
+    """What all of these handlers take."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+
+    allow_unencrypted: Switch = False
+    """Secrets may cross the network as they are."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Return the names of the options."""
+        return tuple(cls.model_fields)
+
+
+class Email(Told):
+    """Options of ``email``."""
+
+    host: Line
+    port: Port | None = None
+    username: Line | None = None
+    password: Annotated[str, Field(min_length=1)] | None = None
+    use_tls: Switch = False
+    """Encrypted from the first byte, as on port 465."""
+    start_tls: Switch | None = None
+    """Encrypted from STARTTLS on; unless told otherwise where the server offers it, and always before a password."""
+    sender: Addresses
+    to: Addresses
+    subject: str = "[aioelasticjob]"
+
+    @model_validator(mode="after")
+    def _options_agree(self) -> Email:
+        for name, other in (("password", self.username), ("username", self.password)):
+            if getattr(self, name) is not None and other is None:
+                raise InvalidSetting(name, None, "username and password are given together or not at all")
+        if self.use_tls and self.start_tls:
+            raise InvalidSetting("start_tls", None, "use_tls encrypts from the beginning: one of the two is enough")
+        if self.start_tls is False and self._needs_encryption:
+            raise InvalidSetting(
+                "start_tls",
+                None,
+                'the password would cross the network unencrypted: write start_tls = "true" or use_tls = "true"'
+                ' (or allow_unencrypted = "true", if it may)',
+            )
+        return self
+
+    @property
+    def _needs_encryption(self) -> bool:
+        return self.password is not None and not (self.use_tls or self.allow_unencrypted or is_loopback(self.host))
+
+    @property
+    def upgrade(self) -> bool | None:
+        """Whether STARTTLS is sent; None if the server offers it."""
+        return True if self.start_tls is None and self._needs_encryption else self.start_tls
+
+
+class Webhook(Told):
+    """Options of ``webhook``."""
+
+    url: Url
+    headers: dict[str, str] = Field(default_factory=dict)
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Return the names of the options."""
+        return "url", "allow_unencrypted", f"{HEADER}NAME"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_headers(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        headers = {name.removeprefix(HEADER): one for name, one in given.items() if name.startswith(HEADER)}
+        for name, value in headers.items():
+            if not _TOKEN.fullmatch(name) or any(mark in str(value) for mark in "\r\n\0"):
+                raise InvalidSetting(f"{HEADER}{name}", None, "must be the name of a header, and its value one line")
+        return {**{name: one for name, one in given.items() if not name.startswith(HEADER)}, "headers": headers}
+
+    @model_validator(mode="after")
+    def _keeps_secrets(self) -> Webhook:
+        if "@" in urlsplit(self.url).netloc:
+            _see_to_encryption(self, "url", self.url, "the password")
+        for name in filter(_SECRET.search, self.headers):
+            _see_to_encryption(self, "url", self.url, f"the header {name}")
+        return self
+
+
+class Robot(Told):
+    """Options of ``wecom``."""
+
+    webhook: Url
+
+    @model_validator(mode="after")
+    def _keeps_its_key(self) -> Robot:
+        _see_to_encryption(self, "webhook", self.webhook, "the robot's key")
+        return self
+
+
+class DingTalk(Robot):
+    """Options of ``dingtalk``."""
+
+    secret: Line | None = None
+    keyword: str = ""
+
+
+ToldT = TypeVar("ToldT", bound=Told)
+
+
+def parse(model: type[ToldT], options: Mapping[str, str]) -> ToldT:
+    """Return options as a value.
+
+    Raises:
+        InvalidSetting: names the option, its value unless that may be secret, and what would be right.
+    """
+    for name in options:
+        if name not in model.names() and not (model is Webhook and name.startswith(HEADER)):
+            raise _mistake(name, HIDDEN, unknown_setting(name, HIDDEN, model.names()).expected)
+    try:
+        return model.model_validate(dict(options))
+    except ValidationError as error:
+        wrong = next(mistakes(error))
+    if wrong.setting not in options:
+        raise _mistake(wrong.setting, None, "this error handler needs it")
+    raise _mistake(wrong.setting, _shown(wrong.setting, options[wrong.setting]), wrong.expected)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent to a host stays on this machine."""
+    try:
+        return host.lower() == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def place(url: str) -> str:
+    """Return an address for logs: without password, path and query, any of which may be a key."""
+    try:
+        parts = urlsplit(_url(url))
+    except ValueError:
+        return HIDDEN
+    rest = f"/{HIDDEN}" if parts.path.strip("/") or parts.query else ""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{rest}"
+
+
+def _mistake(name: str, value: object, expected: str) -> InvalidSetting:
+    return InvalidSetting(f"error_handler_options.{name}", value, expected)
+
+
+def _shown(name: str, value: str) -> str:
+    if name in ("url", "webhook"):
+        return place(value)
+    return value if name in _SHOWN else HIDDEN
+
+
+def _see_to_encryption(options: Told, name: str, url: str, what: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not options.allow_unencrypted and not is_loopback(parts.hostname or ""):
+        expected = f'{what} would cross the network unencrypted: write https (or allow_unencrypted = "true", if it may)'
+        raise InvalidSetting(name, None, expected)

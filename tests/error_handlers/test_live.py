@@ -1,0 +1,62 @@
+"""Error handlers in a job that runs: nonsense written into its configuration silences nobody."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from aioelasticjob import ItemContext
+from aioelasticjob.error_handlers import Failure, Options
+from aioelasticjob.registry.txn import Set
+from tests.error_handlers.some import told_by
+from tests.running.office import LAYOUT, Office, play
+
+NONSENSE = [
+    ("no-such", {}, "error_handler = 'no-such': must be one of"),
+    ("email", {}, "error_handler_options.host = None: this error handler needs it"),
+    ("webhook", {"url": "s3cret"}, "error_handler_options.url = '…': must be an address"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "fault"), NONSENSE)
+def test_an_error_handler_that_does_not_work_leaves_the_last_good_one_and_is_named_once(
+    name: str, options: Options, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[tuple[int, str]] = []
+
+    async def mine(failed: Failure, options: Options) -> None:
+        told.append((round(here_now()), options["to"]))
+
+    told_by(monkeypatch, mine=mine)
+
+    async def scene(here: Office) -> None:
+        nonlocal here_now
+        here_now = here.now
+
+        async def handler(context: ItemContext) -> None:
+            raise ValueError("no luck")
+
+        app = here.app(handler, cron="0/10 * * * * ?", error_handler="mine", error_handler_options={"to": "ops"})
+        config = app.jobs[0]
+        async with app.running():
+            await here.until(15)
+            wrong = config.changed(cron="0/5 * * * * ?", error_handler=name, error_handler_options=options)
+            await here.write(Set(LAYOUT.config, wrong.to_json(), -1))
+            await here.until(22)
+        async with app.running():  # joins while the registry's makes no sense: what it was declared with holds
+            await here.until(27)
+            right = config.changed(error_handler_options={"to": "others"})
+            await here.write(Set(LAYOUT.config, right.to_json(), -1))
+            await here.until(35)
+
+    here_now = float
+    with caplog.at_level(logging.WARNING):
+        play(scene)
+    assert told == [(10, "ops"), (20, "ops"), (25, "ops"), (30, "others")]
+    said = [one.getMessage() for one in caplog.records if one.name.endswith("faults")]
+    assert len(said) == 3  # once in each life, and that it was mended
+    assert said[0] == said[1]
+    assert said[0].startswith(f"/job/config: {fault}")
+    assert said[0].endswith("; mine goes on being called")
+    assert said[2] == "/job/config: mended"
