@@ -17,12 +17,13 @@ from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.events import Events
-from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.misses import Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 
 BUSY = "the last run was still going on"
+ENDED = "the schedule was changed before it could be run"
 
 
 class Duty:
@@ -52,6 +53,8 @@ class Duty:
         self._missed = 0
         self._looked_at: JobView | None = None
         self.timetable = Timetable(view.config.schedule, self.now())
+        self._former: Timetable | None = None
+        """The schedule before the one in force."""
 
     @property
     def config(self) -> JobConfig:
@@ -221,13 +224,16 @@ class Duty:
             up_since = min(up_since, self.now() / 1000 - view.config.catch_up)
         node = view.tree.get(view.layout.item(item).sharding)
         born = 0.0 if node is None else node.stat.ctime
-        unchanged = record.begun > 0 and self.timetable.after(record.begun) == record.next_fire
-        floor = int(max(born, up_since, 0.0 if unchanged else self._since / 1000) * 1000)
-        if unchanged and item not in view.disabled_items and self._member.id in view.eligible:
-            last = max(record.slot, record.completed_at)  # what came during a run was told of when it ended
-            until = min(floor, self.timetable.newest)
-            self.misses.tell({item: last}, self.timetable, until, "nobody was up when they came")
-        return floor
+        opened = int(max(born, up_since) * 1000)
+        if _is_of(record, self.timetable):
+            if item not in view.disabled_items and self._member.id in view.eligible:
+                last = max(record.slot, record.completed_at)  # what came during a run was told of when it ended
+                until = min(opened, self.timetable.newest)
+                self.misses.tell({item: last}, self.timetable, until, "nobody was up when they came")
+            return opened
+        if self._former is not None and _is_of(record, self._former):
+            self.misses.tell({item: max(record.slot, opened)}, self._former, self._since, ENDED)
+        return max(opened, self._since)
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
@@ -275,11 +281,10 @@ class Duty:
         before, taken_off, due = table.newest, self.taken_off() & self.held, self._due()
         table.advance(written)
         until = min(table.newest, written)  # later ones are the new schedule's, if they are any
-        ended, disabled = "the schedule was changed before it could be run", self.view.disabled_items
-        self._tell(taken_off - disabled, 0, until, ended)
-        self._tell(due, before - 1, until, ended)
-        self._tell(self._due() - due, before, until, ended)
-        self.timetable = Timetable(view.config.schedule, self.now())
+        self._tell(taken_off - self.view.disabled_items, 0, until, ENDED)
+        self._tell(due, before - 1, until, ENDED)
+        self._tell(self._due() - due, before, until, ENDED)
+        self._former, self.timetable = table, Timetable(view.config.schedule, self.now())
         self._since = written
         self._start_anew(written)
         came = "they came before the new schedule was known here"
@@ -297,6 +302,11 @@ class Duty:
             self._tell(waiting, before - 1, table.newest - 1, "the assignment was not settled")
         if came > 1:
             self._tell(self._due() - waiting, before, table.newest - 1, "this process was held up")
+
+
+def _is_of(record: Record, table: Timetable) -> bool:
+    """Whether an item's last claim expected what this schedule has next: then it was in force by then."""
+    return record.begun > 0 and table.after(record.begun) == record.next_fire
 
 
 def _schedule(config: JobConfig) -> tuple[object, ...]:

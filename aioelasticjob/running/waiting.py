@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 from anyio.abc import TaskGroup
 
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import RegistryError
+from aioelasticjob.errors import RegistryError, Suspended
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.duty import Duty
 
@@ -31,21 +30,27 @@ class Waiting:
 
     async def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Let another instance finish what it runs of ours; then run the newest moment, if misfire is wanted."""
-        if fire.source is not FireSource.TRIGGER:  # which is put off
+        scheduled = fire.source is not FireSource.TRIGGER  # which is put off
+        if scheduled:
             self._duty.miss(items, fire, "another instance still runs it")
-            if not view.config.misfire:
-                self._duty.pass_over(items)
-                return
+        if scheduled and not view.config.misfire:
+            self._duty.pass_over(items)
         self._duty.elsewhere |= items
         self.follow(items)  # first of all: nothing else takes them back, should the mark fail
-        if fire.source is not FireSource.TRIGGER:
+        if scheduled and view.config.misfire:
             await self._claims.mark_misfired(view, items, fire.slot)
 
     async def _until_free(self, item: int) -> None:
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
-        if item in self._duty.ledger.known():
-            with suppress(RegistryError):  # a record that is out of date is refused when claimed, and read then
+        while item in self._duty.ledger.known():
+            try:
                 await self._duty.offsets.learn([item])
                 await self._duty.ledger.learn([item])
+                break
+            except Suspended:  # what is known of it says that it runs: nothing would claim it
+                if not await connected(self._member.session, self._member.incarnation):
+                    return
+            except RegistryError:
+                return
         self._duty.freed(item)
         self._freed()
