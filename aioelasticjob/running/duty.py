@@ -128,10 +128,11 @@ class Duty:
             return frozenset()
         return view.orphans.union(view.rescues, filter(self._is_cut_off, self.held))
 
-    def source(self) -> FireSource:
-        """Return why the newest moment would be run now: on time, or as the rerun for what was missed."""
+    def source(self, items: Iterable[int]) -> FireSource:
+        """Return why items would be run for the newest moment now: on time, or as the rerun for what was missed."""
         newest = self.timetable.newest
         late = newest == self._missed or self.is_catch_up(newest)
+        late = late or any(self.misses.knows(item, newest) for item in items)
         return FireSource.MISFIRE if late else FireSource.CRON
 
     def is_catch_up(self, slot: int) -> bool:
@@ -289,11 +290,9 @@ class Duty:
         self._start_anew(written)
         came = "they came before the new schedule was known here"
         self._tell(self._due(), written, self.timetable.newest - 1, came)
-        newest = self.timetable.newest  # schedules may share moments
-        if told := {item for item in self._unclaimed(newest) if self.misses.knows(item, newest)}:
-            self._missed = newest
-            if not view.config.misfire:
-                self.pass_over(told)
+        if not view.config.misfire:  # schedules may share moments
+            newest = self.timetable.newest
+            self.pass_over(item for item in self._unclaimed(newest) if self.misses.knows(item, newest))
 
     def _advance(self) -> None:
         waiting, table = self._due(), self.timetable

@@ -227,7 +227,7 @@ class Runner:
             self._accounts.refused(str(skew))
             return True
         self._accounts.accepted()
-        await self._fly(view, Fire(self._duty.timetable.newest, self._duty.source()), owed)
+        await self._fly(view, Fire(self._duty.timetable.newest, self._duty.source(owed)), owed)
         return True
 
     async def _fly_ahead(self, view: JobView) -> bool:
