@@ -239,29 +239,30 @@ class Claims:
 
     async def _give_back(self, ended: dict[int, Seen], hand_over: bool) -> frozenset[int] | None:
         """Write the ends of items' runs; return those put up for rescue, None if the session was lost."""
-        member, handed_over = self._member, frozenset[int]()
+        member, unknown = self._member, frozenset[int]()
+        cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
         while ended:
-            cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
             try:
                 operations = _settling(member.layout, ended, self._rescuing, cut_off)
                 committed = await member.session.commit(operations, incarnation=member.incarnation)
             except (Suspended, OutcomeUnknown, Conflict) as error:
                 if not await connected(member.session, member.incarnation):
                     return None
-                if isinstance(error, Conflict):  # the leader will find what is cut off
-                    hand_over = hand_over and error.path not in {member.layout.item(item).orphan for item in cut_off}
+                if isinstance(error, OutcomeUnknown):
+                    unknown = cut_off
+                elif isinstance(error, Conflict):
+                    cut_off = _without_mark(member.layout, cut_off, error)
                 with suppress(Suspended, OutcomeUnknown):  # then the next attempt is refused, or does it
-                    still = await self._still_mine(ended)
-                    handed_over |= cut_off - still.keys() if isinstance(error, OutcomeUnknown) else frozenset()
-                    ended = still
+                    ended = await self._still_mine(ended)
+                    cut_off = cut_off.intersection(ended)
             except SessionEnded:
                 return None
             else:
                 settled = zip(ended.items(), committed.versions[::2], strict=False)
                 self._ledger.note({item: Seen(seen.record, version) for (item, seen), version in settled})
                 self._rescuing -= ended.keys()
-                return handed_over | cut_off
-        return handed_over
+                return cut_off
+        return unknown  # what has gone without an answer did happen
 
     async def _still_mine(self, ended: dict[int, Seen]) -> dict[int, Seen]:
         """Return what is yet to be settled, at the records' present versions: somebody touched them by hand."""
@@ -312,6 +313,12 @@ def _settling(layout: Layout, ended: Mapping[int, Seen], rescued: Collection[int
 def _before_items(fire: Fire, items: int) -> int:
     """Return how many operations of a claim come before those of the items."""
     return 2 * items if fire.source is FireSource.FAILOVER else 1 + (fire.request is not None)
+
+
+def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -> frozenset[int]:
+    """Leave out whose mark is there already, or all if there is no place for any: the leader will find them."""
+    refused = frozenset(item for item in cut_off if layout.item(item).orphan == conflict.path)
+    return cut_off - refused if not refused or conflict.reason == "exists" else frozenset()
 
 
 def _as_written(fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, Seen]:
