@@ -23,6 +23,8 @@ from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, O
 
 AT_ONCE = PER_TRANSACTION // 3
 """Items that one transaction claims or settles."""
+ROOM = 512 * 1024
+"""Bytes of triggers' parameters in one transaction: half of what a registry takes."""
 SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
 
 
@@ -65,9 +67,9 @@ class Claims:
         written: dict[int, Seen] = {}
         found: dict[int, Record] = {}
         fences: dict[int, int] = {}
-        rest = sorted(items)
+        rest, at_once = sorted(items), _at_once([fire.parameter])
         while rest and not taken.stale:
-            part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
+            part, rest = rest[:at_once], rest[at_once:]
             before = {item: ledger.record(item) for item in part}
             wanted = {item: _begun(record, fire, member.id, now, next_fire) for item, record in before.items()}
             try:
@@ -105,8 +107,9 @@ class Claims:
         ``hand_over`` puts items that were cut off up for rescue; return which.
         """
         rest, handed_over = list(claim.items), frozenset[int]()
+        at_once = _at_once([claim.fire.parameter])
         while rest:
-            part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
+            part, rest = rest[:at_once], rest[at_once:]
             ended = {item: _ended(claim.items[item], outcomes.get(item), now) for item in part}
             if (given := await self._give_back(ended, hand_over)) is None:
                 return None
@@ -116,8 +119,9 @@ class Claims:
     async def withdraw(self, claim: Claim) -> bool:
         """Give items back as they were found, for their run has not begun; False if the session was lost."""
         rest = [(item, Seen(claim.before[item], seen.version)) for item, seen in claim.items.items()]
+        at_once = _at_once(record.parameter for record in claim.before.values())
         while rest:
-            part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
+            part, rest = rest[:at_once], rest[at_once:]
             if await self._give_back(dict(part), hand_over=False) is None:
                 return False
         return True
@@ -279,6 +283,12 @@ class Claims:
             item for item, mark in zip(rescued, marks, strict=True) if not mark or mark.stat.ephemeral_owner != ours
         }
         return mine
+
+
+def _at_once(parameters: Iterable[str | None]) -> int:
+    """Return how many items one transaction may carry whose records hold such parameters."""
+    longest = max((len(parameter) for parameter in parameters if parameter), default=0)
+    return min(AT_ONCE, max(1, ROOM // (6 * longest))) if longest else AT_ONCE  # six: "\u0000"
 
 
 def _entitled(member: Member, view: JobView, fire: Fire, wanted: Collection[int]) -> list[Op]:

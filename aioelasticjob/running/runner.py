@@ -14,6 +14,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
 from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.progress import Claimed, Tally
+from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints
 from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
@@ -203,8 +204,8 @@ class Runner:
         if (fire := self._requests.newest(view)) is None:
             return False
         items, duty = self._duty.held - view.disabled_items, self._duty
-        if skew := duty.intolerable_skew():
-            self._accounts.refused(str(skew))
+        if refusal := duty.intolerable_skew() or too_large((fire.parameter or "").encode()):
+            self._accounts.refused(str(refusal))
             items = frozenset()
         elif self._member.id not in view.eligible:
             items = frozenset()

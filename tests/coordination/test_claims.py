@@ -13,6 +13,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import AT_ONCE, Claims, Taken
 from aioelasticjob.coordination.ledger import TOLERATED, Ledger
 from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.records import LARGEST_PARAMETER
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.layout import Layout
@@ -44,11 +45,14 @@ class Line(BareSession):
     def __init__(self, registry: BareRegistry) -> None:
         super().__init__(registry, Past(registry), Calm(), MINE)
         self.commits, self.reads = deque[Word](), deque[Word]()
+        self.sizes: list[int] = []
+        """Of each transaction the bytes that it would be on the wire, roughly."""
         self.old: dict[str, Node] | None = None
         """What a server that lags behind shows until it is told to catch up."""
 
     async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
         word = self.commits.popleft() if self.commits else "well"
+        self.sizes.append(sum(len(op.path) + len(getattr(op, "data", b"")) + 40 for op in ops))
         if word == "reply lost":
             self._registry.commit(ops, incarnation)
         if word in ("reply lost", "never arrived"):
@@ -585,6 +589,17 @@ def test_a_scheduled_run_has_nothing_of_the_trigger_before_it(source: FireSource
     desk.learn()
     desk.taken(Fire(NEXT, FireSource.FAILOVER))
     assert (desk.record().moment, desk.record().asked, desk.record().parameter) == (NEXT, 0, None)
+
+
+def test_no_transaction_that_carries_a_triggers_parameter_is_too_large_for_the_registry() -> None:
+    desk = Desk(2 * AT_ONCE)
+    claim = desk.taken(Fire(NOW, FireSource.TRIGGER, "\0" * (LARGEST_PARAMETER // 40)))
+    assert desk.hand_over(claim) == set(desk.items)
+    again = desk.taken(Fire(NEXT, FireSource.CRON))
+    assert done(desk.claims.withdraw(again))
+    assert desk.record().parameter == claim.fire.parameter
+    assert desk.settle(desk.taken(Fire(NOW, FireSource.TRIGGER, "\0" * LARGEST_PARAMETER), {7}), Outcome.COMPLETED)
+    assert 400_000 < max(desk.line.sizes) < 900_000
 
 
 def test_without_monitoring_moments_are_remembered_and_nothing_is_written() -> None:

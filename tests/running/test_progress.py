@@ -7,11 +7,12 @@ import pytest
 
 from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, JobListener, OnceListener
 from aioelasticjob.coordination.progress import LARGEST_OFFSET
+from aioelasticjob.coordination.records import LARGEST_PARAMETER
 from aioelasticjob.errors import Fenced, InvalidSetting, NodeMissing
-from aioelasticjob.events import Began, Ended
+from aioelasticjob.events import Began, Ended, Refused
 from aioelasticjob.registry.txn import Create, Delete, Set
 from aioelasticjob.testing import VirtualCluster, run
-from tests.running.office import LAYOUT, Office, play
+from tests.running.office import LAYOUT, Office, listening, play
 from tests.running.test_failover import crew
 
 
@@ -176,6 +177,22 @@ def test_a_trigger_may_bring_a_parameter_for_its_run_alone() -> None:
             await here.write(Create(LAYOUT.trigger(me), "nachträglich".encode()))
             await here.until(11)
         assert seen == [("TRIGGER", "nachträglich"), ("CRON", "daily")]
+
+    play(scene)
+
+
+def test_a_parameter_too_large_for_the_records_is_refused_and_the_schedule_goes_on() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/10 * * * * ?", job_parameter="daily")
+        async with listening(here, app), app.running():
+            await here.until(3)
+            (me,) = await here.names(LAYOUT.instances)
+            await here.write(Create(LAYOUT.trigger(me), b"x" * (LARGEST_PARAMETER + 1)))
+            await here.until(11)
+            assert await here.names(LAYOUT.triggers) == ()
+        assert here.starts() == [(10.0, "CRON", 10.0)]
+        (refused,) = [event.why for event in here.told if isinstance(event, Refused)]
+        assert f"must be at most {LARGEST_PARAMETER} bytes" in refused
 
     play(scene)
 
