@@ -88,9 +88,9 @@ class Desk:
         for item in self.items:
             paths = LAYOUT.item(item)
             self.write(Create(paths.sharding), Create(paths.instance, ME.encode()))
-        member = Member(self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE)
-        self.ledger = Ledger(member)
-        self.claims = Claims(member, self.ledger)
+        self.member = Member(self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE)
+        self.ledger = Ledger(self.member)
+        self.claims = Claims(self.member, self.ledger)
         self.learn()
 
     def write(self, *operations: Op) -> None:

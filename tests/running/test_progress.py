@@ -5,7 +5,15 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, JobListener, OnceListener
+from aioelasticjob import (
+    ElasticJob,
+    FireSource,
+    InstanceContext,
+    ItemContext,
+    JobListener,
+    OnceListener,
+    operations,
+)
 from aioelasticjob.coordination.progress import LARGEST_OFFSET
 from aioelasticjob.coordination.records import LARGEST_PARAMETER
 from aioelasticjob.errors import Fenced, InvalidSetting, NodeMissing
@@ -364,3 +372,58 @@ def test_who_was_given_an_item_that_is_being_rescued_begins_where_the_rescuer_ca
         assert runs == [(FireSource.CRON, None), (FireSource.FAILOVER, None), (FireSource.CRON, "FAILOVER")]
 
     run(main, seed=seed)
+
+
+async def handed_on(cluster: VirtualCluster, app: ElasticJob, second: float) -> None:
+    """Give the only item to a new instance at a second of the simulation, whatever the old one is doing."""
+    await anyio.sleep(second - cluster.now.timestamp() % 86_400)
+    (old,) = cluster.instances
+    await cluster.start(app)
+    await operations.disable_server(cluster._session, old.host)
+
+
+@pytest.mark.parametrize("failover", [True, False])
+def test_who_is_given_an_item_before_its_first_offset_is_saved_begins_there_all_the_same(failover: bool) -> None:
+    async def main() -> None:
+        began: list[tuple[str, str | None]] = []
+        app = ElasticJob("embedded://")
+
+        @app.job(cron="0 * * * * ?", sharding_total_count=1, failover=failover)
+        async def count(context: ItemContext) -> None:
+            began.append((context.instance.partition("@")[0], context.offset))
+            await anyio.sleep(15)
+            await context.save_offset(f"{context.fire_time:%H:%M}")
+
+        cluster = VirtualCluster()
+        await cluster.start(app)
+        await cluster.settled()
+        await handed_on(cluster, app, 65)  # in the midst of the first run
+        await anyio.sleep(120)
+        first, second = (one.host for one in cluster.instances)
+        assert began == [(first, None), (second, "00:01"), (second, "00:02")]
+
+    run(main)
+
+
+@pytest.mark.parametrize("name", ["job", "a", "b"])  # whose claims are made ready at different moments
+@pytest.mark.parametrize("work", [59.3, 59.65, 59.75, 59.8, 59.85, 59.9, 59.95])
+def test_a_run_that_ends_while_the_next_claim_is_made_ready_hands_on_its_newest_offset(name: str, work: float) -> None:
+    async def main() -> None:
+        began: list[str | None] = []
+        app = ElasticJob("embedded://")
+
+        @app.job(name=name, cron="0 * * * * ?", sharding_total_count=1)
+        async def count(context: ItemContext) -> None:
+            began.append(context.offset)
+            if len(began) == 2:
+                await anyio.sleep(work)
+            await context.save_offset(f"{context.fire_time:%H:%M}")
+
+        cluster = VirtualCluster()
+        await cluster.start(app)
+        await cluster.settled()
+        await handed_on(cluster, app, 125)
+        await anyio.sleep(80)
+        assert began == [None, "00:01", "00:02"]
+
+    run(main)
