@@ -167,9 +167,12 @@ class Runner:
     async def _rescue(self, view: JobView) -> bool:
         """Take one orphan, beginning at a place of our own so that rescuers spread; True if one was taken."""
         me = self._member.id
-        if not (view.orphans and view.config.failover and me in view.eligible) or self._duty.intolerable_skew():
+        if not (view.orphans and view.config.failover and me in view.eligible):
             return False
         waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
+        if skew := self._duty.intolerable_skew():
+            self._accounts.declined(frozenset(waiting), str(skew))
+            return False
         first = crc32(me.encode()) % len(waiting) if waiting else 0
         for item in waiting[first:] + waiting[:first]:
             if await self._take_orphan(view, item):
