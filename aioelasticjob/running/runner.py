@@ -206,17 +206,17 @@ class Runner:
             return True
         if (fire := self._requests.newest(view)) is None:
             return False
-        items, duty = self._duty.held - view.disabled_items, self._duty
-        if refusal := duty.intolerable_skew() or too_large((fire.parameter or "").encode()):
-            self._accounts.refused(str(refusal))
-            items = frozenset()
-        elif self._member.id not in view.eligible:
-            items = frozenset()
+        duty = self._duty
+        refusal = duty.intolerable_skew() or too_large((fire.parameter or "").encode())
+        closed = refusal is not None or self._member.id not in view.eligible
+        items = frozenset[int]() if closed else duty.held - view.disabled_items
         free = items - duty.taken_off()
         if not (free and view.config.monitor_execution):  # there is no claim that would remove it
             if not await self._requests.drop(fire):
                 return False
             fire = replace(fire, request=None)
+        if refusal is not None:  # told once the request is gone, or it would be told again until the mirror knows
+            self._accounts.refused(str(refusal))
         self._requests.put_off(items - free, fire)
         if free:
             await self._fly(view, fire, free)
