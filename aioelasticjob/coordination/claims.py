@@ -23,6 +23,8 @@ from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, O
 
 AT_ONCE = PER_TRANSACTION // 3
 """Items that one transaction claims or settles."""
+ROOM = 512 * 1024
+"""Bytes of triggers' parameters in one transaction: half of what a registry takes."""
 SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
 
 
@@ -65,9 +67,9 @@ class Claims:
         written: dict[int, Seen] = {}
         found: dict[int, Record] = {}
         fences: dict[int, int] = {}
-        rest = sorted(items)
+        rest, at_once = sorted(items), _at_once([fire.parameter])
         while rest and not taken.stale:
-            part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
+            part, rest = rest[:at_once], rest[at_once:]
             before = {item: ledger.record(item) for item in part}
             wanted = {item: _begun(record, fire, member.id, now, next_fire) for item, record in before.items()}
             try:
@@ -105,8 +107,9 @@ class Claims:
         ``hand_over`` puts items that were cut off up for rescue; return which.
         """
         rest, handed_over = list(claim.items), frozenset[int]()
+        at_once = _at_once([claim.fire.parameter])
         while rest:
-            part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
+            part, rest = rest[:at_once], rest[at_once:]
             ended = {item: _ended(claim.items[item], outcomes.get(item), now) for item in part}
             if (given := await self._give_back(ended, hand_over)) is None:
                 return None
@@ -116,8 +119,9 @@ class Claims:
     async def withdraw(self, claim: Claim) -> bool:
         """Give items back as they were found, for their run has not begun; False if the session was lost."""
         rest = [(item, Seen(claim.before[item], seen.version)) for item, seen in claim.items.items()]
+        at_once = _at_once(record.parameter for record in claim.before.values())
         while rest:
-            part, rest = rest[:AT_ONCE], rest[AT_ONCE:]
+            part, rest = rest[:at_once], rest[at_once:]
             if await self._give_back(dict(part), hand_over=False) is None:
                 return False
         return True
@@ -239,29 +243,30 @@ class Claims:
 
     async def _give_back(self, ended: dict[int, Seen], hand_over: bool) -> frozenset[int] | None:
         """Write the ends of items' runs; return those put up for rescue, None if the session was lost."""
-        member, handed_over = self._member, frozenset[int]()
+        member, unknown = self._member, frozenset[int]()
+        cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
         while ended:
-            cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
             try:
                 operations = _settling(member.layout, ended, self._rescuing, cut_off)
                 committed = await member.session.commit(operations, incarnation=member.incarnation)
             except (Suspended, OutcomeUnknown, Conflict) as error:
                 if not await connected(member.session, member.incarnation):
                     return None
-                if isinstance(error, Conflict):  # the leader will find what is cut off
-                    hand_over = hand_over and error.path not in {member.layout.item(item).orphan for item in cut_off}
+                if isinstance(error, OutcomeUnknown):
+                    unknown = cut_off
+                elif isinstance(error, Conflict):
+                    cut_off = _without_mark(member.layout, cut_off, error)
                 with suppress(Suspended, OutcomeUnknown):  # then the next attempt is refused, or does it
-                    still = await self._still_mine(ended)
-                    handed_over |= cut_off - still.keys() if isinstance(error, OutcomeUnknown) else frozenset()
-                    ended = still
+                    ended = await self._still_mine(ended)
+                    cut_off = cut_off.intersection(ended)
             except SessionEnded:
                 return None
             else:
                 settled = zip(ended.items(), committed.versions[::2], strict=False)
                 self._ledger.note({item: Seen(seen.record, version) for (item, seen), version in settled})
                 self._rescuing -= ended.keys()
-                return handed_over | cut_off
-        return handed_over
+                return cut_off
+        return unknown  # what has gone without an answer did happen
 
     async def _still_mine(self, ended: dict[int, Seen]) -> dict[int, Seen]:
         """Return what is yet to be settled, at the records' present versions: somebody touched them by hand."""
@@ -278,6 +283,12 @@ class Claims:
             item for item, mark in zip(rescued, marks, strict=True) if not mark or mark.stat.ephemeral_owner != ours
         }
         return mine
+
+
+def _at_once(parameters: Iterable[str | None]) -> int:
+    """Return how many items one transaction may carry whose records hold such parameters."""
+    longest = max((len(parameter) for parameter in parameters if parameter), default=0)
+    return min(AT_ONCE, max(1, ROOM // (6 * longest))) if longest else AT_ONCE  # six: "\u0000"
 
 
 def _entitled(member: Member, view: JobView, fire: Fire, wanted: Collection[int]) -> list[Op]:
@@ -312,6 +323,12 @@ def _settling(layout: Layout, ended: Mapping[int, Seen], rescued: Collection[int
 def _before_items(fire: Fire, items: int) -> int:
     """Return how many operations of a claim come before those of the items."""
     return 2 * items if fire.source is FireSource.FAILOVER else 1 + (fire.request is not None)
+
+
+def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -> frozenset[int]:
+    """Leave out whose mark is there already, or all if there is no place for any: the leader will find them."""
+    refused = frozenset(item for item in cut_off if layout.item(item).orphan == conflict.path)
+    return cut_off - refused if not refused or conflict.reason == "exists" else frozenset()
 
 
 def _as_written(fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, Seen]:

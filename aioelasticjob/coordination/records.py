@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 from aioelasticjob.clock import moment
+from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Record
 
 LATEST = 253_402_300_799_999
 """The last millisecond of the year 9999, where calendars end."""
+LARGEST_PARAMETER = 64 * 1024
+"""Bytes of the parameter that a trigger may bring: the record of every item that it runs keeps it."""
 
 
 def encode(record: Record) -> bytes:
@@ -41,6 +44,14 @@ def decode(data: bytes) -> Record | None:
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+
+
+def too_large(parameter: bytes) -> InvalidSetting | None:
+    """Return what is wrong with a trigger's parameter that records have no room for."""
+    if len(parameter) <= LARGEST_PARAMETER:
+        return None
+    begins = parameter[:40].decode("utf-8", "replace") + "…"
+    return InvalidSetting("parameter", begins, f"must be at most {LARGEST_PARAMETER} bytes, is {len(parameter)}")
 
 
 def as_json(record: Record) -> dict[str, object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import Layout
@@ -29,7 +30,7 @@ async def trigger(session: Session, job: str, *, instance: str | None = None, pa
     """Ask one instance, or all that may, to run the items they hold now, once; ``parameter`` is for that run alone.
 
     Raises:
-        InvalidSetting: no such job or instance, or the parameter is no text.
+        InvalidSetting: no such job or instance, or the parameter is no text, or too large for a record.
         Refusal: nobody is there to run it, or all who are have been switched off.
         ChangedMeanwhile: an instance has gone.
         RegistryError: the registry could not be read or written.
@@ -146,9 +147,12 @@ def _data(parameter: str | None) -> bytes:
     if parameter is not None and not isinstance(parameter, str):
         raise InvalidSetting("parameter", parameter, "must be text")
     try:
-        return (parameter or "").encode()
+        data = (parameter or "").encode()
     except UnicodeEncodeError:
         raise InvalidSetting("parameter", parameter, "must be text that UTF-8 can spell") from None
+    if mistake := too_large(data):
+        raise mistake
+    return data
 
 
 def _there(view: JobView, instance: str | None) -> Sequence[str]:

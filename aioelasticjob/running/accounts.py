@@ -28,6 +28,7 @@ class Accounts:
         """Runs that ended here; the coordinator publishes them."""
         self.under_way: Claim | None = None
         self._refused = False
+        self._declined: frozenset[int] = frozenset()
 
     def began(self, flight: Flight, *, catch_up: bool) -> None:
         """Note that a flight's moment has come; ``catch_up``: that nobody was up when it did."""
@@ -63,6 +64,12 @@ class Accounts:
         if not self._refused:
             log.error("not run: %s", why, extra={"job": self._job})
         self._refused = True
+
+    def declined(self, items: frozenset[int], why: str) -> None:
+        """Tell that orphans are not rescued here, once for those that wait together."""
+        if items - self._declined:
+            self.refused(why)
+        self._declined = items
 
     def accepted(self) -> None:
         """Note that nothing is refused any more."""

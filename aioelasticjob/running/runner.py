@@ -14,6 +14,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
 from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.progress import Claimed, Tally
+from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints
 from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
@@ -166,9 +167,12 @@ class Runner:
     async def _rescue(self, view: JobView) -> bool:
         """Take one orphan, beginning at a place of our own so that rescuers spread; True if one was taken."""
         me = self._member.id
-        if not (view.orphans and view.config.failover and me in view.eligible) or self._duty.intolerable_skew():
+        if not (view.orphans and view.config.failover and me in view.eligible):
             return False
         waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
+        if skew := self._duty.intolerable_skew():
+            self._accounts.declined(frozenset(waiting), str(skew))
+            return False
         first = crc32(me.encode()) % len(waiting) if waiting else 0
         for item in waiting[first:] + waiting[:first]:
             if await self._take_orphan(view, item):
@@ -202,17 +206,17 @@ class Runner:
             return True
         if (fire := self._requests.newest(view)) is None:
             return False
-        items, duty = self._duty.held - view.disabled_items, self._duty
-        if skew := duty.intolerable_skew():
-            self._accounts.refused(str(skew))
-            items = frozenset()
-        elif self._member.id not in view.eligible:
-            items = frozenset()
+        duty = self._duty
+        refusal = duty.intolerable_skew() or too_large((fire.parameter or "").encode())
+        closed = refusal is not None or self._member.id not in view.eligible
+        items = frozenset[int]() if closed else duty.held - view.disabled_items
         free = items - duty.taken_off()
         if not (free and view.config.monitor_execution):  # there is no claim that would remove it
             if not await self._requests.drop(fire):
                 return False
             fire = replace(fire, request=None)
+        if refusal is not None:  # told once the request is gone, or it would be told again until the mirror knows
+            self._accounts.refused(str(refusal))
         self._requests.put_off(items - free, fire)
         if free:
             await self._fly(view, fire, free)

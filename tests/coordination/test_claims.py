@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from functools import partial
 from random import Random
 from typing import Any, TypeVar, cast
 
@@ -12,6 +13,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import AT_ONCE, Claims, Taken
 from aioelasticjob.coordination.ledger import TOLERATED, Ledger
 from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.records import LARGEST_PARAMETER
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.layout import Layout
@@ -43,11 +45,14 @@ class Line(BareSession):
     def __init__(self, registry: BareRegistry) -> None:
         super().__init__(registry, Past(registry), Calm(), MINE)
         self.commits, self.reads = deque[Word](), deque[Word]()
+        self.sizes: list[int] = []
+        """Of each transaction the bytes that it would be on the wire, roughly."""
         self.old: dict[str, Node] | None = None
         """What a server that lags behind shows until it is told to catch up."""
 
     async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
         word = self.commits.popleft() if self.commits else "well"
+        self.sizes.append(sum(len(op.path) + len(getattr(op, "data", b"")) + 40 for op in ops))
         if word == "reply lost":
             self._registry.commit(ops, incarnation)
         if word in ("reply lost", "never arrived"):
@@ -83,9 +88,9 @@ class Desk:
         for item in self.items:
             paths = LAYOUT.item(item)
             self.write(Create(paths.sharding), Create(paths.instance, ME.encode()))
-        member = Member(self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE)
-        self.ledger = Ledger(member)
-        self.claims = Claims(member, self.ledger)
+        self.member = Member(self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE)
+        self.ledger = Ledger(self.member)
+        self.claims = Claims(self.member, self.ledger)
         self.learn()
 
     def write(self, *operations: Op) -> None:
@@ -105,14 +110,20 @@ class Desk:
         assert claim is not None
         return claim
 
-    def settle(self, claim: Claim, *outcomes: Outcome, hand_over: bool = False) -> bool:
+    def settle(self, claim: Claim, *outcomes: Outcome) -> bool:
+        return self.hand_over(claim, *outcomes, hand_over=False) is not None
+
+    def hand_over(self, claim: Claim, *outcomes: Outcome, hand_over: bool = True) -> frozenset[int] | None:
         ended = dict(zip(claim.items, outcomes, strict=False))
-        return done(self.claims.settle(claim, ended, NOW + 100, hand_over=hand_over)) is not None
+        return done(self.claims.settle(claim, ended, NOW + 100, hand_over=hand_over))
 
     def record(self, item: int = 0) -> Record:
         record = records.decode(self.registry.nodes[LAYOUT.item(item).execution].data)
         assert record is not None
         return record
+
+    def waiting(self) -> set[int]:
+        return {item for item in self.items if LAYOUT.item(item).orphan in self.registry.nodes}
 
     def running(self) -> list[int]:
         return [item for item in self.items if LAYOUT.item(item).running in self.registry.nodes]
@@ -177,6 +188,29 @@ def test_a_record_that_has_moved_is_read_and_claimed_all_the_same() -> None:
     assert taken.claim is not None
     assert set(taken.claim.items) == {0, 1, 2}
     assert taken.cut_off == {1: cut_off}
+
+
+@pytest.mark.parametrize(
+    ("commits", "renewed"),
+    [([], set()), (["reply lost"], set()), (["never arrived"], {0, 1, 2}), (["suspended"], None)],
+)
+def test_a_claim_tells_which_records_it_was_decided_anew_on(commits: list[Word], renewed: set[int] | None) -> None:
+    desk = Desk()
+    desk.line.commits.extend(commits)
+    if renewed is None:
+        with pytest.raises(Suspended):
+            desk.claim()
+    assert desk.claim().renewed == (renewed or set())
+
+
+def test_a_record_that_had_moved_is_one_that_a_claim_was_decided_anew_on() -> None:
+    desk = Desk()
+    desk.elsewhere(0, Record(SLOT - 1000, "CRON", "other", 1, 1, 0, completed=True), running=False)
+    desk.elsewhere(1)
+    desk.elsewhere(2, Record(SLOT, "CRON", "other", 1, 1, 0, completed=True), running=False)
+    taken = desk.claim()
+    assert taken.claim is not None
+    assert (set(taken.claim.items), taken.renewed) == ({0}, {0})
 
 
 def test_an_assignment_that_has_changed_makes_a_claim_stale() -> None:
@@ -314,10 +348,63 @@ def test_an_orphan_that_needs_no_rescue_is_dismissed_once() -> None:
 def test_items_cut_off_are_handed_over_and_finished_ones_are_not(hand_over: bool) -> None:
     desk = Desk()
     claim = desk.taken()
-    assert desk.settle(claim, Outcome.COMPLETED, Outcome.FAILED, hand_over=hand_over)
-    waiting = [item for item in desk.items if LAYOUT.item(item).orphan in desk.registry.nodes]
-    assert waiting == ([2] if hand_over else [])
+    told = desk.hand_over(claim, Outcome.COMPLETED, Outcome.FAILED, hand_over=hand_over)
+    assert told == desk.waiting() == ({2} if hand_over else set())
     assert (desk.record(2).completed, desk.record(2).outcome) == (False, "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("commits", "reads"),
+    [
+        (["suspended"], []),
+        (["never arrived"], []),
+        (["reply lost"], []),
+        (["reply lost"], ["suspended"]),
+        (["never arrived", "suspended", "reply lost"], ["suspended"]),
+        ([lambda: Set(LAYOUT.item(1).execution, b"by hand", -1)], []),
+        ([lambda: Set(LAYOUT.item(1).execution, b"by hand", -1), "suspended", "reply lost"], []),
+    ],
+)
+def test_what_is_cut_off_is_handed_over_however_settling_went_wrong_and_is_told(
+    commits: list[Any], reads: list[Word]
+) -> None:
+    desk = Desk()
+    claim = desk.taken()
+    desk.line.commits.extend(word if isinstance(word, str) else partial(desk.write, word()) for word in commits)
+    desk.line.reads.extend(reads)
+    assert desk.hand_over(claim, Outcome.COMPLETED) == desk.waiting() == {1, 2}
+    assert desk.running() == []
+
+
+def test_what_waits_already_is_not_handed_over_once_more_and_holds_up_nothing() -> None:
+    desk = Desk()
+    claim = desk.taken()
+    desk.write(Create(LAYOUT.item(1).orphan))
+    assert desk.hand_over(claim) == {0, 2}
+    assert desk.waiting() == {0, 1, 2}
+    assert desk.running() == []
+
+
+def test_where_nothing_can_wait_nothing_is_handed_over() -> None:
+    desk = Desk()
+    claim = desk.taken()
+    desk.write(Delete(LAYOUT.orphans))
+    assert desk.hand_over(claim, Outcome.COMPLETED) == frozenset()
+    assert (desk.record(2).outcome, desk.running()) == ("cancelled", [])
+
+
+def test_what_has_lost_its_lock_is_not_handed_over() -> None:
+    desk = Desk()
+    claim = desk.taken()
+    desk.write(Delete(LAYOUT.item(1).running))
+    assert desk.hand_over(claim) == desk.waiting() == {0, 2}
+
+
+def test_of_many_items_all_that_are_cut_off_are_handed_over() -> None:
+    desk = Desk(AT_ONCE + 10)
+    claim = desk.taken()
+    desk.line.commits.extend(["suspended", "well", "reply lost"])
+    assert desk.hand_over(claim) == desk.waiting() == set(desk.items)
 
 
 @pytest.mark.parametrize(
@@ -341,6 +428,16 @@ def test_settling_goes_on_until_it_is_done(commits: list[Word], reads: list[Word
     assert desk.running() == []
     assert desk.record(1).outcome == "completed"
     assert LAYOUT.item(1).failover not in desk.registry.nodes
+
+
+@pytest.mark.parametrize("word", ["over", "never arrived"])
+def test_nothing_is_handed_over_under_a_session_that_is_over(word: str) -> None:
+    desk = Desk()
+    claim = desk.taken()
+    desk.line.commits.append(word)
+    desk.line.incarnation = MINE + 5
+    assert desk.hand_over(claim) is None
+    assert desk.waiting() == set()
 
 
 @pytest.mark.parametrize("word", ["over", "never arrived"])
@@ -469,6 +566,40 @@ def test_a_trigger_leaves_the_schedule_as_it_was() -> None:
     claim = desk.taken(Fire(NOW, FireSource.TRIGGER))
     assert {seen.record.slot for seen in claim.items.values()} == {SLOT}
     assert {seen.record.source for seen in claim.items.values()} == {"TRIGGER"}
+
+
+def test_who_rescues_a_triggered_run_or_its_rescue_knows_what_was_asked_for() -> None:
+    desk, asked = Desk(), NOW - 7
+    assert desk.settle(desk.taken(), *[Outcome.COMPLETED] * 3)
+    desk.hand_over(desk.taken(Fire(asked, FireSource.TRIGGER, "day 7"), {1}))
+    for _ in range(2):
+        desk.learn()
+        record = desk.record(1)
+        assert (record.slot, record.moment, record.asked, record.parameter) == (SLOT, asked, asked, "day 7")
+        desk.hand_over(desk.taken(Fire(record.moment, FireSource.FAILOVER, record.parameter), {1}))
+    assert (desk.record(1).source, desk.record(1).parameter) == ("FAILOVER", "day 7")
+
+
+@pytest.mark.parametrize("source", [FireSource.CRON, FireSource.MISFIRE])
+def test_a_scheduled_run_has_nothing_of_the_trigger_before_it(source: FireSource) -> None:
+    desk = Desk()
+    assert desk.settle(desk.taken(Fire(NOW, FireSource.TRIGGER, "day 7")), *[Outcome.COMPLETED] * 3)
+    desk.hand_over(desk.taken(Fire(NEXT, source)))
+    assert (desk.record().moment, desk.record().asked, desk.record().parameter) == (NEXT, 0, None)
+    desk.learn()
+    desk.taken(Fire(NEXT, FireSource.FAILOVER))
+    assert (desk.record().moment, desk.record().asked, desk.record().parameter) == (NEXT, 0, None)
+
+
+def test_no_transaction_that_carries_a_triggers_parameter_is_too_large_for_the_registry() -> None:
+    desk = Desk(2 * AT_ONCE)
+    claim = desk.taken(Fire(NOW, FireSource.TRIGGER, "\0" * (LARGEST_PARAMETER // 40)))
+    assert desk.hand_over(claim) == set(desk.items)
+    again = desk.taken(Fire(NEXT, FireSource.CRON))
+    assert done(desk.claims.withdraw(again))
+    assert desk.record().parameter == claim.fire.parameter
+    assert desk.settle(desk.taken(Fire(NOW, FireSource.TRIGGER, "\0" * LARGEST_PARAMETER), {7}), Outcome.COMPLETED)
+    assert 400_000 < max(desk.line.sizes) < 900_000
 
 
 def test_without_monitoring_moments_are_remembered_and_nothing_is_written() -> None:

@@ -191,6 +191,8 @@ def test_names_that_are_not_there_are_answered_with_those_that_are_and_write_not
             await operations.enable(here.observer, "job", item=1, server="10.0.0.1")
         with pytest.raises(InvalidSetting, match="must be text"):
             await operations.trigger(here.observer, "job", parameter=7)  # type: ignore[arg-type]
+        with pytest.raises(InvalidSetting, match="must be at most 65536 bytes, is 65537"):
+            await operations.trigger(here.observer, "job", parameter="x" * 65537)
         with pytest.raises(InvalidSetting, match="UTF-8"):
             await operations.trigger(here.observer, "job", parameter="\ud800")
         assert set(await here.observer.subtree(["/"])) == set(before)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
 from itertools import pairwise
+from typing import TypeVar
 
 import anyio
 import pytest
 
-from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.events import CaughtUp
+from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, OnceListener, operations
+from aioelasticjob.clock import moment
+from aioelasticjob.events import Began, CaughtUp, Ended, HandedOver, Misfired, Refused, Rescued
+from aioelasticjob.model import Outcome
 from aioelasticjob.registry.txn import Create, Delete, Set
-from aioelasticjob.testing import Faults, Process, VirtualClock
+from aioelasticjob.testing import Faults, Process, VirtualClock, VirtualCluster, run
+from aioelasticjob.testing.virtual_cluster import REGISTRY, Instance
 from tests.running.office import LAYOUT, Office, listening, play
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -283,3 +292,172 @@ def test_an_item_that_moves_in_the_midst_of_a_run_goes_on_when_that_has_ended(
         assert moved[:2] == expected
 
     play(scene)
+
+
+def cluster_of(work: Callable[[ItemContext], Awaitable[None]], **settings: object) -> tuple[VirtualCluster, ElasticJob]:
+    """Return a cluster, and an application with one job of two items for it."""
+    app = ElasticJob("embedded://", session_timeout=10)
+    app.add(work, name="job", **{"failover": True, "sharding_total_count": 2, **settings})
+    return VirtualCluster(), app
+
+
+async def pair(cluster: VirtualCluster, app: ElasticJob) -> tuple[Instance, Instance, int]:
+    """Start two instances; return them and the item of the second."""
+    first, second = await cluster.start(app), await cluster.start(app)
+    await cluster.settled()
+    (item,) = await second.holds()
+    return first, second, item
+
+
+def told(cluster: VirtualCluster, kind: type[T]) -> list[T]:
+    return [event for event in cluster.told if isinstance(event, kind)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_deadline_cut_is_rescued_within_seconds_of_the_reconnection_though_its_session_lives(seed: int) -> None:
+    async def scene() -> None:
+        async def work(context: ItemContext) -> None:
+            await anyio.sleep(600 if context.source is FireSource.CRON else 1)
+
+        cluster, app = cluster_of(work, cron="0 0/10 * * * ?")
+        _, second, item = await pair(cluster, app)
+        await cluster.event(Began)
+        await anyio.sleep(30)
+        session = second.session.incarnation
+        cluster.faults.partition([REGISTRY], [second.host])
+        await anyio.sleep(8.5)  # beyond the deadline, within the session's timeout
+        cluster.faults.heal()
+        healed = cluster.now
+        rescued = await cluster.event(Rescued, item=item)
+        assert (cluster.now - healed).total_seconds() < 5  # and not at the leader's tick
+        assert second.session.incarnation == session
+        (handed_over,) = told(cluster, HandedOver)
+        assert (handed_over.item, rescued.slot) == (item, handed_over.slot)
+
+    run(scene, seed=seed)
+
+
+def test_nobody_is_told_of_a_hand_over_that_did_not_happen() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(work=60, cron="0/30 * * * * ?", failover=True, sharding_total_count=2, shutdown_timeout=1)
+        async with listening(here, app):
+            async with app.running():
+                await here.until(31)
+                await here.flag(LAYOUT.item(0).orphan)  # somebody's by hand, which the leaver finds in its way
+            await anyio.sleep(1)
+        assert [event.item for event in here.told if isinstance(event, HandedOver)] == [1]
+        assert await here.names(LAYOUT.orphans) == ("0", "1")
+
+    play(scene)
+
+
+@pytest.mark.parametrize("cron", ["0 0 0 * * ?", "0 0/10 * * * ?"])
+def test_the_rescue_of_a_triggered_run_and_its_rescue_are_for_what_was_asked(cron: str) -> None:
+    async def scene() -> None:
+        runs: list[tuple[FireSource, str, datetime]] = []
+
+        async def work(context: ItemContext) -> None:
+            runs.append((context.source, context.job_parameter, context.fire_time))
+            await anyio.sleep(30)
+
+        cluster, app = cluster_of(work, cron=cron, sharding_total_count=1, job_parameter="the usual")
+        for _ in range(3):
+            await cluster.start(app)
+        await cluster.settled()
+        await anyio.sleep(100)
+        (owner,) = [one for one in cluster.instances if await one.holds()]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(cluster.trigger, parameter="day 7"))
+            began = await cluster.event(Began, source=FireSource.TRIGGER)
+            owner.kill()
+            rescued = await cluster.event(Rescued)
+            next(one for one in cluster.instances if rescued.instance.startswith(f"{one.host}@")).kill()
+            again = await cluster.event(Rescued)
+            tasks.cancel_scope.cancel()
+        assert began.slot == rescued.slot == again.slot
+        asked = moment(began.slot / 1000)
+        sources = [FireSource.TRIGGER, FireSource.FAILOVER, FireSource.FAILOVER]
+        assert runs == [(source, "day 7", asked) for source in sources]
+        assert 0 < (again.at - asked.timestamp()) < 60
+        await cluster.event(Ended, source=FireSource.FAILOVER)
+        if cron != "0 0 0 * * ?":  # the schedule goes on as if nothing had been asked for
+            await cluster.next_fire()
+            assert runs[3][:2] == (FireSource.CRON, "the usual")
+
+    run(scene)
+
+
+def test_without_failover_a_triggered_run_that_was_cut_off_is_missed_for_when_it_was_asked_for() -> None:
+    async def scene() -> None:
+        async def work(context: ItemContext) -> None:
+            await anyio.sleep(30)
+
+        cluster, app = cluster_of(work, cron="0 0 0 * * ?", failover=False)
+        _, second, item = await pair(cluster, app)
+        await operations.trigger(cluster._session, "job")
+        asked = await cluster.event(Began, items=(item,))
+        second.kill()
+        missed = await cluster.event(Misfired)
+        assert (missed.items, missed.slot, missed.cut_off) == ((item,), asked.slot, asked.instance)
+
+    run(scene)
+
+
+def test_a_clock_too_far_off_takes_neither_triggers_nor_orphans_and_says_so() -> None:
+    async def scene() -> None:
+        runs: list[tuple[str, int, FireSource]] = []
+
+        async def work(context: ItemContext) -> None:
+            runs.append((context.instance.partition("@")[0], context.item, context.source))
+            await anyio.sleep(30)
+
+        cluster, app = cluster_of(work, cron="0 0/10 * * * ?", max_time_diff_seconds=5)
+        first, second, item = await pair(cluster, app)
+        await cluster.event(Began)
+        await anyio.sleep(40)
+        second._process.skew = 60.0
+        await anyio.sleep(10)  # its heartbeats tell
+        await operations.trigger(cluster._session, "job")
+        await cluster.event(Refused)
+        await anyio.sleep(1)
+        assert runs[2:] == [(first.host, 1 - item, FireSource.TRIGGER)]
+        first.kill()
+        refused = await cluster.event(Refused, within=30)  # and not at the next moment
+        assert "tolerated 0:00:05" in refused.why
+        assert refused.instance.startswith(second.host)
+        await anyio.sleep(60)
+        assert len(runs) == 3
+        assert len(told(cluster, Refused)) == 2
+        third = await cluster.start(app)
+        await cluster.event(Rescued)
+        assert runs[3:] == [(third.host, 1 - item, FireSource.FAILOVER)]
+
+    run(scene)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("work", "rescue"), [(40, 40), (65, 0)], ids=["long", "no time at all"])
+def test_after_a_rescue_its_item_runs_together_with_the_others(work: int, rescue: int, seed: int) -> None:
+    async def scene() -> None:
+        begun = 0
+
+        async def handler(context: ItemContext) -> None:
+            nonlocal begun
+            begun += 1
+            await anyio.sleep(rescue if context.source is FireSource.FAILOVER else work if begun <= 2 else 1)
+
+        cluster, app = cluster_of(handler, cron="0 * * * * ?", listeners=[OnceListener(before=nothing, after=nothing)])
+        _, second, _ = await pair(cluster, app)
+        await cluster.event(Began)
+        second.kill()
+        await cluster.event(Rescued)
+        together = await cluster.event(Began, source=FireSource.MISFIRE)
+        assert together.items == (0, 1)
+        for _ in together.items:
+            end = await cluster.event(Ended, source=FireSource.MISFIRE)
+            assert end.outcome is Outcome.COMPLETED  # and nobody has waited for himself
+
+    run(scene, seed=seed)
+
+
+async def nothing(_context: InstanceContext) -> None: ...

@@ -5,13 +5,22 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, JobListener, OnceListener
+from aioelasticjob import (
+    ElasticJob,
+    FireSource,
+    InstanceContext,
+    ItemContext,
+    JobListener,
+    OnceListener,
+    operations,
+)
 from aioelasticjob.coordination.progress import LARGEST_OFFSET
+from aioelasticjob.coordination.records import LARGEST_PARAMETER
 from aioelasticjob.errors import Fenced, InvalidSetting, NodeMissing
-from aioelasticjob.events import Began, Ended
+from aioelasticjob.events import Began, Ended, Refused
 from aioelasticjob.registry.txn import Create, Delete, Set
 from aioelasticjob.testing import VirtualCluster, run
-from tests.running.office import LAYOUT, Office, play
+from tests.running.office import LAYOUT, Office, listening, play
 from tests.running.test_failover import crew
 
 
@@ -176,6 +185,22 @@ def test_a_trigger_may_bring_a_parameter_for_its_run_alone() -> None:
             await here.write(Create(LAYOUT.trigger(me), "nachträglich".encode()))
             await here.until(11)
         assert seen == [("TRIGGER", "nachträglich"), ("CRON", "daily")]
+
+    play(scene)
+
+
+def test_a_parameter_too_large_for_the_records_is_refused_and_the_schedule_goes_on() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron="0/10 * * * * ?", job_parameter="daily")
+        async with listening(here, app), app.running():
+            await here.until(3)
+            (me,) = await here.names(LAYOUT.instances)
+            await here.write(Create(LAYOUT.trigger(me), b"x" * (LARGEST_PARAMETER + 1)))
+            await here.until(11)
+            assert await here.names(LAYOUT.triggers) == ()
+        assert here.starts() == [(10.0, "CRON", 10.0)]
+        (refused,) = [event.why for event in here.told if isinstance(event, Refused)]
+        assert f"must be at most {LARGEST_PARAMETER} bytes" in refused
 
     play(scene)
 
@@ -347,3 +372,58 @@ def test_who_was_given_an_item_that_is_being_rescued_begins_where_the_rescuer_ca
         assert runs == [(FireSource.CRON, None), (FireSource.FAILOVER, None), (FireSource.CRON, "FAILOVER")]
 
     run(main, seed=seed)
+
+
+async def handed_on(cluster: VirtualCluster, app: ElasticJob, second: float) -> None:
+    """Give the only item to a new instance at a second of the simulation, whatever the old one is doing."""
+    await anyio.sleep(second - cluster.now.timestamp() % 86_400)
+    (old,) = cluster.instances
+    await cluster.start(app)
+    await operations.disable_server(cluster._session, old.host)
+
+
+@pytest.mark.parametrize("failover", [True, False])
+def test_who_is_given_an_item_before_its_first_offset_is_saved_begins_there_all_the_same(failover: bool) -> None:
+    async def main() -> None:
+        began: list[tuple[str, str | None]] = []
+        app = ElasticJob("embedded://")
+
+        @app.job(cron="0 * * * * ?", sharding_total_count=1, failover=failover)
+        async def count(context: ItemContext) -> None:
+            began.append((context.instance.partition("@")[0], context.offset))
+            await anyio.sleep(15)
+            await context.save_offset(f"{context.fire_time:%H:%M}")
+
+        cluster = VirtualCluster()
+        await cluster.start(app)
+        await cluster.settled()
+        await handed_on(cluster, app, 65)  # in the midst of the first run
+        await anyio.sleep(120)
+        first, second = (one.host for one in cluster.instances)
+        assert began == [(first, None), (second, "00:01"), (second, "00:02")]
+
+    run(main)
+
+
+@pytest.mark.parametrize("name", ["job", "a", "b"])  # whose claims are made ready at different moments
+@pytest.mark.parametrize("work", [59.3, 59.65, 59.75, 59.8, 59.85, 59.9, 59.95])
+def test_a_run_that_ends_while_the_next_claim_is_made_ready_hands_on_its_newest_offset(name: str, work: float) -> None:
+    async def main() -> None:
+        began: list[str | None] = []
+        app = ElasticJob("embedded://")
+
+        @app.job(name=name, cron="0 * * * * ?", sharding_total_count=1)
+        async def count(context: ItemContext) -> None:
+            began.append(context.offset)
+            if len(began) == 2:
+                await anyio.sleep(work)
+            await context.save_offset(f"{context.fire_time:%H:%M}")
+
+        cluster = VirtualCluster()
+        await cluster.start(app)
+        await cluster.settled()
+        await handed_on(cluster, app, 125)
+        await anyio.sleep(80)
+        assert began == [None, "00:01", "00:02"]
+
+    run(main)

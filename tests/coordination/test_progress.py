@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from aioelasticjob.coordination.progress import Offsets
+from aioelasticjob.errors import SessionEnded, Suspended
+from aioelasticjob.registry.txn import Create
+from tests.coordination.test_claims import LAYOUT, MINE, Desk, done
+
+
+def test_an_offset_that_another_saved_first_is_not_read_before_a_claim_but_under_it() -> None:
+    desk = Desk()
+    offsets = Offsets(desk.member)
+    done(offsets.learn(desk.items))
+    desk.write(Create(LAYOUT.item(1).offset, b"here"))
+    assert done(offsets.read(desk.items)) == {}
+    assert done(offsets.reread({0, 1}, MINE)) == {1: "here"}
+    assert done(offsets.read(desk.items)) == {1: "here"}
+
+
+def test_an_offset_under_a_claim_is_read_however_often_the_connection_breaks() -> None:
+    desk = Desk()
+    offsets = Offsets(desk.member)
+    desk.write(Create(LAYOUT.item(1).offset, b"here"))
+    desk.line.reads.extend(["suspended"] * 3)
+    assert done(offsets.reread([1], MINE)) == {1: "here"}
+    desk.line.reads.append("suspended")
+    with pytest.raises(Suspended):
+        done(offsets.read([1]))
+
+
+def test_an_offset_under_a_claim_that_is_over_is_not_waited_for() -> None:
+    desk = Desk()
+    offsets = Offsets(desk.member)
+    desk.line.reads.append("suspended")
+    desk.line.incarnation = MINE + 5
+    with pytest.raises(SessionEnded, match="claimed with it"):
+        done(offsets.reread([1], MINE))

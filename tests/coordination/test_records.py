@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from aioelasticjob.coordination.records import LARGEST_PARAMETER, LATEST, decode, encode, too_large
+from aioelasticjob.model import FireSource, Outcome, Record
+
+SCHEDULED = Record(1_000, "CRON", "10.0.0.1@-@1", 1_001, 1_002, 2_000, True, "completed")
+TRIGGERED = replace(SCHEDULED, source="TRIGGER", asked=1_500, parameter="day 7")
+text = some.text(some.characters(exclude_categories=["Cs"]))
+times = some.integers(0, LATEST)
+
+
+@given(
+    some.builds(
+        Record,
+        slot=times,
+        source=some.sampled_from([one.value for one in FireSource]),
+        instance=text,
+        begun=times,
+        completed_at=times,
+        next_fire=times,
+        completed=some.booleans(),
+        outcome=some.sampled_from(["", *(one.value for one in Outcome)]),
+        asked=some.integers(1, LATEST),
+        parameter=some.none() | text,
+    )
+)
+def test_a_record_is_read_as_it_was_written(record: Record) -> None:
+    assert decode(encode(record)) == record
+    assert decode(encode(replace(record, asked=0, parameter=None))) == replace(record, asked=0, parameter=None)
+
+
+def test_what_nobody_asked_for_by_hand_costs_nothing_in_a_record() -> None:
+    assert {"asked", "parameter"}.isdisjoint(json.loads(encode(SCHEDULED)))
+    assert json.loads(encode(TRIGGERED))["parameter"] == "day 7"
+
+
+def test_a_run_is_for_when_it_was_asked_for_or_else_for_when_it_was_scheduled() -> None:
+    assert (SCHEDULED.moment, TRIGGERED.moment, Record().moment) == (1_000, 1_500, 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "parameter"), [("soon", None), (-1, None), (True, None), (LATEST + 1, "x"), (None, 1)]
+)
+def test_a_record_that_was_asked_for_at_no_moment_is_none(asked: object, parameter: object) -> None:
+    told = json.loads(encode(TRIGGERED)) | {"asked": asked, "parameter": parameter}
+    assert decode(json.dumps(told).encode()) is None
+
+
+def test_a_parameter_written_by_hand_is_text_whatever_it_is() -> None:
+    told = json.loads(encode(TRIGGERED)) | {"parameter": 7}
+    assert decode(json.dumps(told).encode()) == replace(TRIGGERED, parameter="7")
+
+
+@pytest.mark.parametrize("size", [0, 1, LARGEST_PARAMETER])
+def test_a_parameter_that_fits_is_none_too_large(size: int) -> None:
+    assert too_large(b"x" * size) is None
+
+
+def test_a_parameter_that_is_too_large_is_told_of_in_short() -> None:
+    told = str(too_large(b"x" * LARGEST_PARAMETER + b"y"))
+    assert "parameter" in told
+    assert f"must be at most {LARGEST_PARAMETER} bytes, is {LARGEST_PARAMETER + 1}" in told
+    assert len(told) < 200
