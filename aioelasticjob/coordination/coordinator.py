@@ -141,7 +141,7 @@ async def _situation(member: Member, view: JobView, rest: _Rest, tally: Tally, c
     cut_off = await _cut_off(member, view) if rest.mourns(member, view, tick) else {}
     if cut_off:  # look again until somebody has taken them
         rest.mourned = None
-    return Situation(view, member.id, quiet, tick, time, records, cut_off)
+    return Situation(view, member.id, quiet, tick, time, records, cut_off, member.host)
 
 
 async def _news_of_the_connection(member: Member) -> None:

@@ -20,7 +20,7 @@ def restore(now: Situation) -> Iterator[Restore]:
     if not now.present:
         return
     mine = view.instances[now.me]
-    nodes = {**dict.fromkeys(layout.mirrored_parents, b""), layout.server(mine.ip): mine.host.encode()}
+    nodes = {**dict.fromkeys(layout.mirrored_parents, b""), layout.server(mine.ip): now.host.encode()}
     if missing := {path: data for path, data in nodes.items() if path not in view.tree}:
         yield Restore(now.me, missing)
 

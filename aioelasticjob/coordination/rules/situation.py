@@ -25,6 +25,9 @@ class Situation:
     cut_off: Mapping[int, int] = field(default_factory=dict)
     """Items begun, not completed and running nowhere, with their records' versions, as far as they were looked up."""
 
+    host: str = ""
+    """My host's name; what my node says may be somebody else's word."""
+
     @property
     def present(self) -> bool:
         """Whether I am registered."""
