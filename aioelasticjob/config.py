@@ -27,6 +27,7 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
 
 MAX_ITEMS = 100_000
 MAX_CONCURRENCY = 100_000
+MAX_BATCH = 1_000_000
 FLOWING = ("streaming", "ordered", "concurrency", "batch_size", "prefetch", "max_failures", "record_timeout")
 """Settings that mean something to dataflow jobs alone."""
 _NAME = re.compile(r"[\w.-]{1,200}")
@@ -49,7 +50,10 @@ def _item_parameters(given: object) -> object:
 
 
 ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
-Seconds = Annotated[float, Field(ge=0, le=10**9, allow_inf_nan=False)]
+MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
+Seconds = Annotated[float, Field(ge=0, le=AGES, allow_inf_nan=False)]
+Limit = Annotated[float, Field(ge=MILLISECOND, le=AGES, allow_inf_nan=False)]
+"""Seconds that something may take: what is cut off before it has begun would be no limit but a mistake."""
 
 
 class JobConfig(BaseModel):
@@ -88,20 +92,20 @@ class JobConfig(BaseModel):
         serialization_alias="concurrency",
     )
     """Dataflow, unless ordered: calls of process at the same time, over all items held here."""
-    batch_size: Annotated[int, Field(ge=1)] | None = None
+    batch_size: Annotated[int, Field(ge=1, le=MAX_BATCH)] | None = None
     """Dataflow: process takes a list of at most so many records; None for one record at a time."""
     prefetch: bool | None = None
     """Dataflow: fetch the next batch while one is in process; None to do so once fetch says offsets."""
-    max_failures: Annotated[int, Field(ge=0)] | None = None
+    max_failures: Annotated[int, Field(ge=0, le=AGES)] | None = None
     """Dataflow: records of an item that may fail in one run before no more are fetched; None for any number."""
-    record_timeout: Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)] | None = None
+    record_timeout: Limit | None = None
     """Dataflow: seconds that one call of process may take; None for no limit."""
     failover: bool = False
     misfire: bool = True
     catch_up: Seconds = 0
     """Window in seconds within which a moment that nobody was up for is run once; 0 is off."""
     monitor_execution: bool = True
-    max_time_diff_seconds: int = Field(default=-1, ge=-1)
+    max_time_diff_seconds: int = Field(default=-1, ge=-1, le=AGES)
     sharding_strategy: str = Field(
         default="average",
         validation_alias=AliasChoices("sharding_strategy", "jobShardingStrategyType", "shardingStrategy"),
@@ -113,14 +117,14 @@ class JobConfig(BaseModel):
         serialization_alias="jobErrorHandlerType",
     )
     error_handler_options: dict[str, str] = Field(default_factory=dict)
-    timeout: Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)] | None = None
+    timeout: Limit | None = None
     """Seconds a run of an item may take; None for no limit."""
     executor: Literal["thread", "process"] = "thread"
     """Where a plain function runs; nothing to an async one."""
     shutdown_timeout: Seconds = 30
-    reconcile_interval: Annotated[float, Field(gt=0, le=86_400)] = 60
-    sharding_quiet: Annotated[float, Field(ge=0, le=60)] = 0.5
-    server_retention: Seconds = 7 * 86_400
+    reconcile_interval: Annotated[float, Field(ge=SECOND, le=DAY, allow_inf_nan=False)] = 60
+    sharding_quiet: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 0.5
+    server_retention: Seconds = 7 * DAY
     monitor_port: int = Field(default=-1, ge=-1, le=65_535)
     """Port on 127.0.0.1 that tells the job's nodes to whoever asks; 0 picks a free one, -1 is off."""
     description: str = ""
