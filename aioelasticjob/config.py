@@ -148,6 +148,9 @@ class JobConfig(BaseModel):
 
     @model_validator(mode="after")
     def _settings_agree(self) -> JobConfig:
+        for name in type(self).model_fields:
+            if (odd := unspeakable(getattr(self, name))) is not None:
+                raise InvalidSetting(name, odd, "must be text that UTF-8 can spell")
         if self.cron is not None:
             _parsed(self.cron, self.time_zone, self.dst)
         for item in self.sharding_item_parameters:
@@ -194,10 +197,9 @@ class JobConfig(BaseModel):
                 raise TypeError(f"{type(found).__name__} in place of an object")
             return cls.model_validate(found)
         except ValidationError as error:
-            mistake = next(mistakes(error))
-            raise ForeignData(
-                path, mistake.value, f"no job configuration: {mistake.setting}: {mistake.expected}"
-            ) from None
+            mistake = _in_the_registry(error)
+            place = f"{path}: {mistake.setting}"
+            raise ForeignData(place, mistake.value, f"no job configuration: {mistake.expected}") from None
         except (ValueError, TypeError, RecursionError) as error:
             raise ForeignData(path, text[:80], f"no job configuration: {error}") from None
 
@@ -229,6 +231,24 @@ def unknown_setting(name: str, value: object, known: Iterable[str]) -> InvalidSe
     near = get_close_matches(name, known := sorted(known), n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     return InvalidSetting(name, value, f"there is no such setting; {hint}")
+
+
+def unspeakable(value: object) -> str | None:
+    """Return a text in a value that UTF-8 cannot spell, such as half a pair of surrogates; None without any."""
+    if isinstance(value, str):
+        return None if value.isascii() or value.encode("utf-8", "ignore").decode() == value else value
+    inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((odd for part in inside if (odd := unspeakable(part)) is not None), None)
+
+
+def _in_the_registry(error: ValidationError) -> InvalidSetting:
+    """Return the first of what pydantic found in what the registry holds; a key has the nearest known named."""
+    first = error.errors(include_url=False)[0]
+    if first["type"] != "extra_forbidden" or len(first["loc"]) != 1:
+        return next(mistakes(error))
+    known = {field.serialization_alias or field.alias or name for name, field in JobConfig.model_fields.items()}
+    key = str(first["loc"][0])[:80]
+    return unknown_setting(key if key.isprintable() else ascii(key), first.get("input"), known - {"overwrite"})
 
 
 def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:

@@ -46,6 +46,8 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
         ({"job_name": ""}, "job_name", "letters"),
         ({"job_name": "zookeeper"}, "job_name", "not 'zookeeper'"),
         ({"per": "galaxy"}, "per", "'item' or 'instance'"),
+        ({"description": "a\ud800"}, "description", "UTF-8"),
+        ({"sharding_item_parameters": {0: "\ud800"}}, "sharding_item_parameters", "UTF-8"),
         ({"dst": "never"}, "dst", "'cron' or 'quartz'"),
     ],
 )
@@ -105,7 +107,27 @@ def test_the_keys_are_elastic_jobs() -> None:
 def test_foreign_data_is_called_so(data: bytes) -> None:
     with pytest.raises(ForeignData, match="no job configuration") as caught:
         JobConfig.from_json(data, "/job/config")
-    assert caught.value.setting == "/job/config"
+    assert caught.value.setting.partition(": ")[0] == "/job/config"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'{"jobName": "job", "corn": "x"}', "/job/config: corn = 'x': .*did you mean cron"),
+        (b'{"jobName": "job", "shardngTotalCount": 1}', "shardngTotalCount = 1: .*did you mean shardingTotalCount"),
+        (b'{"jobName": "job", "a\\nb": 1}', "no such setting"),
+        (b'{"jobName": "job", "shardingTotalCount": 0}', "/job/config: shardingTotalCount = 0: "),
+        (b'{"jobName": "job", "description": "\\ud800"}', "/job/config: description = .* UTF-8"),
+        (b'{"jobName": "job", "description": "\xed\xa0\x80"}', "/job/config: description = .* UTF-8"),
+        (b'{"jobName": "job", "options": {"a": ["\\udc00"]}}', "/job/config: options = .* UTF-8"),
+        (b'{"jobName": "job", "errorHandlerOptions": {"\\ud800": ""}}', "UTF-8"),
+        (b'{"jobName": "job", "\\ud800": 1}', "unicode"),
+    ],
+)
+def test_what_is_wrong_in_the_registry_is_named_by_its_key(data: bytes, said: str) -> None:
+    with pytest.raises(ForeignData, match=said) as caught:
+        JobConfig.from_json(data, "/job/config")
+    assert str(caught.value).isprintable()
 
 
 def test_a_change_is_validated_like_a_new_one() -> None:

@@ -16,7 +16,8 @@ log = logging.getLogger(__name__)
 
 def faults(view: JobView) -> Mapping[str, str]:
     """Return what is wrong, by path; nothing when all is well."""
-    found = {} if view.fault is None else {view.layout.config: view.fault}
+    config = view.layout.config
+    found = {} if view.fault is None else {config: view.fault.removeprefix(f"{config}: ")}
     for path, why in (*_parents(view), *_instances(view), *_items(view), *_obstructed(view)):
         found.setdefault(path, why)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from aioelasticjob.clock import moment
+from aioelasticjob.config import unspeakable
 from aioelasticjob.model import Record
 
 LATEST = 253_402_300_799_999
@@ -27,6 +28,8 @@ def decode(data: bytes) -> Record | None:
         return Record()
     try:
         told = json.loads(data)
+        if (b"\\u" in data or not data.isascii()) and unspeakable(told) is not None:
+            return None
         return Record(
             slot=_number(told["slot"]),
             source=str(told.get("source", "")),

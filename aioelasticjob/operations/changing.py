@@ -19,7 +19,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds
-from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal, carry_out, spelt
+from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal, carry_out
 from aioelasticjob.operations.reading import listed, view_of
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Set
@@ -97,7 +97,7 @@ async def configure(session: Session, job: str, settings: Mapping[str, object], 
     if not differences:
         return await carry_out(session, (), f"{job}: is configured so already")
     said = "; ".join(f"{name}: {before!r} → {after!r}" for name, (before, after) in differences.items())
-    return await carry_out(session, [Set(view.layout.config, spelt(config), present)], f"{job}: {said}")
+    return await carry_out(session, [Set(view.layout.config, config.to_json(), present)], f"{job}: {said}")
 
 
 def settings_from(given: Mapping[str, object]) -> dict[str, object]:

@@ -10,6 +10,7 @@ import pytest
 from aioelasticjob import operations
 from aioelasticjob.coordination.faults import faults
 from aioelasticjob.coordination.view import is_host, said
+from aioelasticjob.operations import Refusal
 from aioelasticjob.registry.txn import Create, Delete, Set
 from tests.running.office import LAYOUT, Office, play
 from tests.running.test_nonsense import plant
@@ -102,3 +103,25 @@ def test_what_can_be_a_host(name: object, fits: bool) -> None:
 @pytest.mark.parametrize("data", [b"", b"[]", b"null", b"\xff", b"[" * 5000, b"1e999"])
 def test_what_is_no_object_says_nothing(data: bytes) -> None:
     assert said(data) == {}
+
+
+def test_half_a_character_is_told_and_shown_and_stops_nobody() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/10 * * * * ?").running():
+            await here.until(12)
+            config = json.loads((await here.observer.get(LAYOUT.config)).data)
+            await here.write(Set(LAYOUT.config, json.dumps({**config, "description": "\ud800"}).encode(), -1))
+            record = b'{"slot": 1, "instance": "\\ud800", "completed": true}'
+            await here.write(Set(LAYOUT.item(0).execution, record, -1))
+            status = await operations.job(here.observer, "job", now=0)
+            assert status.fault is not None
+            assert "description" in status.fault
+            assert status.items[0].record is None
+            str(status).encode()
+            with pytest.raises(Refusal, match="description"):
+                await operations.export_jobs(here.observer)
+            before = len(here.starts())
+            await here.until(45)
+            assert len(here.starts()) >= before + 2
+
+    play(scene)
