@@ -204,7 +204,7 @@ def _prune(view: JobView, items: frozenset[int]) -> Transaction:
     operations: Transaction = _leading(view)
     for item in sorted(items)[: PER_TRANSACTION // 4]:
         paths = view.layout.item(item)
-        operations += [Delete(flag) for flag in (paths.disabled, paths.failover, paths.instance) if flag in view.tree]
+        operations += [Delete(flag) for flag in (paths.failover, paths.instance) if flag in view.tree]
         operations.append(Delete(paths.sharding))
     return operations
 
