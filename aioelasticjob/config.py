@@ -163,6 +163,10 @@ class JobConfig(BaseModel):
                 )
         if self.failover and not self.monitor_execution:
             raise InvalidSetting("failover", True, "needs monitor_execution = True, which is what finds orphans")
+        if self.catch_up and not self.monitor_execution:
+            raise InvalidSetting(
+                "catch_up", self.catch_up, "needs monitor_execution = True, whose records tell what nobody was up for"
+            )
         if self.job_type != "DATAFLOW":
             for name in FLOWING:
                 if getattr(self, name) != type(self).model_fields[name].default:

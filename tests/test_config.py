@@ -31,6 +31,7 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
         ({"sharding_item_parameters": "0:Beijing"}, "sharding_item_parameters", "no pair like 0=Beijing"),
         ({"sharding_item_parameters": "0=a,0=b"}, "sharding_item_parameters", "given twice"),
         ({"failover": True, "monitor_execution": False}, "failover", "needs monitor_execution"),
+        ({"catch_up": 60, "monitor_execution": False}, "catch_up", "needs monitor_execution"),
         ({"timeout": 0}, "timeout", "greater than or equal to 0.001"),
         ({"timeout": 1e-9}, "timeout", "greater than or equal to 0.001"),
         ({"job_type": "DATAFLOW", "record_timeout": 1e-9}, "record_timeout", "greater than or equal to 0.001"),
