@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioelasticjob import ElasticJob, InvalidSetting
+from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.dump import render
 from aioelasticjob.coordination.masking import Mask
 from aioelasticjob.layout import Layout
@@ -250,6 +251,26 @@ def test_a_port_in_use_is_refused_at_the_start_and_logged_later(caplog: pytest.L
                 await ask(4712, b"dump\n")
         assert len(here.starts()) == 2
         taken.close()
+
+    play(scene)
+
+
+def test_a_port_set_by_an_operator_keeps_no_process_from_starting_and_is_had_once_it_is_free(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+
+    async def scene(here: Office) -> None:
+        config = JobConfig(job_name="job", cron="0/10 * * * * ?", monitor_port=4711)
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.config, config.to_json()))
+        taken = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 4711)
+        async with here.app(cron="0/10 * * * * ?").running():
+            await here.until(35)
+            assert sum("not monitored: monitor_port = 4711" in text for text in caplog.messages) == 1
+            taken.close()
+            await anyio.sleep(11)
+            assert (await ask(4711, b"dump\n")).startswith("/job | ")
+        assert len(here.starts()) >= 3
 
     play(scene)
 
