@@ -46,6 +46,21 @@ def decode(data: bytes) -> Record | None:
         return None
 
 
+def mark(record: Record) -> bytes:
+    """Return the data of an orphan's mark: for which moment its run was, and whose it was."""
+    return json.dumps({"slot": record.moment, "instance": record.instance}).encode()
+
+
+def read_mark(data: bytes) -> tuple[int, str] | None:
+    """Return the moment and the instance that an orphan's mark names; None where it names none."""
+    try:
+        told = json.loads(data)
+        found = _number(told["slot"]), told["instance"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return found if isinstance(found[1], str) and unspeakable(found[1]) is None else None
+
+
 def as_json(record: Record) -> dict[str, object]:
     """Return the record for people and programs: times in ISO 8601, None where there is none."""
     return {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from aioelasticjob.config import MAX_ITEMS, JobConfig
+from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.error_handlers import check
 from aioelasticjob.errors import InvalidSetting
@@ -103,6 +104,13 @@ class JobView:
     def orphans(self) -> frozenset[int]:
         """The items that wait for a rescuer."""
         return frozenset(_numbers(self.tree.children(self.layout.orphans)))
+
+    @cached_property
+    def orphaned(self) -> Mapping[int, tuple[int, str]]:
+        """Of the items that wait for a rescuer, the moment of the run cut off and its instance, where that is known."""
+        nodes = ((item, self.tree.get(self.layout.item(item).orphan)) for item in self.orphans)
+        marks = {item: records.read_mark(node.data) for item, node in nodes if node is not None}
+        return {item: mark for item, mark in marks.items() if mark is not None}
 
     @cached_property
     def rescues(self) -> Mapping[int, str]:
