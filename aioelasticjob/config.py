@@ -27,6 +27,7 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
 
 MAX_ITEMS = 100_000
 MAX_CONCURRENCY = 100_000
+MAX_BATCH = 1_000_000
 FLOWING = ("streaming", "ordered", "concurrency", "batch_size", "prefetch", "max_failures", "record_timeout")
 """Settings that mean something to dataflow jobs alone."""
 _NAME = re.compile(r"[\w.-]{1,200}")
@@ -49,7 +50,10 @@ def _item_parameters(given: object) -> object:
 
 
 ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
-Seconds = Annotated[float, Field(ge=0, le=10**9, allow_inf_nan=False)]
+MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
+Seconds = Annotated[float, Field(ge=0, le=AGES, allow_inf_nan=False)]
+Limit = Annotated[float, Field(ge=MILLISECOND, le=AGES, allow_inf_nan=False)]
+"""Seconds that something may take: what is cut off before it has begun would be no limit but a mistake."""
 
 
 class JobConfig(BaseModel):
@@ -88,20 +92,20 @@ class JobConfig(BaseModel):
         serialization_alias="concurrency",
     )
     """Dataflow, unless ordered: calls of process at the same time, over all items held here."""
-    batch_size: Annotated[int, Field(ge=1)] | None = None
+    batch_size: Annotated[int, Field(ge=1, le=MAX_BATCH)] | None = None
     """Dataflow: process takes a list of at most so many records; None for one record at a time."""
     prefetch: bool | None = None
     """Dataflow: fetch the next batch while one is in process; None to do so once fetch says offsets."""
-    max_failures: Annotated[int, Field(ge=0)] | None = None
+    max_failures: Annotated[int, Field(ge=0, le=AGES)] | None = None
     """Dataflow: records of an item that may fail in one run before no more are fetched; None for any number."""
-    record_timeout: Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)] | None = None
+    record_timeout: Limit | None = None
     """Dataflow: seconds that one call of process may take; None for no limit."""
     failover: bool = False
     misfire: bool = True
     catch_up: Seconds = 0
     """Window in seconds within which a moment that nobody was up for is run once; 0 is off."""
     monitor_execution: bool = True
-    max_time_diff_seconds: int = Field(default=-1, ge=-1)
+    max_time_diff_seconds: int = Field(default=-1, ge=-1, le=AGES)
     sharding_strategy: str = Field(
         default="average",
         validation_alias=AliasChoices("sharding_strategy", "jobShardingStrategyType", "shardingStrategy"),
@@ -113,14 +117,14 @@ class JobConfig(BaseModel):
         serialization_alias="jobErrorHandlerType",
     )
     error_handler_options: dict[str, str] = Field(default_factory=dict)
-    timeout: Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)] | None = None
+    timeout: Limit | None = None
     """Seconds a run of an item may take; None for no limit."""
     executor: Literal["thread", "process"] = "thread"
     """Where a plain function runs; nothing to an async one."""
     shutdown_timeout: Seconds = 30
-    reconcile_interval: Annotated[float, Field(gt=0, le=86_400)] = 60
-    sharding_quiet: Annotated[float, Field(ge=0, le=60)] = 0.5
-    server_retention: Seconds = 7 * 86_400
+    reconcile_interval: Annotated[float, Field(ge=SECOND, le=DAY, allow_inf_nan=False)] = 60
+    sharding_quiet: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 0.5
+    server_retention: Seconds = 7 * DAY
     monitor_port: int = Field(default=-1, ge=-1, le=65_535)
     """Port on 127.0.0.1 that tells the job's nodes to whoever asks; 0 picks a free one, -1 is off."""
     description: str = ""
@@ -144,6 +148,9 @@ class JobConfig(BaseModel):
 
     @model_validator(mode="after")
     def _settings_agree(self) -> JobConfig:
+        for name in type(self).model_fields:
+            if (odd := unspeakable(getattr(self, name))) is not None:
+                raise InvalidSetting(name, odd, "must be text that UTF-8 can spell")
         if self.cron is not None:
             _parsed(self.cron, self.time_zone, self.dst)
         for item in self.sharding_item_parameters:
@@ -156,6 +163,10 @@ class JobConfig(BaseModel):
                 )
         if self.failover and not self.monitor_execution:
             raise InvalidSetting("failover", True, "needs monitor_execution = True, which is what finds orphans")
+        if self.catch_up and not self.monitor_execution:
+            raise InvalidSetting(
+                "catch_up", self.catch_up, "needs monitor_execution = True, whose records tell what nobody was up for"
+            )
         if self.job_type != "DATAFLOW":
             for name in FLOWING:
                 if getattr(self, name) != type(self).model_fields[name].default:
@@ -190,10 +201,9 @@ class JobConfig(BaseModel):
                 raise TypeError(f"{type(found).__name__} in place of an object")
             return cls.model_validate(found)
         except ValidationError as error:
-            mistake = next(mistakes(error))
-            raise ForeignData(
-                path, mistake.value, f"no job configuration: {mistake.setting}: {mistake.expected}"
-            ) from None
+            mistake = _in_the_registry(error)
+            place = f"{path}: {mistake.setting}"
+            raise ForeignData(place, mistake.value, f"no job configuration: {mistake.expected}") from None
         except (ValueError, TypeError, RecursionError) as error:
             raise ForeignData(path, text[:80], f"no job configuration: {error}") from None
 
@@ -225,6 +235,24 @@ def unknown_setting(name: str, value: object, known: Iterable[str]) -> InvalidSe
     near = get_close_matches(name, known := sorted(known), n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     return InvalidSetting(name, value, f"there is no such setting; {hint}")
+
+
+def unspeakable(value: object) -> str | None:
+    """Return a text in a value that UTF-8 cannot spell, such as half a pair of surrogates; None without any."""
+    if isinstance(value, str):
+        return None if value.isascii() or value.encode("utf-8", "ignore").decode() == value else value
+    inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((odd for part in inside if (odd := unspeakable(part)) is not None), None)
+
+
+def _in_the_registry(error: ValidationError) -> InvalidSetting:
+    """Return the first of what pydantic found in what the registry holds; a key has the nearest known named."""
+    first = error.errors(include_url=False)[0]
+    if first["type"] != "extra_forbidden" or len(first["loc"]) != 1:
+        return next(mistakes(error))
+    known = {field.serialization_alias or field.alias or name for name, field in JobConfig.model_fields.items()}
+    key = str(first["loc"][0])[:80]
+    return unknown_setting(key if key.isprintable() else ascii(key), first.get("input"), known - {"overwrite"})
 
 
 def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:

@@ -31,13 +31,24 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
         ({"sharding_item_parameters": "0:Beijing"}, "sharding_item_parameters", "no pair like 0=Beijing"),
         ({"sharding_item_parameters": "0=a,0=b"}, "sharding_item_parameters", "given twice"),
         ({"failover": True, "monitor_execution": False}, "failover", "needs monitor_execution"),
-        ({"timeout": 0}, "timeout", "greater than 0"),
+        ({"catch_up": 60, "monitor_execution": False}, "catch_up", "needs monitor_execution"),
+        ({"timeout": 0}, "timeout", "greater than or equal to 0.001"),
+        ({"timeout": 1e-9}, "timeout", "greater than or equal to 0.001"),
+        ({"job_type": "DATAFLOW", "record_timeout": 1e-9}, "record_timeout", "greater than or equal to 0.001"),
+        ({"job_type": "DATAFLOW", "batch_size": 10**30}, "batch_size", "less than or equal to 1000000"),
+        ({"job_type": "DATAFLOW", "max_failures": 10**30}, "max_failures", "less than or equal to"),
+        ({"reconcile_interval": 1e-9}, "reconcile_interval", "greater than or equal to 1"),
+        ({"reconcile_interval": float("nan")}, "reconcile_interval", "finite"),
+        ({"sharding_quiet": float("nan")}, "sharding_quiet", "finite"),
+        ({"max_time_diff_seconds": 10**30}, "max_time_diff_seconds", "less than or equal to"),
         ({"timeout": float("nan")}, "timeout", "finite"),
         ({"job_name": "a/b"}, "job_name", "letters"),
         ({"job_name": ".."}, "job_name", "letters"),
         ({"job_name": ""}, "job_name", "letters"),
         ({"job_name": "zookeeper"}, "job_name", "not 'zookeeper'"),
         ({"per": "galaxy"}, "per", "'item' or 'instance'"),
+        ({"description": "a\ud800"}, "description", "UTF-8"),
+        ({"sharding_item_parameters": {0: "\ud800"}}, "sharding_item_parameters", "UTF-8"),
         ({"dst": "never"}, "dst", "'cron' or 'quartz'"),
     ],
 )
@@ -97,7 +108,27 @@ def test_the_keys_are_elastic_jobs() -> None:
 def test_foreign_data_is_called_so(data: bytes) -> None:
     with pytest.raises(ForeignData, match="no job configuration") as caught:
         JobConfig.from_json(data, "/job/config")
-    assert caught.value.setting == "/job/config"
+    assert caught.value.setting.partition(": ")[0] == "/job/config"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'{"jobName": "job", "corn": "x"}', "/job/config: corn = 'x': .*did you mean cron"),
+        (b'{"jobName": "job", "shardngTotalCount": 1}', "shardngTotalCount = 1: .*did you mean shardingTotalCount"),
+        (b'{"jobName": "job", "a\\nb": 1}', "no such setting"),
+        (b'{"jobName": "job", "shardingTotalCount": 0}', "/job/config: shardingTotalCount = 0: "),
+        (b'{"jobName": "job", "description": "\\ud800"}', "/job/config: description = .* UTF-8"),
+        (b'{"jobName": "job", "description": "\xed\xa0\x80"}', "/job/config: description = .* UTF-8"),
+        (b'{"jobName": "job", "options": {"a": ["\\udc00"]}}', "/job/config: options = .* UTF-8"),
+        (b'{"jobName": "job", "errorHandlerOptions": {"\\ud800": ""}}', "UTF-8"),
+        (b'{"jobName": "job", "\\ud800": 1}', "unicode"),
+    ],
+)
+def test_what_is_wrong_in_the_registry_is_named_by_its_key(data: bytes, said: str) -> None:
+    with pytest.raises(ForeignData, match=said) as caught:
+        JobConfig.from_json(data, "/job/config")
+    assert str(caught.value).isprintable()
 
 
 def test_a_change_is_validated_like_a_new_one() -> None:

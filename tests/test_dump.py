@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioelasticjob import ElasticJob, InvalidSetting
+from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.dump import render
+from aioelasticjob.coordination.masking import Mask
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Node, Stat, Tree
 from aioelasticjob.registry.txn import Create, Set
@@ -99,11 +102,55 @@ def test_addresses_are_masked_wherever_they_are_and_the_same_everywhere() -> Non
     assert "/job/offset/0 | ip4 ip1 [ip4]:80 ip5:1 12:30:45 1.2.3 ip3" in text
 
 
+AROUND = (
+    *("{} ", '"{}"', "[{}]:80", "a={},b", "{}@-@4711-ab", "/x/{}/y"),
+    *("tcp:{}", "addr:{}.", "node_{}", "{}_a", "({})", "{}-"),
+)
+
+
 @settings(deadline=None)
-@given(st.ip_addresses(), st.sampled_from(["{} ", '"{}"', "[{}]:80", "a={},b", "{}@-@4711-ab", "/x/{}/y"]))
+@given(st.ip_addresses(), st.sampled_from(AROUND))
 def test_no_address_gets_through(address: object, around: str) -> None:
     text = render(tree({"/job/offset/0": around.format(address)}), LAYOUT, masked=True)
     assert around.format("ip1") in text
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("ip10.0.0.5x v10.0.0.5", "ipip1x vip1"),
+        ("010.000.000.005 10.0.0.5", "ip1 ip1"),
+        ("1.2.3.4.5 1.2.3 256.1.1.1", "1.2.3.4.5 1.2.3 256.1.1.1"),
+        (r"a\n10.0.0.5\t2001:db8::5\nabcd::1", r"a\nip1\tip2\nip3"),
+        ("node:fe80::1 fe80::1 x2001:db8::5x", "node:ip1 ip1 xip2x"),
+        ("fe80::1. ::ffff:10.0.0.5, 1::2::3", "ip1. ip2, ip3::3"),
+        ("std::cout a:b 12:30:45 aa:bb:cc:dd:ee:ff", "std::cout a:b 12:30:45 aa:bb:cc:dd:ee:ff"),
+        ("1:2:3:4:5:6:7:8:9::", "ip1:ip2"),
+    ],
+)
+def test_an_address_is_found_where_it_touches_words(text: str, masked: str) -> None:
+    assert render(tree({"/job/x": ""}), LAYOUT, masked=True) == "/job/x |  | v3"
+    assert Mask(tree({}), LAYOUT)(text) == masked
+
+
+def test_a_servers_name_is_masked_with_its_domain_and_where_it_touches_an_underscore() -> None:
+    mask = Mask(tree({"/job/servers": "", "/job/servers/10.0.0.5": "web1"}), LAYOUT)
+    assert mask("web1.example.com WEB1. my_web1_db") == "host1 host1. my_host1_db"
+    assert mask("web10 web1-old oweb1 x.web1") == "web10 web1-old oweb1 x.web1"
+
+
+def test_what_an_instance_says_of_itself_in_vain_is_masked_too() -> None:
+    nodes = {"/job/instances/10.0.0.5@-@1": '{"ip": "10.0.0.77", "host": "web1"}', "/job/instances/x": '{"ip": ""}'}
+    text = render(tree({"/job/instances": "", **nodes, "/job/offset/0": "web1"}), LAYOUT, masked=True)
+    assert '/job/instances/ip1@-@1 | {"ip": "ip2", "host": "host1"}' in text
+    assert "/job/offset/0 | host1 |" in text
+
+
+@pytest.mark.parametrize("piece", ["::", "a", "a:", "1.", "a::b:", "1:2:3:4:5:6:7:8:", "10.0.0.5:", "z::"])
+def test_masking_takes_no_time_to_speak_of(piece: str) -> None:
+    began = time.process_time()
+    Mask(tree({}), LAYOUT)(piece * (100_000 // len(piece)))
+    assert time.process_time() - began < 5
 
 
 async def ask(port: int, question: bytes) -> str:
@@ -204,6 +251,26 @@ def test_a_port_in_use_is_refused_at_the_start_and_logged_later(caplog: pytest.L
                 await ask(4712, b"dump\n")
         assert len(here.starts()) == 2
         taken.close()
+
+    play(scene)
+
+
+def test_a_port_set_by_an_operator_keeps_no_process_from_starting_and_is_had_once_it_is_free(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+
+    async def scene(here: Office) -> None:
+        config = JobConfig(job_name="job", cron="0/10 * * * * ?", monitor_port=4711)
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.config, config.to_json()))
+        taken = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 4711)
+        async with here.app(cron="0/10 * * * * ?").running():
+            await here.until(35)
+            assert sum("not monitored: monitor_port = 4711" in text for text in caplog.messages) == 1
+            taken.close()
+            await anyio.sleep(11)
+            assert (await ask(4711, b"dump\n")).startswith("/job | ")
+        assert len(here.starts()) >= 3
 
     play(scene)
 

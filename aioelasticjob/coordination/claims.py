@@ -316,7 +316,7 @@ def _settling(layout: Layout, ended: Mapping[int, Seen], rescued: Collection[int
         assert seen.version is not None  # a claim has written it
         operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
     operations += [Delete(layout.item(item).failover) for item in ended if item in rescued]
-    operations += [Create(layout.item(item).orphan) for item in cut_off]
+    operations += [Create(layout.item(item).orphan, records.mark(ended[item].record)) for item in cut_off]
     return operations
 
 

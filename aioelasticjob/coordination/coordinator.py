@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from anyio import current_time, move_on_after
 
-from aioelasticjob.clock import Clock
+from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import Assign, Effect, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.faults import Grumbler, faults
@@ -20,6 +20,7 @@ from aioelasticjob.coordination.view import JobView, is_item, read
 from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
+from aioelasticjob.model import Record
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.registry.txn import Delete
@@ -137,11 +138,12 @@ async def _situation(member: Member, view: JobView, rest: _Rest, tally: Tally, c
     time = clock.now() - (member.session.clock_skew or 0.0)
     if tick:
         await tally.publish(member, view, time)
-    records = await _unwanted_records(member) if rest.clears(member, view, tick) else {}
-    cut_off = await _cut_off(member, view) if rest.mourns(member, view, tick) else {}
+    unwanted = await _unwanted_records(member) if rest.clears(member, view, tick) else {}
+    runs = dict[int, Record]()
+    cut_off = await _cut_off(member, view, runs) if rest.mourns(member, view, tick) else {}
     if cut_off:  # look again until somebody has taken them
         rest.mourned = None
-    return Situation(view, member.id, quiet, tick, time, records, cut_off)
+    return Situation(view, member.id, quiet, tick, time, unwanted, cut_off, runs, member.host)
 
 
 async def _news_of_the_connection(member: Member) -> None:
@@ -188,8 +190,11 @@ async def _is_removed(member: Member) -> bool:
     return mine is None or mine.ephemeral_owner != member.incarnation
 
 
-async def _cut_off(member: Member, view: JobView) -> dict[int, int]:
-    """Return the items begun, not completed and running nowhere, with the versions of their records."""
+async def _cut_off(member: Member, view: JobView, runs: dict[int, Record] | None = None) -> dict[int, int]:
+    """Return the items begun, not completed and running nowhere, with the versions of their records.
+
+    What the records say is put into ``runs``.
+    """
     items = sorted(view.items)
     paths = [path for item in items for path in (member.layout.item(item).execution, member.layout.item(item).running)]
     nodes = iter(await member.session.get_many(paths))
@@ -199,6 +204,8 @@ async def _cut_off(member: Member, view: JobView) -> dict[int, int]:
         record = None if node is None else records.decode(node.data)
         if node is not None and running is None and record is not None and not record.completed:
             found[item] = node.stat.version
+            if runs is not None:
+                runs[item] = record
     return found
 
 
@@ -229,11 +236,14 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect]) -> i
     written = 0
     for effect in effects:
         try:
-            for transaction in await _transactions(member, view, effect):
+            lost = dict[int, Record]()
+            for transaction in await _transactions(member, view, effect, lost):
                 committed = await member.session.commit(transaction, incarnation=member.incarnation)
                 written = committed.zxid
             if isinstance(effect, Assign):
                 log.info("items assigned", extra={"job": member.layout.job, "items": len(effect.assignment)})
+            for item, record in lost.items():
+                _tell_lost(member.layout.job, item, record)
         except (Conflict, OutcomeUnknown) as news:  # the view had aged; the next one knows better
             log.debug("not written", extra={"job": member.layout.job, "effect": effect, "news": str(news)})
             with suppress(RegistryError):
@@ -241,14 +251,24 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect]) -> i
     return written
 
 
-async def _transactions(member: Member, view: JobView, effect: Effect) -> list[Transaction]:
+def _tell_lost(job: str, item: int, record: Record) -> None:
+    when = moment(record.moment / 1000).isoformat(timespec="seconds")
+    log.warning(
+        "item %d is gone with the lower count, and its run of %s, cut off on %s, is not made up for",
+        *(item, when, record.instance),
+        extra={"job": job, "item": item, "slot": record.moment, "instance": record.instance},
+    )
+
+
+async def _transactions(member: Member, view: JobView, effect: Effect, lost: dict[int, Record]) -> list[Transaction]:
+    """Return an effect's transactions; into ``lost`` go the runs cut off whose records they remove."""
     if not isinstance(effect, Prune):
         return to_transactions(effect, view)
-    idle, records = await _idle(member, effect.items)
-    return [[*to_transactions(Prune(idle), view)[0], *records]] if idle else []
+    idle, removal = await _idle(member, effect.items, lost)
+    return [[*to_transactions(Prune(idle), view)[0], *removal]] if idle else []
 
 
-async def _idle(member: Member, items: frozenset[int]) -> tuple[frozenset[int], Transaction]:
+async def _idle(member: Member, items: frozenset[int], lost: dict[int, Record]) -> tuple[frozenset[int], Transaction]:
     """Return the surplus items that nobody runs any more, and the removal of their records."""
     layout = member.layout
     chosen = sorted(items)[:200]
@@ -263,6 +283,8 @@ async def _idle(member: Member, items: frozenset[int]) -> tuple[frozenset[int], 
         idle.add(item)
         removal += [Delete(mark)] if misfired else []
         removal += [Delete(record, found.stat.version)] if found else []
+        if found and (run := records.decode(found.data)) is not None and not run.completed:
+            lost[item] = run
     return frozenset(idle), removal
 
 

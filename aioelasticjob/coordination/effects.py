@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from aioelasticjob.coordination import records
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.model import Record
 from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
 
 PER_TRANSACTION = 1000
@@ -55,6 +57,8 @@ class Mourn:
     item: int
     version: int
     """The version of the record that says so."""
+    run: Record | None = None
+    """What the record says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +133,8 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return _assign(view, assignment)
         case Prune(items):
             return [_prune(view, items)]
-        case Mourn(item, version):
-            return [_mourn(view, item, version)]
+        case Mourn():
+            return [_mourn(view, effect)]
         case Forget(paths):
             return [[Delete(path)] for path in paths]
         case Restore(me, nodes):
@@ -194,17 +198,17 @@ def _moves(view: JobView, assignment: Mapping[int, str]) -> Iterable[Op]:
             yield Set(paths.instance, holder.encode(), node.stat.version)
 
 
-def _mourn(view: JobView, item: int, version: int) -> Transaction:
-    paths = view.layout.item(item)
+def _mourn(view: JobView, lost: Mourn) -> Transaction:
+    paths, mark = view.layout.item(lost.item), b"" if lost.run is None else records.mark(lost.run)
     nobody: Transaction = [Create(paths.running, ephemeral=True), Delete(paths.running)]  # ZooKeeper's "is absent"
-    return [*_leading(view), Check(paths.execution, version), *nobody, Create(paths.orphan)]
+    return [*_leading(view), Check(paths.execution, lost.version), *nobody, Create(paths.orphan, mark)]
 
 
 def _prune(view: JobView, items: frozenset[int]) -> Transaction:
     operations: Transaction = _leading(view)
     for item in sorted(items)[: PER_TRANSACTION // 4]:
         paths = view.layout.item(item)
-        operations += [Delete(flag) for flag in (paths.disabled, paths.failover, paths.instance) if flag in view.tree]
+        operations += [Delete(flag) for flag in (paths.failover, paths.instance) if flag in view.tree]
         operations.append(Delete(paths.sharding))
     return operations
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 
-from aioelasticjob.coordination.view import JobView, is_item
+from aioelasticjob.coordination.view import JobView, is_host, is_item, said
 
 MOST = 100
 """Faults named at a time: whoever pours a thousand nodes into a job does not want to read a thousand lines."""
@@ -15,7 +16,8 @@ log = logging.getLogger(__name__)
 
 def faults(view: JobView) -> Mapping[str, str]:
     """Return what is wrong, by path; nothing when all is well."""
-    found = {} if view.fault is None else {view.layout.config: view.fault}
+    config = view.layout.config
+    found = {} if view.fault is None else {config: view.fault.removeprefix(f"{config}: ")}
     for path, why in (*_parents(view), *_instances(view), *_items(view), *_obstructed(view)):
         found.setdefault(path, why)
     return found
@@ -34,8 +36,25 @@ def _instances(view: JobView) -> Iterator[tuple[str, str]]:
     for name in tree.children(layout.instances):
         if name not in view.instances:
             yield layout.instance(name), "is not ephemeral, so it is no instance"
+        elif (node := tree.get(layout.instance(name))) is not None and (why := _untrue(name, node.data)):
+            yield layout.instance(name), why
     if view.leader is not None and view.leader not in view.instances and layout.host in tree:
         yield layout.host, f"names nobody who is there: {view.leader[:80]!r}"
+
+
+@lru_cache(maxsize=65536)
+def _untrue(name: str, data: bytes) -> str | None:
+    """Return what an instance's node says that cannot be, None if all is well; a node made by hand may be silent."""
+    told = said(data)
+    if data and not told:
+        return f"holds {data[:80]!r}: what an instance says of itself is a JSON object, and nothing of this is heeded"
+    ip, named, _ = name.partition("@-@")
+    if named and told.get("ip", ip) != ip:
+        return f"ip = {told['ip']!r:.80}: by its name the instance is on {ip}, and that holds"
+    for key in ("ip", "host"):
+        if told.get(key, "") != "" and not is_host(told[key]):
+            return f"{key} = {told[key]!r:.80}: is not heeded; it must be an address or the name of a host"
+    return None
 
 
 def _items(view: JobView) -> Iterator[tuple[str, str]]:

@@ -121,7 +121,9 @@ async def leave(member: Member) -> None:
     """
     layout, asks = member.layout, True
     for _ in range(ATTEMPTS):
-        mine, seat, mark = await member.session.get_many([layout.instance(member.id), layout.host, layout.necessary])
+        requests = (layout.shutdown(member.id), layout.trigger(member.id))
+        paths = (layout.instance(member.id), layout.host, layout.necessary, *requests)
+        mine, seat, mark, *asked = await member.session.get_many(paths)
         operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
         if seat is not None and seat.stat.ephemeral_owner == member.incarnation:
             operations.append(Delete(layout.host, seat.stat.version))
@@ -130,6 +132,8 @@ async def leave(member: Member) -> None:
             operations.append(Create(layout.necessary) if mark is None else Set(layout.necessary, b"", -1))
         if not operations:
             return
+        heard = zip(requests, asked, strict=True)  # too late to be taken, and perhaps nobody else tidies up
+        operations += [Delete(path) for path, node in heard if node and not node.stat.num_children]
         try:
             await member.session.commit(operations, incarnation=member.incarnation)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from aioelasticjob.clock import moment
+from aioelasticjob.config import unspeakable
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Record
 
@@ -30,6 +31,8 @@ def decode(data: bytes) -> Record | None:
         return Record()
     try:
         told = json.loads(data)
+        if (b"\\u" in data or not data.isascii()) and unspeakable(told) is not None:
+            return None
         return Record(
             slot=_number(told["slot"]),
             source=str(told.get("source", "")),
@@ -52,6 +55,21 @@ def too_large(parameter: bytes) -> InvalidSetting | None:
         return None
     begins = parameter[:40].decode("utf-8", "replace") + "…"
     return InvalidSetting("parameter", begins, f"must be at most {LARGEST_PARAMETER} bytes, is {len(parameter)}")
+
+
+def mark(record: Record) -> bytes:
+    """Return the data of an orphan's mark: for which moment its run was, and whose it was."""
+    return json.dumps({"slot": record.moment, "instance": record.instance}).encode()
+
+
+def read_mark(data: bytes) -> tuple[int, str] | None:
+    """Return the moment and the instance that an orphan's mark names; None where it names none."""
+    try:
+        told = json.loads(data)
+        found = _number(told["slot"]), told["instance"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return found if isinstance(found[1], str) and unspeakable(found[1]) is None else None
 
 
 def as_json(record: Record) -> dict[str, object]:

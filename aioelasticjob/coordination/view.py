@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from aioelasticjob.config import MAX_ITEMS, JobConfig
+from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.error_handlers import check
 from aioelasticjob.errors import InvalidSetting
@@ -18,6 +20,7 @@ from aioelasticjob.registry.tree import Tree
 
 LONGEST_NUMBER = len(str(MAX_ITEMS))
 """Digits of an item; what is longer was made by somebody else."""
+_HOST = re.compile(r"[\w.:%-]{1,255}")
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,13 @@ class JobView:
     def orphans(self) -> frozenset[int]:
         """The items that wait for a rescuer."""
         return frozenset(_numbers(self.tree.children(self.layout.orphans)))
+
+    @cached_property
+    def orphaned(self) -> Mapping[int, tuple[int, str]]:
+        """Of the items that wait for a rescuer, the moment of the run cut off and its instance, where that is known."""
+        nodes = ((item, self.tree.get(self.layout.item(item).orphan)) for item in self.orphans)
+        marks = {item: records.read_mark(node.data) for item, node in nodes if node is not None}
+        return {item: mark for item, mark in marks.items() if mark is not None}
 
     @cached_property
     def rescues(self) -> Mapping[int, str]:
@@ -201,14 +211,34 @@ def _instances(tree: Tree, layout: Layout) -> Mapping[str, Instance]:
 
 @lru_cache(maxsize=65536)
 def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instance:
+    told = said(data)
+    ip, named, _ = name.partition("@-@")
+    if not named and is_host(told.get("ip")):
+        ip = str(told["ip"])  # by hand; of ours the name tells, which nobody can change
+    host, pid, since = told.get("host"), told.get("pid"), told.get("upSince")
+    return Instance(
+        name,
+        ip,
+        str(host) if is_host(host) else "",
+        pid if isinstance(pid, int) else 0,
+        incarnation,
+        joined,
+        since if isinstance(since, int | float) and 0 < since < joined else joined,
+    )
+
+
+def said(data: bytes) -> Mapping[str, object]:
+    """Return what an instance's node says of it; nothing where it is no object."""
     try:
         told = json.loads(data)
-        ip, host, pid = str(told["ip"]), str(told.get("host", "")), int(told.get("pid", 0))
-        since = float(told.get("upSince", joined))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-        ip, host, pid = name.partition("@-@")[0], "", 0  # hand-made nodes are named like ours at best
-        since = joined
-    return Instance(name, ip, host, pid, incarnation, joined, since if 0 < since < joined else joined)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def is_host(name: object) -> bool:
+    """Whether something is an address or the name of a host, and so can be a node's name."""
+    return isinstance(name, str) and _HOST.fullmatch(name) is not None and bool(name.strip("."))
 
 
 def _assignment(tree: Tree, layout: Layout, items: frozenset[int]) -> Mapping[int, str]:

@@ -16,7 +16,7 @@ from aioelasticjob.operations.outcome import Done, Refusal, carry_out
 from aioelasticjob.operations.reading import listed, names, view_of
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
+from aioelasticjob.registry.txn import Check, Create, Delete, Op
 
 Flag: TypeAlias = Literal["paused", "disabled"]
 _UNDONE: Mapping[Flag, str] = {"paused": "resumed", "disabled": "enabled"}
@@ -31,20 +31,22 @@ async def trigger(session: Session, job: str, *, instance: str | None = None, pa
 
     Raises:
         InvalidSetting: no such job or instance, or the parameter is no text, or too large for a record.
-        Refusal: nobody is there to run it, or all who are have been switched off.
+        Refusal: nobody is there to run it, all who are have been switched off or hold nothing that may run, or
+            a trigger with another parameter waits.
         ChangedMeanwhile: an instance has gone.
         RegistryError: the registry could not be read or written.
     """
     data = _data(parameter)
     view = await view_of(session, job)
     asked = _asked(view, instance)
+    _see_what_runs(view, asked)
     layout, requests = view.layout, list[Op]()
     for one in asked:
         waiting = view.tree.get(layout.trigger(one))
         if waiting is None:
             requests += [Check(layout.instance(one)), Create(layout.trigger(one), data)]
         elif waiting.data != data:
-            requests.append(Set(layout.trigger(one), data, waiting.stat.version))
+            raise Refusal(_waits(job, one, waiting.data))
     with_it = f" with the parameter {parameter!r}" if parameter else ""
     if not requests:
         return await carry_out(session, (), f"{job}: a trigger{with_it} waits already for {_named(asked)}")
@@ -96,7 +98,8 @@ async def enable(session: Session, job: str, *, server: str | None = None, item:
     flag, there = _item_flag(view, item)
     if not there:
         return await carry_out(session, (), f"{job}: item {item} is not disabled")
-    return await carry_out(session, [*_stands(view), Delete(flag)], f"{job}: item {item} is enabled")
+    removal = _removal([(flag, view.obstructed(flag))])
+    return await carry_out(session, [*_stands(view), *removal], f"{job}: item {item} is enabled")
 
 
 async def pause_server(session: Session, ip: str) -> Done:
@@ -176,6 +179,32 @@ def _asked(view: JobView, instance: str | None) -> Sequence[str]:
     return able
 
 
+def _see_what_runs(view: JobView, asked: Sequence[str]) -> None:
+    """Refuse to ask for a run of nothing, as far as that can be told: an assignment under way may change it."""
+    held = [item for item, holder in view.assignment.items() if holder in asked]
+    if not (view.settled and view.assignment) or any(item not in view.disabled_items for item in held):
+        return
+    if held:
+        raise Refusal(f"{view.layout.job}: all items of {_named(asked)} are disabled: enable one first")
+    raise Refusal(f"{view.layout.job}: {_named(asked)} holds no item: ask without naming an instance")
+
+
+def _waits(job: str, instance: str, data: bytes) -> str:
+    parameter = f"with the parameter {data.decode('utf-8', 'replace')!r:.80}" if data else "without a parameter"
+    return (
+        f"{job}: a trigger {parameter} waits already for {instance}, which takes it when its run ends: "
+        "ask again after that, nothing was written"
+    )
+
+
+def _removal(flags: Sequence[tuple[str, bool]]) -> list[Op]:
+    """Return the removal of flags; of each is known whether somebody has put nodes below it."""
+    for path, obstructed in flags:
+        if obstructed:
+            raise Refusal(f"{path} has nodes below it, so it cannot go: remove those first; nothing was written")
+    return [Delete(path) for path, _ in flags]
+
+
 def _stands(view: JobView) -> list[Op]:
     """Return the condition of every action on a job: nobody has removed it meanwhile."""
     return [Check(view.layout.config)]
@@ -206,7 +235,8 @@ async def _unmark(session: Session, job: str, flag: Flag, server: str | None) ->
     marked = [ip for ip in servers if _PATH[flag](view.layout, ip) in view.tree]
     if not marked:
         return await carry_out(session, (), f"{job}: is not {flag} on {listed(servers)}")
-    flags: list[Op] = [Delete(_PATH[flag](view.layout, ip)) for ip in marked]
+    paths = [_PATH[flag](view.layout, ip) for ip in marked]
+    flags = _removal([(path, view.obstructed(path)) for path in paths])
     return await carry_out(session, [*_stands(view), *flags], f"{job}: {_UNDONE[flag]} on {listed(marked)}")
 
 
@@ -235,10 +265,10 @@ async def _mark_everywhere(session: Session, ip: str, flag: Flag) -> Done:
 
 async def _unmark_everywhere(session: Session, ip: str, flag: Flag) -> Done:
     marks = await _marks(session, ip, flag)
-    marked = [path for path, node in marks.items() if node is not None]
+    marked = {path: node for path, node in marks.items() if node is not None}
     if not marked:
         return await carry_out(session, (), f"server {ip}: is not {flag} in any of {_counted(marks)}")
-    removal = [Delete(path) for path in marked]
+    removal = _removal([(path, node.stat.num_children > 0) for path, node in marked.items()])
     return await carry_out(session, removal, f"server {ip}: {_UNDONE[flag]} in {_counted(marked)}")
 
 

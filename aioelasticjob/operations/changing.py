@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,7 +20,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds
-from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal, carry_out, spelt
+from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal, carry_out
 from aioelasticjob.operations.reading import listed, view_of
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Set
@@ -97,7 +98,7 @@ async def configure(session: Session, job: str, settings: Mapping[str, object], 
     if not differences:
         return await carry_out(session, (), f"{job}: is configured so already")
     said = "; ".join(f"{name}: {before!r} → {after!r}" for name, (before, after) in differences.items())
-    return await carry_out(session, [Set(view.layout.config, spelt(config), present)], f"{job}: {said}")
+    return await carry_out(session, [Set(view.layout.config, config.to_json(), present)], f"{job}: {said}")
 
 
 def settings_from(given: Mapping[str, object]) -> dict[str, object]:
@@ -192,6 +193,10 @@ def _warnings(
         yield f"waiting for a rescuer and then forgotten: {_items(orphans)}"
     if "monitor_execution" in differences and not config.monitor_execution:
         yield "unmonitored, an item may run twice at a time after a crash, and its records are removed"
+    crowded = sorted(ip for ip, there in Counter(one.ip for one in after.instances.values()).items() if there > 1)
+    if crowded and "monitor_port" in differences and config.monitor_port > 0:
+        where = listed(crowded)
+        yield f"a port belongs to one process, and several run on {where}: the others log that; 0 picks free ones"
     if "disabled" in differences:
         yield "disabled counts only where a server is seen for the first time: disable the job's servers instead"
     yield from _unknown_here(config, differences)

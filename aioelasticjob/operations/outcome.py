@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.errors import Conflict, ElasticJobError, InvalidSetting
+from aioelasticjob.errors import Conflict, ElasticJobError
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Check, Op
 
@@ -51,19 +50,6 @@ _REASONS = {
     "version": "was changed",
     "not empty": "was given nodes below it",
 }
-
-
-def spelt(config: JobConfig) -> bytes:
-    """Return what the registry holds of a configuration.
-
-    Raises:
-        InvalidSetting: a text in it is none.
-    """
-    try:
-        return config.to_json()
-    except UnicodeEncodeError as error:
-        odd = error.object[max(0, error.start - 20) : error.end]
-        raise InvalidSetting("settings", odd, "must be text that UTF-8 can spell") from None
 
 
 async def carry_out(session: Session, operations: Sequence[Op], summary: str, already: str = "") -> Done:

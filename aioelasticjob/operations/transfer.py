@@ -14,7 +14,7 @@ from aioelasticjob.coordination.view import parse
 from aioelasticjob.errors import ForeignData, InvalidSetting, JobConflict
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
-from aioelasticjob.operations.outcome import Done, Refusal, carry_out, carry_out_groups, spelt
+from aioelasticjob.operations.outcome import Done, Refusal, carry_out, carry_out_groups
 from aioelasticjob.operations.reading import listed, names, no_such
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Node
@@ -114,7 +114,7 @@ class _Plan:
             if root is not None:
                 raise InvalidSetting("job", name, "a node of that name is there that is no job: choose another name")
             self.new.append(name)
-            self.groups.append([Create(layout.root), Create(layout.config, spelt(config))])
+            self.groups.append([Create(layout.root), Create(layout.config, config.to_json())])
             return
         try:
             present = parse(node.data, layout)
@@ -128,7 +128,7 @@ class _Plan:
             raise JobConflict("job", name, f"is a {present.job_type} job there, and {config.job_type} in the text")
         else:
             self.replaced.append(name)
-            self.groups.append([Set(layout.config, spelt(config), node.stat.version)])
+            self.groups.append([Set(layout.config, config.to_json(), node.stat.version)])
 
 
 def _stored(node: Node, layout: Layout) -> JobConfig:
@@ -186,7 +186,8 @@ def _config(number: int, entry: object) -> JobConfig:
         fits(config)
         return config
     except ForeignData as mistake:
-        raise InvalidSetting(which, mistake.value, mistake.expected.removeprefix("no job configuration: ")) from None
+        expected = mistake.expected.removeprefix("no job configuration: ")
+        raise InvalidSetting(mistake.setting, mistake.value, expected) from None
     except InvalidSetting as mistake:
         raise InvalidSetting(which, mistake.value, f"{mistake.setting}: {mistake.expected}") from None
     except (TypeError, ValueError, RecursionError) as error:  # keys that no JSON has

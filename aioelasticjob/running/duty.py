@@ -81,6 +81,7 @@ class Duty:
                 self._change_schedule(view)
             if view.config.monitor_execution and not before.config.monitor_execution:
                 self._begin_monitoring(view)
+            self._tell_of_lost_orphans(before, view)
             self.view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
             self._looked_at, begun = view, self._begun_elsewhere()
@@ -275,6 +276,14 @@ class Duty:
         """Tell of moments that came while our items were being rescued: only now are they ours to run again."""
         rescued, self._rescued = self._rescued, self._in_rescue() & self.held
         self._report_gaps((rescued - self._rescued - self.elsewhere) & self.held)
+
+    def _tell_of_lost_orphans(self, before: JobView, view: JobView) -> None:
+        """Tell of runs that nobody will rescue, for their items are gone: the leader has removed them."""
+        if view.leader == self._member.id:
+            for item, (slot, cut_off) in before.orphaned.items():
+                if item >= view.config.sharding_total_count and item not in view.orphaned:
+                    why = "its run was cut off, and the item is gone with the lower count"
+                    self.misses.put([item], Passed(slot, slot), why, cut_off)
 
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""

@@ -119,7 +119,8 @@ async def _live(
         config = await join(member, job.config, trees, life.config, inf if life.since is None else life.since)
         await _compare_clocks(member, shared)
         views = _Views(read(trees.value, member.layout, config, config.job_type))
-        async with monitored(member.session, member.layout, views, strict=life.since is None):
+        own_port = config.monitor_port == job.config.monitor_port  # an operator's must not keep a process from starting
+        async with monitored(member.session, member.layout, views, strict=life.since is None and own_port):
             if life.since is None:
                 here = views.value.instances.get(member.id)
                 life.since = shared.clock.now() if here is None else here.started

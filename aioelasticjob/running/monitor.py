@@ -10,6 +10,8 @@ import logging
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
+from math import inf
 
 from anyio import move_on_after
 
@@ -22,6 +24,8 @@ from aioelasticjob.registry.session import Session, beside
 
 HERE = "127.0.0.1"
 OFF = -1
+AGAIN_AFTER = 10.0
+"""Seconds before a port that was taken is tried again."""
 PATIENCE = 10.0
 """Seconds for a question, its answer, and reading it."""
 LONGEST = 256
@@ -41,17 +45,13 @@ async def monitored(session: Session, layout: Layout, views: Latest[JobView], *,
     """Keep the job's monitor port open while the block runs, wherever its configuration says.
 
     Raises:
-        InvalidSetting: at the beginning, if ``strict``: the port cannot be had.  Otherwise that is only logged.
+        InvalidSetting: at the beginning, if ``strict``: the port cannot be had.  Otherwise that is logged, and the port
+            tried again: it belongs to one process, and whoever has it may go.
     """
     port = _Port(session, layout)
     try:
         await port.move(views.value.config.monitor_port, strict=strict)
-
-        async def follow() -> None:
-            async for view in views:
-                await port.move(view.config.monitor_port, strict=False)
-
-        async with beside(follow):
+        async with beside(partial(port.follow, views)):
             yield
     finally:
         port.close()
@@ -63,16 +63,31 @@ class _Port:
     def __init__(self, session: Session, layout: Layout) -> None:
         self._session, self._layout = session, layout
         self._wanted = OFF
+        self._refused = OFF
         self._server: asyncio.Server | None = None
         self._clients: set[StreamWriter] = set()
 
+    async def follow(self, views: Latest[JobView]) -> None:
+        """Go where the newest view says; a port that could not be had is tried again."""
+        while True:
+            view = views.value
+            await self.move(view.config.monitor_port, strict=False)
+            with move_on_after(AGAIN_AFTER if self.missing else inf):
+                await views.until(lambda newer, old=view: newer is not old)  # type: ignore[misc]
+
+    @property
+    def missing(self) -> bool:
+        """Whether the port that is wanted could not be had."""
+        return self._wanted != OFF and self._server is None
+
     async def move(self, port: int, *, strict: bool) -> None:
-        """Listen on another port, or no more."""
-        if port == self._wanted:
+        """Listen on another port, or no more; try again for one that could not be had."""
+        if port == self._wanted and not self.missing:
             return
         self.close()
         self._wanted = port
         if port == OFF:
+            self._refused = OFF
             return
         try:
             self._server = await asyncio.start_server(self._attend, HERE, port, limit=LONGEST)
@@ -82,8 +97,11 @@ class _Port:
             )
             if strict:
                 raise refusal from None
-            log.error("not monitored: %s", refusal, extra={"job": self._layout.job})
+            if port != self._refused:
+                log.error("not monitored: %s; tried again", refusal, extra={"job": self._layout.job})
+            self._refused = port
             return
+        self._refused = OFF
         found = self._server.sockets[0].getsockname()[1]
         log.info("monitor port %d", found, extra={"job": self._layout.job, "port": found})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import Future, get_running_loop, sleep
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from zlib import crc32
 
 from anyio import CancelScope, Event, Lock, create_task_group, get_cancelled_exc_class, move_on_after
@@ -14,7 +14,6 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
 from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.progress import Claimed, Tally
-from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints
 from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
@@ -72,7 +71,7 @@ class Runner:
         self._duty = Duty(member, views.value, shared.clock, shared.events, up_since)
         self._claims = Claims(member, self._duty.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
-        self._requests = Requests(member, self._duty)
+        self._requests = Requests(member, self._duty, self._accounts)
         self._waiting = Waiting(member, self._duty, self._claims, self._freed)
         self.done = Event()
         """Set when the job has left or its session is over."""
@@ -146,7 +145,7 @@ class Runner:
                     self._waiting.follow(await self._duty.look(view))
                     if not (
                         await self._rescue(view)
-                        or await self._answer_trigger(view)
+                        or await self._requests.answer(view, self._fly)
                         or await self._fly_owed(view)
                         or await self._fly_ahead(view)
                     ):
@@ -199,29 +198,6 @@ class Runner:
         with move_on_after(LAG):
             await self._views.until(condition)
 
-    async def _answer_trigger(self, view: JobView) -> bool:
-        """Run what was asked for by hand; True if there was something to answer."""
-        if (later := self._requests.due(view)) is not None:
-            await self._fly(view, *later)
-            return True
-        if (fire := self._requests.newest(view)) is None:
-            return False
-        duty = self._duty
-        refusal = duty.intolerable_skew() or too_large((fire.parameter or "").encode())
-        closed = refusal is not None or self._member.id not in view.eligible
-        items = frozenset[int]() if closed else duty.held - view.disabled_items
-        free = items - duty.taken_off()
-        if not (free and view.config.monitor_execution):  # there is no claim that would remove it
-            if not await self._requests.drop(fire):
-                return False
-            fire = replace(fire, request=None)
-        if refusal is not None:  # told once the request is gone, or it would be told again until the mirror knows
-            self._accounts.refused(str(refusal))
-        self._requests.put_off(items - free, fire)
-        if free:
-            await self._fly(view, fire, free)
-        return True
-
     async def _fly_owed(self, view: JobView) -> bool:
         owed = self._duty.owed() if view.settled else frozenset()
         if not owed:
@@ -242,6 +218,7 @@ class Runner:
         upcoming, duty = self._duty.timetable.upcoming or 0, self._duty
         if not 0 < upcoming - duty.now() <= self._lead or duty.intolerable_skew():
             return False
+        self._accounts.accepted()
         if not (view.settled and view.config.monitor_execution and self._member.id in view.eligible):
             return False
         if items := duty.owed(upcoming) - view.disabled_items:
@@ -344,9 +321,7 @@ class Runner:
             duty.miss(taken.refused, fire, "what was made by hand stands in its way")
             duty.pass_over(taken.refused)
         if fire.source is FireSource.TRIGGER:
-            self._requests.put_off(taken.elsewhere, fire)
-            if taken.claim is None and not taken.stale:
-                await self._requests.drop(fire)
+            await self._requests.claimed(fire, items, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             await self._waiting.refused(view, fire, frozenset(taken.elsewhere))
         if taken.stale and fire.source is not FireSource.FAILOVER and not self._leaving:

@@ -44,8 +44,8 @@ class Waiting:
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
         while item in self._duty.ledger.known():
             try:
+                await self._duty.ledger.learn([item])  # before the offset, which is then the one that this run left
                 await self._duty.offsets.learn([item])
-                await self._duty.ledger.learn([item])
                 break
             except Suspended:  # what is known of it says that it runs: nothing would claim it
                 if not await connected(self._member.session, self._member.incarnation):

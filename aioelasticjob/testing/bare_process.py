@@ -264,7 +264,7 @@ class StepRunner(Runner):
                 self._waiting.follow(await self._duty.look(view))
                 if not (
                     await self._rescue(view)
-                    or await self._answer_trigger(view)
+                    or await self._requests.answer(view, self._fly)
                     or await self._fly_owed(view)
                     or await self._fly_ahead(view)
                 ):

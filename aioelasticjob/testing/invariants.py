@@ -267,7 +267,9 @@ def _unsettled(job: JobFacts) -> Iterator[str]:
         return
     config = job.eras[-1].config
     items = [int(name) for name in _below(job, "sharding")]
-    assigned = {item: (nodes.at(f"{root}/sharding/{item}/instance", end) or b"").decode() for item in items}
+    holders = {item: nodes.at(f"{root}/sharding/{item}/instance", end) for item in items}
+    kept = {item for item in items if nodes.at(f"{root}/sharding/{item}/disabled", end) is not None}  # beyond the count
+    assigned = {item: (held or b"").decode() for item, held in holders.items() if held is not None or item not in kept}
     wanted = find(config.sharding_strategy)(Allotment(job.name, eligible, config.sharding_total_count, assigned))
     if assigned != wanted:
         yield f"the assignment is {assigned}, {config.sharding_strategy} says {dict(wanted)}"

@@ -51,16 +51,70 @@ def test_all_are_triggered_in_one_transaction_but_those_switched_off() -> None:
     play(scene)
 
 
-def test_a_trigger_that_waits_is_not_asked_for_twice_but_its_parameter_can_be_changed() -> None:
+def test_a_trigger_that_waits_is_not_asked_for_twice_nor_overwritten() -> None:
     async def scene(here: Office) -> None:
         them = await staff(here, "a", work=3)
         await operations.trigger(here.observer, "job", parameter="first")
         await anyio.sleep(SOON)
-        for parameter, changed in (("second", True), ("second", False), ("third", True)):
-            done = await operations.trigger(here.observer, "job", parameter=parameter)
+        for changed in (True, False):
+            done = await operations.trigger(here.observer, "job", parameter="second")
             assert done.changed is changed
+        for other, said in (("third", "'second' waits already for .*ask again"), (None, "'second' waits")):
+            with pytest.raises(Refusal, match=said):
+                await operations.trigger(here.observer, "job", parameter=other)
         await here.until(9.5)
-        assert Counter(run.parameter for run in them.runs) == {"first": 4, "third": 4}
+        assert Counter(run.parameter for run in them.runs) == {"first": 4, "second": 4}
+
+    play(scene)
+
+
+def test_a_run_of_nothing_is_not_asked_for() -> None:
+    async def scene(here: Office) -> None:
+        them = await staff(here, "ab", sharding_total_count=1)
+        (holder,) = set((await them.holders()).values())
+        idle = await them.id_of("b" if holder == "a" else "a")
+        with pytest.raises(Refusal, match="holds no item"):
+            await operations.trigger(here.observer, "job", instance=idle)
+        assert (await operations.trigger(here.observer, "job")).changed
+        await anyio.sleep(SOON)
+        await operations.disable(here.observer, "job", item=0)
+        with pytest.raises(Refusal, match="all items of 2 instances are disabled: enable one first"):
+            await operations.trigger(here.observer, "job")
+        assert await here.names(LAYOUT.triggers) == ()
+
+    play(scene)
+
+
+def test_a_flag_with_nodes_below_it_is_said_to_be_in_the_way() -> None:
+    async def scene(here: Office) -> None:
+        await staff(here, "a")
+        await operations.pause(here.observer, "job")
+        await operations.disable(here.observer, "job", item=0)
+        await here.write(Create(LAYOUT.server_paused("10.0.0.1") + "/x"), Create(LAYOUT.item(0).disabled + "/x"))
+        for undo in (
+            operations.resume(here.observer, "job"),
+            operations.resume_server(here.observer, "10.0.0.1"),
+            operations.enable(here.observer, "job", item=0),
+        ):
+            with pytest.raises(Refusal, match=r"has nodes below it.*remove those first"):
+                await undo
+        await here.write(Delete(LAYOUT.server_paused("10.0.0.1") + "/x"))
+        assert (await operations.resume(here.observer, "job")).changed
+
+    play(scene)
+
+
+def test_a_request_to_leave_that_comes_while_one_leaves_is_not_left_behind() -> None:
+    async def scene(here: Office) -> None:
+        await staff(here, "ab", work=5)
+        await here.until(11)
+        for _ in range(2):
+            await operations.shut_down(here.observer, "job")
+            await anyio.sleep(1)
+        assert len(await here.names(LAYOUT.shutdowns)) == 2
+        await here.until(20)
+        assert await here.names(LAYOUT.instances) == ()
+        assert await here.names(LAYOUT.shutdowns) == ()
 
     play(scene)
 
@@ -263,7 +317,6 @@ def test_all_of_it_on_either_registry(registry_address: str) -> None:
             await session.commit(nodes, incarnation=session.incarnation)
             done = [
                 await operations.trigger(session, "report", parameter="x"),
-                await operations.trigger(session, "report", parameter="y"),
                 await operations.disable(session, "report", item=1),
                 await operations.pause_server(session, "10.0.0.5"),
                 await operations.disable(session, "report"),
@@ -275,7 +328,7 @@ def test_all_of_it_on_either_registry(registry_address: str) -> None:
             status = await operations.job(session, "report", now=0)
             assert status.state == "switched off"
             assert (status.servers[0].paused, status.servers[0].disabled, status.items[0].disabled) == (True,) * 3
-            assert (await session.get(layout.trigger(me))).data == b"y"
+            assert (await session.get(layout.trigger(me))).data == b"x"
             await operations.enable(session, "report", item=1)
             await operations.resume_server(session, "10.0.0.5")
             await operations.enable(session, "report")

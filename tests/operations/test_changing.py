@@ -11,7 +11,7 @@ from aioelasticjob import InvalidSetting, JobConfig, operations
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations import ChangedMeanwhile, Refusal
 from aioelasticjob.operations.changing import FIXED, settings_from
-from aioelasticjob.registry.txn import Create, Set
+from aioelasticjob.registry.txn import Create, Delete, Set
 from tests.operations.test_acting import HOSTILE
 from tests.running.office import LAYOUT, Office, play
 from tests.running.test_control import staff
@@ -100,6 +100,12 @@ def test_a_preview_warns_of_what_one_might_not_expect() -> None:
         assert "counts only where a server is seen for the first time" in await warned(disabled=True)
         assert "no strategy 'mine' is known here" in await warned(sharding_strategy="mine")
         assert "as far as is known here, " in await warned(error_handler="email")
+        assert await warned(monitor_port=4711) == ""
+        second = b'{"host": "a, too"}'
+        await here.write(Create(LAYOUT.instance("10.0.0.1@-@2-x"), second, ephemeral=True))
+        assert "belongs to one process, and several run on 10.0.0.1:" in await warned(monitor_port=4711)
+        assert "belongs to one" not in await warned(monitor_port=0)
+        await here.write(Delete(LAYOUT.instance("10.0.0.1@-@2-x")))
         await here.write(Create(LAYOUT.item(2).orphan))
         assert "waiting for a rescuer and then forgotten: item 2" in await warned(failover=False)
         await operations.pause(here.observer, "job")

@@ -240,9 +240,9 @@ def mourn_the_living() -> Iterator[None]:
         found = {item: (node, records.decode(node.data)) for item, node in zip(items, nodes, strict=True) if node}
         return {item: node.stat.version for item, (node, record) in found.items() if record and not record.completed}
 
-    def mourning(view: JobView, item: int, version: int) -> Transaction:
-        running = view.layout.item(item).running
-        return [op for op in _mourn(view, item, version) if op.path != running]
+    def mourning(view: JobView, lost: effects.Mourn) -> Transaction:
+        running = view.layout.item(lost.item).running
+        return [op for op in _mourn(view, lost) if op.path != running]
 
     with mock.patch.object(effects, "_mourn", mourning), mock.patch.object(coordinator, "_cut_off", cut_off):
         yield
@@ -271,7 +271,7 @@ def rescue_beside_the_mark() -> AbstractContextManager[object]:
 def prune_blindly() -> AbstractContextManager[object]:
     """Remove items beyond the count without looking whether they run."""
 
-    async def idle(_member: Any, items: frozenset[int]) -> tuple[frozenset[int], Transaction]:
+    async def idle(_member: Any, items: frozenset[int], _lost: Any) -> tuple[frozenset[int], Transaction]:
         return items, []
 
     return mock.patch.object(coordinator, "_idle", idle)

@@ -17,7 +17,7 @@ def mourn(now: Situation) -> Iterator[Mourn]:
         marks = (view.layout.item(item).orphan, view.layout.item(item).failover)
         wanted = item in view.items and item < view.config.sharding_total_count  # or ``forget`` would undo it for ever
         if wanted and not any(mark in view.tree for mark in marks):
-            yield Mourn(item, version)
+            yield Mourn(item, version, now.runs.get(item))
 
 
 def forget(now: Situation) -> Iterator[Forget]:

@@ -20,13 +20,13 @@ def restore(now: Situation) -> Iterator[Restore]:
     if not now.present:
         return
     mine = view.instances[now.me]
-    nodes = {**dict.fromkeys(layout.mirrored_parents, b""), layout.server(mine.ip): mine.host.encode()}
+    nodes = {**dict.fromkeys(layout.mirrored_parents, b""), layout.server(mine.ip): now.host.encode()}
     if missing := {path: data for path, data in nodes.items() if path not in view.tree}:
         yield Restore(now.me, missing)
 
 
 def prune(now: Situation) -> Iterator[Prune]:
-    """The leader removes items beyond the count, once nobody holds them."""
+    """The leader removes items beyond the count, once nobody holds them; one that is disabled stays so."""
     view = now.view
     if not now.leading or not view.settled:
         return
@@ -82,4 +82,4 @@ def clear_records(now: Situation) -> Iterator[ClearRecords]:
 def _is_removable(view: JobView, item: int) -> bool:
     paths = view.layout.item(item)
     below = {f"{paths.sharding}/{name}" for name in view.tree.children(paths.sharding)}
-    return below <= {paths.instance, paths.disabled, paths.failover} and not any(map(view.obstructed, below))
+    return below <= {paths.instance, paths.failover} and not any(map(view.obstructed, below))

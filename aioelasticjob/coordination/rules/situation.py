@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.model import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,11 @@ class Situation:
     """Nodes of items that nobody runs and whose records nobody wants, by path with their versions."""
     cut_off: Mapping[int, int] = field(default_factory=dict)
     """Items begun, not completed and running nowhere, with their records' versions, as far as they were looked up."""
+
+    runs: Mapping[int, Record] = field(default_factory=dict)
+    """What those records say."""
+    host: str = ""
+    """My host's name; what my node says may be somebody else's word."""
 
     @property
     def present(self) -> bool:

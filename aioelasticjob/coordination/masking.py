@@ -1,0 +1,145 @@
+"""Addresses and host names in text: found wherever they are, also where they touch words, and replaced."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+
+from aioelasticjob.coordination.view import is_host, said
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.tree import Node, Tree
+
+_V4 = re.compile(r"(?<![0-9])(?<![0-9]\.)[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9]|\.[0-9])")
+_V6 = re.compile(r"[0-9A-Fa-f:.]+")
+"""What may hold an IPv6 address; whether it does is asked of those who know."""
+_SHAPE = re.compile(
+    r"(?:(?:H:){6}(?:V|H:H)|(?:H(?::H){0,6})?::(?:(?:H:){0,5}V|H(?::H){0,6})?)(?![0-9A-Fa-f])".replace(
+        "H", "[0-9A-Fa-f]{1,4}"
+    ).replace("V", r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
+)
+_HEX = frozenset("0123456789abcdefABCDEF")
+_ZONE = re.compile(r"%\w+")
+_NEWLINE = (r"\n", r"\r", r"\t")
+"""How JSON spells what is no letter before an address."""
+
+
+class Mask:
+    """Replaces every address by ip1, ip2, … and a server's host name by host1, host2, …: the same one everywhere."""
+
+    def __init__(self, tree: Tree, layout: Layout) -> None:
+        self._addresses: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        for ip in sorted(tree.children(layout.servers)):
+            self._host(ip, _text(tree.get(layout.server(ip))))
+        for name in tree.children(layout.instances):
+            told = said(_text(tree.get(layout.instance(name))).encode("utf-8", "surrogateescape"))
+            host = told.get("host")
+            self._host(name.partition("@-@")[0], str(host) if is_host(host) else "")
+            if is_host(told.get("ip")):
+                self._host(str(told["ip"]), "")
+        self._names |= {json.dumps(name)[1:-1]: mask for name, mask in self._names.items()}  # as JSON spells it
+        spelt = "|".join(re.escape(name) for name in sorted(self._names, key=len, reverse=True))
+        domain = r"(?:\.[^\W_][\w-]*)*"  # a server's name may be written with it
+        known = rf"(?:(?<![^\W_])(?<![.-])|(?<=\\[nrt]))({spelt}){domain}(?![^\W_]|-)"
+        self._known = re.compile(known, re.IGNORECASE) if spelt else None
+
+    def __call__(self, text: str) -> str:
+        """Return the text without addresses."""
+        if self._known is not None:
+            text = self._known.sub(lambda found: self._names.get(found[1].lower(), "host"), text)
+        parts, at = list[str](), 0
+        for start, end in _sixes(text):
+            parts += [self._fours(text[at:start]), self._address(text[start:end]) or text[start:end]]
+            at = end
+        return "".join([*parts, self._fours(text[at:])])
+
+    def _fours(self, text: str) -> str:
+        return _V4.sub(lambda found: self._address(found[0]) or found[0], text)
+
+    def _host(self, ip: str, host: str) -> None:
+        """Take note of a server; an operator may have made one whose name is no address."""
+        if not (ip := ip.strip()):
+            return
+        mask = self._address(ip) or self._names.setdefault(ip.lower(), self._next())
+        if host.strip() and _canonical(host) is None:
+            self._names.setdefault(host.strip().lower(), mask.replace("ip", "host"))
+
+    def _address(self, text: str) -> str | None:
+        same = _canonical(text)
+        return None if same is None else self._addresses.setdefault(same, self._next())
+
+    def _next(self) -> str:
+        odd = sum(mask.startswith("ip") for mask in self._names.values())
+        return f"ip{len(self._addresses) + odd + 1}"
+
+
+def _sixes(text: str) -> Iterator[tuple[int, int]]:
+    """Find the IPv6 addresses in a text, from where to where."""
+    for run in _V6.finditer(text):
+        at, end = run.span()
+        if text.count(":", at, end) < 2:
+            continue
+        while (found := _six(text, at, end)) is not None:
+            zone = _ZONE.match(text, found[1])
+            at = found[1]
+            yield found[0], zone.end() if zone else at
+
+
+def _six(text: str, at: int, end: int) -> tuple[int, int] | None:
+    """Find the first IPv6 address in what may hold some.
+
+    What touches a word may be its end, as in ``node:fe80::1``: then what follows is preferred, if it is an address.
+    """
+    touching = None
+    for start in range(at, end):
+        if touching is not None and start >= touching[1]:
+            break
+        before = text[start - 1 : start]
+        begins = start == at or before in ":." if text[start] != ":" else not before.isalnum()
+        if not begins or (stop := _stop(text, start)) is None:
+            continue
+        touches = before.isalnum() and text[max(0, start - 2) : start] not in _NEWLINE
+        if not touches or _has_digit(text[start:stop].partition(":")[0]):
+            return start, stop
+        if _has_digit(text[start:stop]) or not text[stop : stop + 1].isalnum():  # std::cout is none
+            touching = start, stop
+    return touching
+
+
+def _stop(text: str, start: int) -> int | None:
+    """Return where the longest IPv6 address that begins at ``start`` ends."""
+    shaped = _SHAPE.match(text, start)
+    for stop in range(shaped.end() if shaped else start, start + 1, -1):
+        if text[stop : stop + 1] not in _HEX and _is_six(text[start:stop]):
+            return stop
+    return None
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
+def _is_six(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except AddressValueError:
+        return False
+    return True
+
+
+def _canonical(text: str) -> str | None:
+    """Return an address in its one form, None for what is none."""
+    text = text.strip().partition("%")[0]
+    try:
+        if ":" not in text:
+            return str(IPv4Address(".".join(part.lstrip("0") or part[-1:] for part in text.split("."))))
+        address = IPv6Address(text)
+    except AddressValueError:
+        return None
+    return str(address.ipv4_mapped or address)
+
+
+def _text(node: Node | None) -> str:
+    return "" if node is None else node.data.decode("utf-8", "surrogateescape")
