@@ -27,7 +27,7 @@ class Requests:
         if asked is None or view.obstructed(path) or not view.settled:
             return None
         parameter = asked.data.decode("utf-8", "replace") or None  # without data the configured one holds
-        return Fire(self._duty.now(), FireSource.TRIGGER, parameter, (path, asked.stat.version))
+        return Fire(self._duty.now(), FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
 
     async def drop(self, fire: Fire) -> bool:
         """Remove a request that no claim removes; False if it is another by now, or has been taken."""
@@ -53,8 +53,8 @@ class Requests:
         ready = fires.keys() - self._duty.taken_off() - view.disabled_items
         if not ready or not view.settled or self._member.id not in view.eligible:
             return None
-        parameter = fires[min(ready)].parameter
-        alike = frozenset(item for item in ready if fires[item].parameter == parameter)
+        parameter, asked = fires[min(ready)].parameter, fires[min(ready)].asked
+        alike = frozenset(item for item in ready if (fires[item].parameter, fires[item].asked) == (parameter, asked))
         for item in alike:
             del fires[item]
-        return Fire(self._duty.now(), FireSource.TRIGGER, parameter), alike
+        return Fire(self._duty.now(), FireSource.TRIGGER, parameter, asked=asked), alike

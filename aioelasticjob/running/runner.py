@@ -24,7 +24,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.txn import Hold
 from aioelasticjob.running.accounts import Accounts
-from aioelasticjob.running.around import fly
+from aioelasticjob.running.around import enrol, fly
 from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.cut import Cut
 from aioelasticjob.running.duty import Duty
@@ -209,6 +209,8 @@ class Runner:
         elif self._member.id not in view.eligible:
             items = frozenset()
         free = items - duty.taken_off()
+        if not await enrol(self._job.listeners, self._member, fire, items):
+            return False
         if not (free and view.config.monitor_execution):  # there is no claim that would remove it
             if not await self._requests.drop(fire):
                 return False
@@ -294,7 +296,7 @@ class Runner:
                 self._accounts.began(flight, catch_up=catch_up)
                 try:
                     if not scope.cancel_called:  # a reply that comes too late shall not start a handler's first step
-                        await fly(flight, self._member, view)
+                        await fly(flight, self._member, self._views)
                 finally:
                     self._accounts.ended(flight, self._loop.time() - began)
         finally:
