@@ -16,7 +16,9 @@ from typing import Final, TypeVar
 from anyio import move_on_after
 
 from aioelasticjob.coordination.effects import PER_TRANSACTION
+from aioelasticjob.coordination.ledger import is_cut_off
 from aioelasticjob.coordination.membership import Member, connected
+from aioelasticjob.coordination.records import decode
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Fire, FireSource
@@ -157,10 +159,13 @@ class Guarantee:
             return []
         asked = await self._asked(view) if any(moment_of(run) is None for run in waiting) else frozenset[str]()
         marks = await self._marks(view)
-        wanted = range(view.config.sharding_total_count)
-        reached = min((marks.reached(item) for item in wanted if item not in view.disabled_items), default=0)
+        wanted = [item for item in range(view.config.sharding_total_count) if item not in view.disabled_items]
+        reached = min(map(marks.reached, wanted), default=0)
         open_runs = [run for run in _runs(parent) if run in waiting - marks.under_way - asked - {besides}]
-        return [run for run in open_runs if (moment_of(run) or 0) <= reached or moment_of(run) is None]
+        over = [run for run in open_runs if (moment_of(run) or 0) <= reached or moment_of(run) is None]
+        return (
+            [run for run in over if moment_of(run) not in await self._cut_off(wanted)] if view.config.failover else over
+        )
 
     async def tidy(self, view: JobView) -> None:
         """Remove the marks that no run needs any more."""
@@ -188,6 +193,15 @@ class Guarantee:
         alive = await self._read([self._layout.instance(one) for one in holders])
         asked = [node for node, there in zip(nodes, alive, strict=True) if node and there]
         return frozenset(run_of(Fire(0, FireSource.TRIGGER, asked=node.stat.mzxid)) for node in asked)
+
+    async def _cut_off(self, items: Sequence[int]) -> frozenset[int | None]:
+        """Return the moments of items that will be rescued, None for triggers: they ended, and were not settled."""
+        paths = [path for item in map(self._layout.item, items) for path in (item.execution, item.running)]
+        nodes = await self._read(paths)
+        found = [
+            decode(node.data) for node, running in zip(nodes[::2], nodes[1::2], strict=True) if node and not running
+        ]
+        return frozenset(None if one.asked else one.slot for one in found if one is not None and is_cut_off(one))
 
     async def _marks(self, view: JobView) -> _Marks:
         begun, ended = await self._below(self._layout.started), await self._below(self._layout.completed)

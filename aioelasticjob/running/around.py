@@ -195,8 +195,9 @@ class _Once:
             await marks.tidy(self.views.value)
 
     def _context_of(self, run: str) -> InstanceContext:
-        moment = moment_of(run)
-        if run == self.run or moment is None:
+        moment, claim = moment_of(run), self.flight.claim
+        if run == self.run:
             return self.context
-        claim = replace(self.flight.claim, fire=Fire(moment, FireSource.CRON))
+        fire = Fire(claim.fire.slot, FireSource.TRIGGER) if moment is None else Fire(moment, FireSource.CRON)
+        claim = replace(claim, fire=fire)
         return instance_context(self.flight.config, claim, self.flight.checkpoints)

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aioelasticjob import ElasticJob, InstanceContext, ItemContext, JobListener, OnceListener, operations
+from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, JobListener, OnceListener, operations
 from aioelasticjob.coordination import guarantee
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Ended
@@ -213,7 +213,24 @@ def test_if_the_caller_dies_in_after_whoever_rescues_its_item_calls_it() -> None
         assert await here.marks() == ()
 
     here = play(scene, sharding_total_count=2)
-    assert [one[1] for one in here.said] == ["before", "item", "item", "after", "item", "after"]
+    assert [one[1] for one in here.said if one[-1] == 1.0] == ["before", "item", "item", "after", "item", "after"]
+
+
+def test_if_the_caller_dies_in_after_nobody_calls_it_before_its_item_is_rescued() -> None:
+    async def scene(here: Troupe) -> None:
+        here.tail, here.work = 5, lambda context: 12 if context.source is FireSource.TRIGGER else context.item
+        people = await here.hire(2)
+        await here.until(62)
+        here.on(("after", 1.0), people).kill()
+        await here.until(65)
+        (other,) = (one for one in people if one.alive)
+        ids = [one.id for one in (await here.cluster.status()).instances if one.ip == other.host]
+        await operations.trigger(here.cluster._session, "job", instance=ids[0])  # which begins and ends a run meanwhile
+        await here.until(110)
+        assert await here.marks() == ()
+
+    here = play(scene, sharding_total_count=2)
+    assert [one[1] for one in here.said if one[-1] == 1.0] == ["before", "item", "item", "after", "item", "after"]
 
 
 @pytest.mark.parametrize("seconds", [2.5, 9.4])
