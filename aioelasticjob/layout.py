@@ -148,19 +148,23 @@ class Layout:
         """Parent of the items' records."""
         return f"/{self.job}/execution"
 
+    def calling(self, run: str) -> str:
+        """Held while somebody calls the listeners of a run that are called once, ephemeral."""
+        return f"/{self.job}/guarantee/{run}"
+
     @cached_property
     def started(self) -> str:
-        """Parent of the marks of items whose run is about to start."""
+        """Parent of the runs that items have begun and not ended."""
         return f"/{self.job}/guarantee/started"
 
     @cached_property
     def completed(self) -> str:
-        """Parent of the marks of items whose run has ended."""
+        """Parent of the last moments that items have ended."""
         return f"/{self.job}/guarantee/completed"
 
     @cached_property
     def guarantee(self) -> str:
-        """Parent of the marks of listeners that are called once."""
+        """Says of runs whether their listeners that are called once have been called."""
         return f"/{self.job}/guarantee"
 
     @cached_property

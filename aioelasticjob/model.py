@@ -39,6 +39,8 @@ class Fire:
     """Replaces the job's parameter for this fire; only a trigger brings one."""
     request: tuple[str, int] | None = None
     """The node that asks for it, with its version: the claim removes it."""
+    request_id: int = 0
+    """The zxid at which it was asked for by hand: the same on all instances that were asked at once."""
 
     @property
     def at(self) -> datetime:

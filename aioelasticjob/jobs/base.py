@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Concatenate, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeAlias
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import Checkpoints, InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Needs, needs_of
-from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.model import Claim
+
+if TYPE_CHECKING:  # which looks at functions as this module does
+    from aioelasticjob.jobs.listeners import Listener
 
 ItemHandler: TypeAlias = (
     Callable[Concatenate[ItemContext, ...], Awaitable[object]] | Callable[Concatenate[ItemContext, ...], object]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.jobs.base import is_async
 from aioelasticjob.jobs.context import InstanceContext
 
 Around: TypeAlias = Callable[[InstanceContext], Awaitable[object]]
@@ -16,22 +18,30 @@ Around: TypeAlias = Callable[[InstanceContext], Awaitable[object]]
 class JobListener:
     """Called on every instance: before its items start, after they have ended.
 
-    If ``before`` fails, the run fails without its handlers having been called; if ``after`` fails, it is logged.
+    If ``before`` fails, the items fail without their handlers having been called, and ``after`` is not called.  The
+    error handler is told of whatever fails.
+
+    Raises:
+        InvalidSetting: what is no ``async def`` that takes one context.
     """
 
     before: Around | None = None
     after: Around | None = None
 
+    def __post_init__(self) -> None:
+        _check(before=self.before, after=self.after)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnceListener:
-    """Called once in the cluster: before the first item of a moment starts, after its last one has ended.
+    """Called once in the cluster: before the first item of a run starts, after its last one has ended.
 
-    Every instance waits until all items of the moment have been claimed and ``before`` is through: up to
-    ``started_timeout`` seconds, then its run fails.
+    The first instance that comes to a run calls ``before``, which may take ``started_timeout`` seconds; the others wait
+    until it is through.  If it fails, the run's items fail on every instance, and ``after`` is not called.  If its
+    caller dies, the next one calls it anew.
 
     Raises:
-        InvalidSetting: a timeout that is not positive.
+        InvalidSetting: a timeout that is not positive, or what is no ``async def`` that takes one context.
     """
 
     before: Around | None = None
@@ -39,8 +49,22 @@ class OnceListener:
     started_timeout: float = 60
 
     def __post_init__(self) -> None:
+        _check(before=self.before, after=self.after)
         if not 0 < self.started_timeout < float("inf"):
             raise InvalidSetting("started_timeout", self.started_timeout, "must be a positive number of seconds")
+
+
+def _check(**listeners: Around | None) -> None:
+    for name, listener in listeners.items():
+        if listener is None:
+            continue
+        shown = getattr(listener, "__qualname__", repr(listener))
+        if not is_async(listener):
+            raise InvalidSetting(name, shown, "must be an async def: listeners are awaited")
+        try:
+            inspect.signature(listener).bind(object())
+        except TypeError as mismatch:
+            raise InvalidSetting(name, shown, f"must take one context: {mismatch}") from None
 
 
 Listener: TypeAlias = JobListener | OnceListener

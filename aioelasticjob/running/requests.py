@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -11,9 +11,11 @@ from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, OutcomeUnknown, Suspended
+from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.txn import Delete
 from aioelasticjob.running.accounts import Accounts
+from aioelasticjob.running.around import enrol
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.schedule import Passed
 
@@ -23,8 +25,8 @@ Fly: TypeAlias = Callable[[JobView, Fire, frozenset[int]], Awaitable[bool]]
 class Requests:
     """The triggers of one instance, and the items that could not be had when theirs was answered."""
 
-    def __init__(self, member: Member, duty: Duty, accounts: Accounts) -> None:
-        self._member, self._duty, self._accounts = member, duty, accounts
+    def __init__(self, member: Member, duty: Duty, accounts: Accounts, listeners: Sequence[Listener]) -> None:
+        self._member, self._duty, self._accounts, self._listeners = member, duty, accounts, listeners
         self._later: dict[int, Fire] = {}
 
     async def answer(self, view: JobView, fly: Fly) -> bool:
@@ -39,6 +41,8 @@ class Requests:
         closed = refusal is not None or self._member.id not in view.eligible
         items = frozenset[int]() if closed else duty.held - view.disabled_items
         free = items - duty.taken_off()
+        if not await enrol(self._listeners, self._member, fire, items):
+            return False
         if not (free and view.config.monitor_execution):  # there is no claim that would remove it
             if not await self._drop(fire):
                 return False
@@ -75,7 +79,7 @@ class Requests:
         if asked is None or view.obstructed(path) or not view.settled:
             return None
         parameter = asked.data.decode("utf-8", "replace") or None  # without data the configured one holds
-        return Fire(self._duty.now(), FireSource.TRIGGER, parameter, (path, asked.stat.version))
+        return Fire(self._duty.now(), FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
 
     async def _drop(self, fire: Fire) -> bool:
         """Remove a request that no claim removes; False if it is another by now, or has been taken."""
@@ -101,8 +105,10 @@ class Requests:
         ready = fires.keys() - self._duty.taken_off() - view.disabled_items
         if not ready or not view.settled or self._member.id not in view.eligible:
             return None
-        parameter = fires[min(ready)].parameter
-        alike = frozenset(item for item in ready if fires[item].parameter == parameter)
+        parameter, asked = fires[min(ready)].parameter, fires[min(ready)].request_id
+        alike = frozenset(
+            item for item in ready if (fires[item].parameter, fires[item].request_id) == (parameter, asked)
+        )
         for item in alike:
             del fires[item]
-        return Fire(self._duty.now(), FireSource.TRIGGER, parameter), alike
+        return Fire(self._duty.now(), FireSource.TRIGGER, parameter, request_id=asked), alike

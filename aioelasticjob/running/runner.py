@@ -71,7 +71,7 @@ class Runner:
         self._duty = Duty(member, views.value, shared.clock, shared.events, up_since)
         self._claims = Claims(member, self._duty.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
-        self._requests = Requests(member, self._duty, self._accounts)
+        self._requests = Requests(member, self._duty, self._accounts, job.listeners)
         self._waiting = Waiting(member, self._duty, self._claims, self._freed)
         self.done = Event()
         """Set when the job has left or its session is over."""
@@ -275,7 +275,7 @@ class Runner:
                 self._accounts.began(flight, catch_up=catch_up)
                 try:
                     if not scope.cancel_called:  # a reply that comes too late shall not start a handler's first step
-                        await fly(flight, self._member, view)
+                        await fly(flight, self._member, self._views)
                 finally:
                     self._accounts.ended(flight, self._loop.time() - began)
         finally:

@@ -5,15 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from aioelasticjob import (
-    ElasticJob,
-    FireSource,
-    InstanceContext,
-    ItemContext,
-    JobListener,
-    OnceListener,
-    operations,
-)
+from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, JobListener, operations
 from aioelasticjob.coordination.progress import LARGEST_OFFSET
 from aioelasticjob.coordination.records import LARGEST_PARAMETER
 from aioelasticjob.errors import Fenced, InvalidSetting, NodeMissing
@@ -239,61 +231,6 @@ def test_a_listener_that_fails_before_the_run_fails_the_run() -> None:
         assert here.runs == []
 
     play(scene)
-
-
-def test_once_in_the_cluster_before_the_first_and_after_the_last() -> None:
-    async def scene(here: Office) -> None:
-        told: list[tuple[str, float]] = []
-
-        async def before(context: InstanceContext) -> None:
-            told.append(("before", round(here.now(), 1)))
-            await anyio.sleep(2)
-
-        async def after(context: InstanceContext) -> None:
-            told.append(("after", round(here.now(), 1)))
-
-        async def handler(context: ItemContext) -> None:
-            told.append((f"item {context.item}", round(here.now(), 1)))
-            await anyio.sleep(context.item)
-
-        listeners = [OnceListener(before=before, after=after)]
-        settings = {"cron": "0/30 * * * * ?", "sharding_total_count": 4, "listeners": listeners}
-        async with (
-            here.app(handler, **settings).running(),
-            here.app(handler, **settings).running(),
-            here.app(handler, **settings).running(),
-        ):
-            await here.until(70)
-            assert await here.names(LAYOUT.started) == await here.names(LAYOUT.completed) == ()
-        for start in (30.0, 60.0):
-            mine = [one for one in told if start <= one[1] < start + 30]
-            assert mine[0] == ("before", start)
-            assert sorted(mine[1:5]) == [(f"item {item}", start + 2) for item in range(4)]
-            assert mine[5:] == [("after", start + 5)]
-
-    play(scene)
-
-
-def test_a_barrier_that_is_never_complete_fails_the_run_in_bounded_time() -> None:
-    async def scene(here: Office) -> None:
-        async def before(context: InstanceContext) -> None:
-            raise AssertionError("never called")
-
-        listeners = [OnceListener(before=before, started_timeout=4)]
-        settings = {"cron": "0/30 * * * * ?", "sharding_total_count": 2, "listeners": listeners}
-        async with here.app(**settings).running():
-            await here.until(1)
-            await here.write(Create(LAYOUT.item(1).execution), Create(LAYOUT.item(1).running))  # claims nobody answers
-            await here.until(35)
-            assert (await here.record(0)).outcome == "failed"
-
-    play(scene)
-
-
-@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
-def test_a_barriers_timeout_is_a_positive_time(timeout: float) -> None:
-    with pytest.raises(InvalidSetting, match="started_timeout"):
-        OnceListener(started_timeout=timeout)
 
 
 def test_all_instances_restarted_one_after_another_lose_no_moment_and_run_none_twice() -> None:
