@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, seed, settings
 from hypothesis import strategies as st
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import (
     Assign,
     Forget,
@@ -16,15 +20,17 @@ from aioelasticjob.coordination.effects import (
     TakeSeat,
     to_transactions,
 )
-from aioelasticjob.coordination.rules import Situation, decide
+from aioelasticjob.coordination.rules import RULES, Situation, decide
 from aioelasticjob.coordination.rules.sharding import wanted
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import Layout
+from aioelasticjob.model import Record
 from aioelasticjob.registry.txn import Create, Delete, Set
 from aioelasticjob.testing.bare import BareRegistry
 
 LAYOUT = Layout("job")
+WEEK = 7 * 24 * 3600.0
 
 
 @dataclass
@@ -50,22 +56,42 @@ class World:
     def view(self) -> JobView:
         return read(self.registry.tree(), LAYOUT, self.config)
 
-    def round(self, name: str, view: JobView | None = None) -> int:
+    def situation(self, name: str, view: JobView | None = None, *, tick: bool = True) -> Situation:
+        """Return what an instance would decide on: the busy nodes are looked up as the coordinator does."""
+        nodes, cut_off, unwanted = self.registry.nodes, dict[int, int](), dict[str, int]()
+        for item in range(13):
+            record, running = nodes.get(LAYOUT.item(item).execution), LAYOUT.item(item).running in nodes
+            if record is not None and not running:
+                unwanted[LAYOUT.item(item).execution] = record.stat.version
+                told = records.decode(record.data)
+                if told is not None and not told.completed:
+                    cut_off[item] = record.stat.version
+        idle = {} if self.running() else unwanted
+        return Situation(view or self.view(), name, tick=tick, time=self.registry.now, records=idle, cut_off=cut_off)
+
+    def running(self) -> dict[str, object]:
+        """Return the marks of runs."""
+        return {path: node for path, node in self.registry.nodes.items() if path.endswith("/running")}
+
+    def round(self, name: str, view: JobView | None = None, *, backwards: bool = False) -> int:
         """Let one instance write what it wants; return how many transactions took."""
         view = view or self.view()
-        number, written = int(name.partition("@")[0].rpartition(".")[2]), 0
-        for effect in decide(Situation(view, name)):
+        number, written, running = int(name.partition("@")[0].rpartition(".")[2]), 0, self.running()
+        effects = decide(self.situation(name, view))
+        for effect in reversed(effects) if backwards else effects:
             try:
                 for transaction in to_transactions(effect, view):
                     self.registry.commit(transaction, number)
                     written += 1
             except Conflict:
                 pass
+        assert self.running() == running
         return written
 
-    def settle(self, rounds: int = 50) -> JobView:
+    def settle(self, rounds: int = 50, *, backwards: bool = False) -> JobView:
         for _ in range(rounds):
-            if not sum([self.round(name) for name in list(self.view().instances)]):
+            names = sorted(self.view().instances, reverse=backwards)
+            if not sum([self.round(name, backwards=backwards) for name in names]):
                 return self.view()
         raise AssertionError("the rules never come to rest")
 
@@ -90,55 +116,76 @@ def test_from_nothing_to_the_strategys_assignment() -> None:
     assert view.settled
 
 
-operations = st.lists(
-    st.one_of(
-        st.tuples(st.just("join"), st.integers(1, 7)),
-        st.tuples(st.just("die"), st.integers(1, 7)),
-        st.tuples(st.just("disable"), st.integers(1, 7)),
-        st.tuples(st.just("enable"), st.integers(1, 7)),
-        st.tuples(st.just("pause"), st.integers(1, 7)),
-        st.tuples(st.just("count"), st.integers(1, 12)),
-        st.tuples(st.just("act"), st.integers(1, 7)),
-        st.tuples(st.just("act on an old view"), st.integers(1, 7)),
-        st.tuples(st.just("hands on"), st.integers(0, 12)),
-    ),
-    max_size=25,
+WHATS = (
+    *("join", "die", "disable", "enable", "pause", "count", "act", "act on an old view", "hands on", "tear", "begin"),
+    *("end", "cut off", "rescue", "failover", "monitor", "ask", "depose", "wait", "rest", "rest"),
 )
+happenings = st.tuples(st.sampled_from(WHATS), st.integers(0, 12))
+operations = st.lists(happenings, max_size=8) | st.lists(happenings, min_size=12, max_size=40)
+PARENTS = (*LAYOUT.mirrored_parents, *(LAYOUT.server(f"10.0.0.{number}") for number in range(1, 8)))
 
 
 def happen(here: World, what: str, number: int, old: JobView) -> None:
-    name, registry = f"10.0.0.{number}@-@1", here.registry
-    flags = {"disable": LAYOUT.server_disabled, "pause": LAYOUT.server_paused}
+    nodes = here.registry.nodes
+    host = number % 7 + 1
+    name, ip = f"10.0.0.{host}@-@1", f"10.0.0.{host}"
+    flags = {"disable": LAYOUT.server_disabled(ip), "pause": LAYOUT.server_paused(ip)}
     match what:
-        case "join" if LAYOUT.instance(name) not in registry.nodes:
-            here.join(number)
+        case "join" if LAYOUT.instance(name) not in nodes:
+            here.join(host)
         case "die":
-            registry.expire(number)
-        case "disable" | "pause" if LAYOUT.server(f"10.0.0.{number}") in registry.nodes:
-            flag = flags[what](f"10.0.0.{number}")
-            if flag not in registry.nodes:
-                registry.commit([Create(flag)])
+            here.registry.expire(host)
+        case "disable" | "pause" if LAYOUT.server(ip) in nodes and flags[what] not in nodes:
+            here.registry.commit([Create(flags[what])])
         case "enable":
-            for flag in (LAYOUT.server_disabled(f"10.0.0.{number}"), LAYOUT.server_paused(f"10.0.0.{number}")):
-                if flag in registry.nodes:
-                    registry.commit([Delete(flag)])
-        case "count":
-            config = here.view().config.changed(sharding_total_count=number)
-            registry.commit([Set(LAYOUT.config, config.to_json(), -1)])
+            here.registry.commit([Delete(flag) for flag in flags.values() if flag in nodes])
         case "act":
             here.round(name)
+        case "rest":
+            here.settle()
         case "act on an old view":
             here.round(name, old)
-        case "hands on" if LAYOUT.item(number).instance in registry.nodes:
-            registry.commit([Set(LAYOUT.item(number).instance, b"nobody", -1)])
+        case "hands on" if LAYOUT.item(number).instance in nodes:
+            here.registry.commit([Set(LAYOUT.item(number).instance, b"nobody", -1)])
+        case "wait":
+            here.registry.now += number * WEEK / 6
         case _:
-            pass
+            by_hand(here, what, number, name)
+
+
+def by_hand(here: World, what: str, number: int, name: str) -> None:
+    """Do what an operator does, or a run; what the tree refuses does not happen."""
+    registry, paths, host = here.registry, LAYOUT.item(number), number % 7 + 1
+    config = here.view().config
+    begun = records.encode(Record(slot=1, instance=name, begun=1, completed=False))
+    done = records.encode(Record(slot=1, instance=name, begun=1))
+    changes = {
+        "count": {"sharding_total_count": number or 1},
+        "failover": {"failover": number % 3 > 0, "monitor_execution": True},
+        "monitor": {"failover": False, "monitor_execution": number % 3 == 0},
+    }
+    record = Set(paths.execution, begun, -1) if paths.execution in registry.nodes else Create(paths.execution, begun)
+    transactions = {
+        "tear": [Delete(PARENTS[number % len(PARENTS)])],
+        "begin": [record, Create(paths.running, name.encode(), ephemeral=True)],
+        "cut off": [record],
+        "end": [Set(paths.execution, done, -1), Delete(paths.running)],
+        "rescue": [Delete(paths.orphan), Create(paths.failover, name.encode(), ephemeral=True)],
+        "ask": [Create(LAYOUT.trigger(name) if number % 2 else LAYOUT.shutdown(name))],
+        "depose": [Delete(LAYOUT.host)],
+    }
+    if what in changes:
+        transactions[what] = [Set(LAYOUT.config, config.changed(**changes[what]).to_json(), -1)]
+    if what not in ("begin", "rescue") or LAYOUT.instance(name) in registry.nodes:
+        with suppress(Conflict):
+            registry.commit(transactions.get(what, []), host)
 
 
 @given(script=operations, strategy=st.sampled_from(["average", "round-robin", "sticky", "odevity"]))
+@example([("rest", 0), ("cut off", 1), ("rest", 0), ("failover", 0)], "average")
 @settings(max_examples=300, deadline=None)
 def test_whatever_happens_they_converge_and_then_fall_silent(script: list[tuple[str, int]], strategy: str) -> None:
-    here = world(2, sharding_total_count=5, sharding_strategy=strategy)
+    here = world(2, sharding_total_count=5, sharding_strategy=strategy, failover=True)
     old = here.view()
     for n, (what, number) in enumerate(script):
         happen(here, what, number, old)
@@ -147,7 +194,30 @@ def test_whatever_happens_they_converge_and_then_fall_silent(script: list[tuple[
     view = here.settle()
     assert is_right(view)
     for name in view.instances:
-        assert decide(Situation(view, name)) == []
+        assert decide(here.situation(name)) == []
+    leftover = tidied(here, view)
+    assert not leftover
+
+
+def tidied(here: World, view: JobView) -> list[str]:
+    """Return what a leader, if there is one, should have tidied up by now."""
+    if view.leader not in view.instances:
+        return []
+    nodes, now, count = here.registry.nodes, here.situation(view.leader), view.config.sharding_total_count
+    unwanted = [] if view.config.monitor_execution else list(now.records)
+    waiting = [f"orphan {item}" for item in view.orphans if item >= count or not view.config.failover]
+    asked = [*view.tree.children(LAYOUT.triggers), *view.tree.children(LAYOUT.shutdowns)]
+    requests = [f"request to {name}" for name in asked if name not in view.instances]
+    missing = [path for path in LAYOUT.mirrored_parents if path not in nodes]
+    surplus = [f"item {item}" for item in view.items if item >= count] if view.settled else []
+    used, retention = {one.ip: one for one in view.instances.values()}, view.config.server_retention
+    for ip in view.tree.children(LAYOUT.servers):
+        age, children = here.registry.now - nodes[LAYOUT.server(ip)].stat.mtime, view.tree.children(LAYOUT.server(ip))
+        surplus += [f"server {ip}"] if age > (retention / 2 if ip in used else 2 * retention) and not children else []
+    if view.config.failover:
+        rescued = view.orphans | view.rescues.keys()
+        missing += [f"orphan {item}" for item in now.cut_off if item < count and item in view.items - rescued]
+    return [*unwanted, *waiting, *requests, *missing, *surplus]
 
 
 @given(script=operations)
@@ -156,14 +226,51 @@ def test_deciding_is_pure_and_running_marks_are_never_touched(script: list[tuple
     here = world(3, sharding_total_count=5)
     for item in range(5):
         here.registry.make(LAYOUT.item(item).running, b"somebody")
+    marks = here.running()
     for what, number in script:
         view = here.view()
         for name in view.instances:
-            effects = decide(Situation(view, name))
-            assert effects == decide(Situation(view, name))
-            written = [op.path for effect in effects for txn in to_transactions(effect, view) for op in txn]
-            assert not [path for path in written if path.startswith(LAYOUT.execution)]
-        happen(here, what, number, view)
+            for tick in (False, True):
+                now = here.situation(name, view, tick=tick)
+                assert decide(now) == decide(now)
+            here.round(name)
+        if what != "end":
+            happen(here, what, number, view)
+    assert marks.items() <= here.running().items()
+
+
+@given(script=operations)
+@settings(max_examples=100, deadline=None)
+def test_the_order_in_which_they_act_does_not_matter(script: list[tuple[str, int]]) -> None:
+    here = world(3, sharding_total_count=5, failover=True)
+    for what, number in script:
+        happen(here, what, number, here.view())
+    there = deepcopy(here)
+    view, other = here.settle(), there.settle(backwards=True)
+    assert other.assignment == view.assignment
+    seat = {LAYOUT.host, LAYOUT.epoch}  # who is first leads
+    assert {path: node.data for path, node in here.registry.nodes.items() if path not in seat} == {
+        path: node.data for path, node in there.registry.nodes.items() if path not in seat
+    }
+
+
+def test_each_rule_fires_in_the_scripts_above() -> None:
+    fired = Counter[str]()
+
+    @seed(1)
+    @given(script=operations)
+    @settings(max_examples=150, deadline=None, database=None)
+    def live(script: list[tuple[str, int]]) -> None:
+        here = world(3, sharding_total_count=5, failover=True)
+        for what, number in script:
+            happen(here, what, number, here.view())
+            for name in here.view().instances:
+                now = here.situation(name)
+                fired.update(rule.__name__ for rule in RULES if list(rule(now)))
+                here.round(name)
+
+    live()
+    assert {rule.__name__: fired[rule.__name__] for rule in RULES if fired[rule.__name__] < 3} == {}, fired
 
 
 def test_a_deposed_leader_writes_nothing() -> None:
