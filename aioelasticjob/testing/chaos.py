@@ -291,7 +291,9 @@ async def mend(cluster: Cluster, dice: Random) -> None:
             await cluster.operate(lambda session, flag=flag: _delete_if_there(session, flag))  # type: ignore[misc]
     for host in cluster.hosts:
         if host.dismissed:
+            cluster.break_("leave", host.address)
             host.leave()
+            cluster.mend("leave", host.address)
     await sleep(4)
     for host in cluster.hosts:
         host.start()

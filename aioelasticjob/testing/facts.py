@@ -66,6 +66,7 @@ class Facts:
 
     entries: Sequence[Entry]
     by_job: dict[str, JobFacts] = field(default_factory=dict)
+    troubles: dict[str, Mapping[str, list[Span]]] = field(default_factory=dict)
 
     @cached_property
     def nodes(self) -> Nodes:
@@ -164,12 +165,47 @@ class Facts:
         return found
 
     @cached_property
-    def trouble(self) -> Mapping[str, list[Span]]:
-        """When something was broken at each host."""
+    def claimed(self) -> Mapping[tuple[str, int, int], float]:
+        """When each item was claimed, by job, item and fence."""
+        found: dict[tuple[str, int, int], float] = {}
+        for written in of_kind(self.entries, Written):
+            for change in written.changes:
+                if change.created and change.path.endswith("/running"):
+                    _, job, _, item, _ = change.path.split("/")
+                    found[job, int(item), written.zxid] = written.at
+        return found
+
+    @cached_property
+    def leaving(self) -> Mapping[str, float]:
+        """When each process was asked to leave, and each instance that was asked by itself."""
+        found: dict[str, float] = {}
+        there: dict[str, str] = {}
+        for entry in self.entries:
+            if isinstance(entry, Started):
+                there[entry.host] = entry.process
+            elif isinstance(entry, Fault) and entry.kind == "leave" and not entry.over:
+                found.setdefault(there.get(entry.hosts[0], ""), entry.at)
+            elif isinstance(entry, Written):
+                for name in _dismissed(entry, self.incarnations):
+                    found.setdefault(name, entry.at)
+        return found
+
+    def troubled(self, host: str, start: float, end: float, *, but: str = "") -> bool:
+        """Say whether anything was broken at a host at any time from ``start`` to ``end``, ``but`` for one kind."""
+        if but not in self.troubles:
+            self.troubles[but] = self._trouble(but)
+        return any(one <= end and other >= start for one, other in self.troubles[but].get(host, ()))
+
+    def undisturbed(self, host: str, start: float, end: float, *, but: str = "") -> bool:
+        """Say whether a host and the registry were in order from ``start`` to ``end``."""
+        return not (self.troubled(host, start, end, but=but) or self.troubled(REGISTRY, start, end))
+
+    def _trouble(self, but: str) -> Mapping[str, list[Span]]:
+        """Return when something was broken at each host."""
         found: dict[str, list[Span]] = {}
         depth: dict[str, int] = {}
         for entry in self.entries:
-            if isinstance(entry, Fault):
+            if isinstance(entry, Fault) and entry.kind != but:
                 for host in entry.hosts:
                     _deepen(found.setdefault(host, []), depth, host, entry)
             elif isinstance(entry, Phase) and entry.name == "recovery":
@@ -178,10 +214,6 @@ class Facts:
                         spans[-1] = (spans[-1][0], entry.at)
                 depth.clear()
         return found
-
-    def troubled(self, host: str, start: float, end: float) -> bool:
-        """Say whether anything was broken at a host at any time from ``start`` to ``end``."""
-        return any(one <= end and other >= start for one, other in self.trouble.get(host, ()))
 
     def job(self, name: str) -> JobFacts:
         """Return what is known of one job."""
@@ -217,6 +249,19 @@ class JobFacts:
         writes = [(at, data) for at, data in self.facts.nodes.changes(f"/{self.name}/config") if data]
         ends = [at for at, _ in writes[1:]] + [self.facts.end]
         return tuple(self._era(at, end, data) for (at, data), end in zip(writes, ends, strict=True))
+
+    def configs(self, start: float, end: float) -> list[JobConfig]:
+        """Return the configurations that held at any time from ``start`` to ``end``."""
+        return [era.config for era in self.eras if era.start <= end and era.end >= start]
+
+    @cached_property
+    def runs_by(self) -> Mapping[str, list[Run]]:
+        """The runs of each instance."""
+        found: dict[str, list[Run]] = {}
+        for run in self.facts.runs:
+            if run.begun.job == self.name:
+                found.setdefault(run.begun.instance, []).append(run)
+        return found
 
     @cached_property
     def begun(self) -> Mapping[tuple[int, int], float]:
@@ -287,3 +332,12 @@ def _deepen(spans: list[Span], depth: dict[str, int], host: str, fault: Fault) -
         spans.append((fault.at, inf))
     elif fault.over and depth[host] == 0 and spans:
         spans[-1] = (spans[-1][0], fault.at)
+
+
+def _dismissed(written: Written, incarnations: Mapping[str, int]) -> Iterator[str]:
+    """Yield the instances that a transaction asks to leave, or that it removes though they are another's."""
+    for change in written.changes:
+        _, _, parent, *name = change.path.split("/") + [""] * 2
+        removed = parent == "instances" and change.data is None and incarnations.get(name[0]) != written.session
+        if removed or (parent == "shutdown" and change.created):
+            yield name[0]

@@ -210,6 +210,12 @@ class Nodes:
         names = (known.removeprefix(prefix) for known in self._changes if known.startswith(prefix))
         return sorted(name for name in names if "/" not in name and self.at(prefix + name, when) is not None)
 
+    def ever(self, path: str) -> list[str]:
+        """Return the names that ever were below a node, sorted."""
+        prefix = path + "/"
+        names = (known.removeprefix(prefix) for known in self._changes if known.startswith(prefix))
+        return sorted(name for name in names if "/" not in name)
+
 
 def describe(entry: Entry, origin: float) -> str:
     """Return an entry as a line of a trace, with seconds since ``origin``."""

@@ -15,6 +15,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import Allotment, find, in_order
 from aioelasticjob.model import FireSource, Instance
 from aioelasticjob.running.runner import EARLY
+from aioelasticjob.testing import assignments, conduct, orphans
 from aioelasticjob.testing.facts import REGISTRY, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Change, Entry, Stopped, Written, of_kind
 from aioelasticjob.testing.timeliness import nothing_lost, on_time, reports_are_true
@@ -151,27 +152,6 @@ def records_tell_the_truth(facts: Facts) -> Iterator[Violation]:
                 yield Violation("true records", written.at, f"{path}: {record.outcome!r}, but {run} was {run.how}")
 
 
-def orphans_are_rescued(facts: Facts) -> Iterator[Violation]:
-    """Where failover is on, the next run of an item whose run was cut off is that run's rescue."""
-    for name in facts.jobs:
-        if not all(era.config.failover for era in facts.job(name).eras):
-            continue
-        for item in facts.nodes.children(f"/{name}/execution", facts.end):
-            path, last = f"/{name}/execution/{item}", records.decode(b"")
-            before = last
-            for at, data in facts.nodes.changes(path):
-                record = records.decode(data or b"")
-                if record is None or last is None or data is None or record == before:  # the last: a claim taken back
-                    before, last = last, record if data is not None and record == before else None
-                    continue
-                forgotten = last.begun and not last.completed and record.begun != last.begun
-                if forgotten and (record.source, record.slot) != (FireSource.FAILOVER, last.slot):
-                    yield Violation(
-                        "orphans are rescued", at, f"{path}: the run of {last.slot} was cut off and forgotten"
-                    )
-                before, last = last, record
-
-
 def nobody_dies(facts: Facts) -> Iterator[Violation]:
     """A process ends when it is told to or killed, not of an error; while nothing can be reached it may give up."""
     for stopped in of_kind(facts.entries, Stopped):
@@ -197,11 +177,13 @@ RULES: tuple[Rule, ...] = (
     leaders_assign,
     claims_are_settled,
     records_tell_the_truth,
-    orphans_are_rescued,
     nobody_dies,
     nothing_lost,
     on_time,
     reports_are_true,
+    *conduct.RULES,
+    *orphans.RULES,
+    *assignments.RULES,
     converged,
 )
 

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from aioelasticjob.coordination import claims, effects, records
+from aioelasticjob.coordination import claims, effects, records, rules
 from aioelasticjob.coordination.claims import Claims, _ended
+from aioelasticjob.coordination.coordinator import _Rest
+from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.rules import Situation
+from aioelasticjob.coordination.rules.sharding import require
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import RegistryError
-from aioelasticjob.model import Claim, Outcome, Record
+from aioelasticjob.errors import Conflict, RegistryError
+from aioelasticjob.jobs.context import Context
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.mirror import _Follower
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.txn import Check, Committed, Create, Op, Set
+from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
+from aioelasticjob.running import executor
 from aioelasticjob.running.duty import Duty
+from aioelasticjob.running.executor import Flight
+from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.runner import Runner
 
 Defect = Callable[[], AbstractContextManager[object]]
 
@@ -102,3 +112,95 @@ def claim_unsettled() -> AbstractContextManager[object]:
 def forget_orphans() -> AbstractContextManager[object]:
     """Claim an item's next moment although its last run was cut off and waits for a rescuer."""
     return mock.patch.object(Duty, "_in_rescue", return_value=frozenset())
+
+
+def mourn_on_ticks_only() -> AbstractContextManager[object]:
+    """Look for orphans on ticks only."""
+
+    def mourns(_rest: _Rest, member: Member, view: JobView, tick: bool) -> bool:
+        return tick and view.leader == member.id and view.config.failover
+
+    return mock.patch.object(_Rest, "mourns", mourns)
+
+
+def require_on_ticks_only() -> AbstractContextManager[object]:
+    """Ask for an assignment on ticks only."""
+
+    def lazy(now: Situation) -> Iterable[Effect]:
+        return require(now) if now.tick else ()
+
+    return mock.patch.object(rules, "RULES", tuple(lazy if rule is require else rule for rule in rules.RULES))
+
+
+def hear_no_orphans() -> AbstractContextManager[object]:
+    """Take no orphan but after a wait."""
+    original: Any = Runner._rescue
+
+    async def rescue(self: Runner, view: JobView) -> bool:
+        return bool(int(self._loop.time()) % 8 == 0 and await original(self, view))
+
+    return mock.patch.object(Runner, "_rescue", rescue)
+
+
+def swallow_triggers() -> AbstractContextManager[object]:
+    """Take a trigger and run nothing."""
+
+    async def answer(self: Runner, view: JobView) -> bool:
+        path = self._member.layout.trigger(self._member.id)
+        if path not in view.tree:
+            return False
+        with contextlib.suppress(Conflict):
+            await self._member.session.commit([Delete(path)], incarnation=self._member.incarnation)
+        return True
+
+    return mock.patch.object(Runner, "_answer_trigger", answer)
+
+
+def trigger_twice() -> AbstractContextManager[object]:
+    """Run twice what was asked for once."""
+    original: Any = Runner._fly
+
+    async def fly(self: Runner, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
+        ran = bool(await original(self, view, fire, items))
+        if fire.source is FireSource.TRIGGER:
+            await original(self, view, Fire(self._duty.now(), fire.source), items)
+        return ran
+
+    return mock.patch.object(Runner, "_fly", fly)
+
+
+def run_what_is_switched_off() -> AbstractContextManager[object]:
+    """Do not look at the flags of items."""
+    return mock.patch.object(JobView, "disabled_items", property(lambda self: frozenset()))
+
+
+def give_no_grace() -> AbstractContextManager[object]:
+    """Cut runs off as soon as their instance leaves."""
+    return mock.patch.object(Runner, "shutdown_timeout", property(lambda self: 0.0))
+
+
+def rerun_unasked() -> AbstractContextManager[object]:
+    """Run what was missed although ``misfire`` is off."""
+    original: Any = Duty.collapse
+
+    def collapse(self: Duty, view: JobView, *, rerun: bool) -> None:
+        original(self, view, rerun=True)
+
+    return mock.patch.object(Duty, "collapse", collapse)
+
+
+def ignore_timeouts() -> AbstractContextManager[object]:
+    """Let handlers take as long as they like."""
+    original: Any = executor._run
+
+    async def run(flight: Flight, context: Context) -> Outcome:
+        flight.config = flight.config.model_copy(update={"timeout": None})
+        outcome: Outcome = await original(flight, context)
+        return outcome
+
+    return mock.patch.object(executor, "_run", run)
+
+
+def bury_the_cut_off() -> AbstractContextManager[object]:
+    """Tell nobody that a run was cut off."""
+    return mock.patch.object(Misses, "mourn")

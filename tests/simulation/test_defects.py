@@ -58,12 +58,29 @@ def test_a_missing_wall_is_noticed(
     pytest.fail(f"{defect.__doc__} In {len(seeds)} seeds only {broken or 'nothing'} was noticed")
 
 
-def test_a_forgotten_orphan_is_noticed() -> None:
+@pytest.mark.parametrize(
+    ("defect", "promise", "kinds", "failover"),
+    [
+        (defects.forget_orphans, "orphans are rescued", "crash,pause", True),
+        (defects.mourn_on_ticks_only, "orphans are found", "crash,reset", True),
+        (defects.hear_no_orphans, "orphans are taken", "crash,reset", True),
+        (defects.bury_the_cut_off, "cut off untold", "crash,pause", False),
+        (defects.require_on_ticks_only, "assigned soon", "crash,leave,reconfigure", False),
+        (defects.swallow_triggers, "triggers", "trigger,reset", False),
+        (defects.trigger_twice, "triggers", "trigger,reset", False),
+        (defects.run_what_is_switched_off, "switched off", "close-item", False),
+        (defects.give_no_grace, "cut off", "leave,dismiss", False),
+        (defects.rerun_unasked, "unwanted rerun", "pause", False),
+        (defects.ignore_timeouts, "timeout", "reset", False),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_broken_word_is_noticed(defect: Defect, promise: str, kinds: str, failover: bool) -> None:
     broken: set[str] = set()
     for seed in range(12):
-        with defects.forget_orphans():
-            verdict = live(plan(seed, failover=True, kinds=("crash", "pause")))
+        with defect():
+            verdict = live(plan(seed, failover=failover, kinds=tuple(kinds.split(","))))
         broken |= {violation.rule for violation in verdict.violations}
-        if "orphans are rescued" in broken:
+        if promise in broken:
             return
-    pytest.fail(f"in 12 seeds only {broken or 'nothing'} was noticed")
+    pytest.fail(f"{defect.__doc__} In 12 seeds only {broken or 'nothing'} was noticed")

@@ -1,0 +1,131 @@
+"""The promise that who holds what is decided as soon as it can be, and not by a tick that mends what was overlooked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import TypeVar
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.strategies import Allotment, find, in_order
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.model import Instance
+from aioelasticjob.testing.facts import Facts, Violation
+from aioelasticjob.testing.history import Change, Written, of_kind
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+PROMPT = 2.0
+"""Seconds within which an undisturbed leader does what is due: less than a tick, which mends all in the end."""
+RESENT = 8.0
+"""Seconds that a packet may be on its way when some get lost."""
+
+
+def assigned_soon(facts: Facts) -> Iterator[Violation]:
+    """An assignment that is due is written once membership has rested, by a leader whom nothing keeps from it."""
+    boards = {name: _Board(name) for name in facts.jobs}
+    for written in of_kind(facts.entries, Written):
+        for name, board in boards.items():
+            changes = [change for change in written.changes if change.path.startswith(f"/{name}/")]
+            if changes:
+                yield from _judged(board, facts, written.at)
+                board.take(changes, written.at)
+    for board in boards.values():
+        yield from _judged(board, facts, facts.end)
+
+
+RULES = (assigned_soon,)
+
+
+@dataclass(slots=True)
+class _Board:
+    """Who is there and who holds what, as the registry has it while a history is gone through."""
+
+    job: str
+    config: JobConfig | None = None
+    instances: dict[str, Instance] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
+    assigned: dict[int, str] = field(default_factory=dict)
+    marks: set[str] = field(default_factory=set)
+    leader: str = ""
+    due: float = inf
+    """Since when an assignment has been due under the same members, leader and configuration."""
+    told: bool = False
+
+    def members(self) -> tuple[str, ...]:
+        """Return who may hold items."""
+        open_ = (one for one in self.instances.values() if not any(f"{one.ip}/" in flag for flag in self.closed))
+        return in_order(list(open_))
+
+    def take(self, changes: list[Change], at: float) -> None:
+        """Take in what a transaction changed."""
+        before = self.members(), self.leader, self.config
+        seen = [self._take(change.path.removeprefix(f"/{self.job}/"), change) for change in changes]
+        if not any(seen):
+            return
+        now = self.members(), self.leader, self.config
+        if now != before or not self._is_due(now[0]):
+            self.due, self.told = inf, False
+        if self.due == inf and self._is_due(now[0]):
+            self.due = at
+
+    def _take(self, path: str, change: Change) -> bool:
+        """Take in one change; return whether it has to do with who holds what."""
+        parts, data = path.split("/"), change.data
+        match parts:
+            case ["config"]:
+                self.config = _config(data, self.job) or self.config
+            case ["instances", name]:
+                _put(self.instances, name, None if data is None else _instance(data, name))
+            case ["servers", ip, "disabled" | "paused"]:
+                (self.closed.discard if data is None else self.closed.add)(f"{ip}/{parts[2]}")
+            case ["sharding", item, "instance"]:
+                _put(self.assigned, int(item), None if data is None else data.decode())
+            case ["leader", "election", "host"]:
+                self.leader = (data or b"").decode()
+            case ["leader", "sharding", "necessary" | "processing"]:
+                (self.marks.discard if data is None else self.marks.add)(path)
+            case _:
+                return False
+        return True
+
+    def _is_due(self, members: tuple[str, ...]) -> bool:
+        if not members or self.config is None:
+            return False
+        given = Allotment(self.job, members, self.config.sharding_total_count, self.assigned)
+        return bool(self.marks) or find(self.config.sharding_strategy)(given) != self.assigned
+
+
+def _judged(board: _Board, facts: Facts, now: float) -> Iterator[Violation]:
+    """Yield an assignment that is overdue, once."""
+    quiet = board.config.sharding_quiet if board.config else 0.0
+    late = board.due + quiet + PROMPT
+    if board.told or now <= late:
+        return
+    board.told = True
+    leads = board.instances.get(board.leader)
+    hosts = [leads.ip] if leads else [one.ip for one in board.instances.values()]
+    if all(facts.undisturbed(host, board.due - RESENT, late, but="flag") for host in hosts):
+        yield Violation("assigned soon", late, f"{board.job}: an assignment is due since {board.due:.3f}")
+
+
+def _put(known: dict[K, V], key: K, value: V | None) -> None:
+    if value is None:
+        known.pop(key, None)
+    else:
+        known[key] = value
+
+
+def _config(data: bytes | None, job: str) -> JobConfig | None:
+    """Return the configuration, None if it is nonsense, which leaves the one before standing."""
+    try:
+        return None if data is None else JobConfig.from_json(data, job)
+    except InvalidSetting:
+        return None
+
+
+def _instance(data: bytes, name: str) -> Instance:
+    return Instance(name, str(json.loads(data or b"{}").get("ip", name.partition("@-@")[0])))

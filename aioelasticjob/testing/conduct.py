@@ -1,0 +1,135 @@
+"""The promises to operators: what they ask for is done once, what they switch off rests, what they set holds.
+
+Nothing is excused but what the instance concerned could not know, or was kept from.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from math import inf
+
+from aioelasticjob.coordination import records
+from aioelasticjob.events import Misfired
+from aioelasticjob.model import FireSource
+from aioelasticjob.testing.facts import Facts, JobFacts, Run, Violation
+from aioelasticjob.testing.history import Told, Written, of_kind
+
+KNOWN = 0.25
+"""Seconds within which an undisturbed instance knows what the registry has."""
+RESENT = 8.0
+"""Seconds that a packet may be on its way when some get lost."""
+PROMPT = 2.0
+"""Seconds within which an undisturbed instance does what is asked of it."""
+SLACK = 0.05
+"""Seconds by which a handler may be cut off early or late: the loop's turns, and clocks that round."""
+RECENT = 4.0
+"""Seconds after a change of settings in which a run may still go by the old ones."""
+
+
+def rests_when_switched_off(facts: Facts) -> Iterator[Violation]:
+    """No item is claimed that is known to be switched off, nor any by a server that is."""
+    for run in facts.runs:
+        one = run.begun
+        claimed = facts.claimed.get((one.job, one.item, one.fence), one.at)
+        flags = [f"/{one.job}/sharding/{one.item}/disabled"]
+        flags += [f"/{one.job}/servers/{one.host}/{flag}" for flag in ("disabled", "paused")]
+        for flag in flags:
+            known = None not in facts.nodes.over(flag, claimed - KNOWN, claimed)
+            if known and facts.undisturbed(one.host, claimed - RESENT, claimed, but="flag"):
+                yield Violation("switched off", one.at, f"{one.job}/{one.item}: {run} is claimed in spite of {flag}")
+
+
+def reruns_are_wanted(facts: Facts) -> Iterator[Violation]:
+    """A moment that its item's holder missed is run afterwards only where ``misfire`` or ``catch_up`` asks for it."""
+    for one in (run.begun for run in facts.runs if run.begun.source is FireSource.MISFIRE):
+        configs = facts.job(one.job).configs(one.at - RECENT, one.at)
+        holders = facts.nodes.over(f"/{one.job}/sharding/{one.item}/instance", one.slot / 1000, one.at)
+        if not any(config.misfire or config.catch_up for config in configs) and len(holders) == 1:
+            yield Violation("unwanted rerun", one.at, f"{one.job}/{one.item} {one.slot} by {one.instance}")
+
+
+def timeouts_hold(facts: Facts) -> Iterator[Violation]:
+    """No handler goes on beyond its ``timeout``, unless its process sleeps."""
+    for run in facts.runs:
+        longest = max(_timeouts(facts, run))
+        asleep = any(one <= run.end and other >= run.begun.at for one, other in facts.paused.get(run.begun.process, ()))
+        if run.end - run.begun.at > longest + SLACK and not asleep:
+            yield Violation("timeout", run.end, f"{run.begun.job}/{run.begun.item}: {run} outlasts {longest:g} s")
+
+
+def cut_off_for_a_reason(facts: Facts) -> Iterator[Violation]:
+    """A handler is cut off by its timeout, by a session in doubt, or when its instance's grace is over."""
+    for run in facts.runs:
+        one = run.begun
+        if run.how != "cut off" or run.end - one.at >= min(_timeouts(facts, run)) - SLACK:
+            continue
+        asked = min(facts.leaving.get(who, inf) for who in (one.process, one.instance))
+        configs = facts.job(one.job).configs(min(asked, run.end) - RECENT, run.end)
+        graceful = asked + min(config.shutdown_timeout for config in configs) - SLACK <= run.end
+        if not graceful and facts.undisturbed(one.host, run.end - RESENT, run.end, but="leave"):
+            text = f"{one.job}/{one.item}: {run} is cut off after {run.end - one.at:.3f} s"
+            yield Violation("cut off", run.end, text)
+
+
+def triggers_are_answered(facts: Facts) -> Iterator[Violation]:
+    """What an operator triggers is run by the instance asked, once: every item that it can run."""
+    runs: dict[tuple[str, str, int], list[float]] = {}
+    for one in (run.begun for run in facts.runs if run.begun.source is FireSource.TRIGGER):
+        runs.setdefault((one.job, one.instance, one.item), []).append(one.at)
+    taken = _triggers_taken(facts)
+    for (job, instance, item), begun in runs.items():
+        answered = {0}
+        for at in begun:
+            request = bisect_right(taken.get((job, instance), []), at)
+            if request in answered:
+                yield Violation("triggers", at, f"{job}/{item}: {instance} was not asked to run it, or it has already")
+            answered.add(request)
+    for (job, instance), asked in taken.items():
+        for at in asked:
+            for item in _runnable(facts.job(job), instance, at):
+                if not any(at <= begun <= at + PROMPT for begun in runs.get((job, instance, item), ())):
+                    yield Violation("triggers", at, f"{job}/{item}: {instance} was asked to run it, and has not")
+
+
+RULES = (rests_when_switched_off, reruns_are_wanted, timeouts_hold, cut_off_for_a_reason, triggers_are_answered)
+
+
+def _triggers_taken(facts: Facts) -> dict[tuple[str, str], list[float]]:
+    """Return when each instance took requests to run a job now."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for written in of_kind(facts.entries, Written):
+        for change in written.changes:
+            job, _, name = change.path[1:].partition("/trigger/")
+            if name and change.data is None and facts.incarnations.get(name) == written.session:
+                found.setdefault((job, name), []).append(written.at)
+    return found
+
+
+def _runnable(job: JobFacts, instance: str, at: float) -> Iterator[int]:
+    """Yield the items that an instance was certainly able to run when it was asked to, and for a while after it."""
+    facts, nodes, root = job.facts, job.facts.nodes, f"/{job.name}"
+    host, start, end = instance.partition("@-@")[0], at - RECENT, at + PROMPT
+
+    def always(path: str, *values: bytes | None) -> bool:
+        return set(nodes.over(f"{root}/{path}", start, end)) <= set(values)
+
+    told = [one.event for one in of_kind(facts.entries, Told) if at <= one.at <= end]
+    refused = {item for event in told if isinstance(event, Misfired) and event.job == job.name for item in event.items}
+    in_order = end < facts.end and facts.undisturbed(host, at - RESENT, end, but="flag")
+    there = None not in nodes.over(f"{root}/instances/{instance}", at, end) and end < facts.leaving.get(instance, inf)
+    if not (in_order and there and all(always(f"servers/{host}/{flag}", None) for flag in ("disabled", "paused"))):
+        return
+    for item in {int(name) for name in nodes.children(f"{root}/sharding", at)} - refused:
+        marks = [f"sharding/{item}/disabled", f"sharding/{item}/failover", f"leader/failover/items/{item}"]
+        record = records.decode(nodes.at(f"{root}/execution/{item}", at) or b"")
+        free = record is not None and record.completed and all(always(mark, None) for mark in marks)
+        free = free and always(f"execution/{item}/running", None, instance.encode())
+        if free and always(f"sharding/{item}/instance", instance.encode()):
+            yield item
+
+
+def _timeouts(facts: Facts, run: Run) -> list[float]:
+    """Return how long a run may take, by every configuration that may have held when it began."""
+    configs = facts.job(run.begun.job).configs(run.begun.at - RECENT, run.begun.at)
+    return [inf if config.timeout is None else config.timeout for config in configs]

@@ -1,0 +1,136 @@
+"""The promises about runs that were cut off: each is rescued, and soon, or somebody tells that it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aioelasticjob.coordination import records
+from aioelasticjob.events import Misfired
+from aioelasticjob.model import FireSource, Record
+from aioelasticjob.testing.facts import Facts, JobFacts, Violation
+from aioelasticjob.testing.history import Told, Written, of_kind
+
+PROMPT = 2.0
+"""Seconds within which an undisturbed instance does what is due: less than a tick, which mends all in the end."""
+RESENT = 8.0
+"""Seconds that a packet may be on its way when some get lost."""
+RECENT = 4.0
+"""Seconds after a change of settings in which somebody may still go by the old ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A run that was cut off, and the claim that took its record's place without being its rescue."""
+
+    item: int
+    run: Record
+    since: float
+    """When the run was claimed."""
+    claim: Record
+    at: float
+
+
+def orphans_are_rescued(facts: Facts) -> Iterator[Violation]:
+    """Where failover is on, the next run of an item whose run was cut off is that run's rescue."""
+    for name in facts.jobs:
+        if all(era.config.failover for era in facts.job(name).eras):
+            for one in _forgotten(facts, name):
+                text = f"{name}/{one.item}: the run of {one.run.slot} was cut off and forgotten"
+                yield Violation("orphans are rescued", one.at, text)
+
+
+def cut_off_is_told(facts: Facts) -> Iterator[Violation]:
+    """Where a run was cut off and is not rescued, somebody says so: at the latest who runs the item next."""
+    for name in facts.jobs:
+        told = {
+            (item, one.event.slot, one.event.cut_off): one.at
+            for one in of_kind(facts.entries, Told)
+            if isinstance(one.event, Misfired) and one.event.job == name and one.event.cut_off
+            for item in one.event.items
+        }
+        for one in _forgotten(facts, name):
+            last, host = told.get((one.item, one.run.slot, one.run.instance), 0.0), one.claim.instance.partition("@")[0]
+            if not one.since <= last and facts.undisturbed(host, one.at - PROMPT, one.at + PROMPT):
+                text = f"{name}/{one.item}: nobody tells that the run of {one.run.slot} by {one.run.instance} ended so"
+                yield Violation("cut off untold", one.at, text)
+
+
+def orphans_are_found(facts: Facts) -> Iterator[Violation]:
+    """An orphan is put up for rescue soon after its runner's end."""
+    for written in of_kind(facts.entries, Written):
+        for change in written.changes if written.ending else ():
+            job, _, path = change.path[1:].partition("/execution/")
+            if path.endswith("/running") and change.data is None:
+                yield from _overlooked(facts.job(job), int(path.partition("/")[0]), written.at)
+
+
+def orphans_are_taken(facts: Facts) -> Iterator[Violation]:
+    """An orphan does not wait while anybody who may take it has nothing to do."""
+    for written in of_kind(facts.entries, Written):
+        for change in written.changes:
+            job, _, item = change.path[1:].partition("/leader/failover/items/")
+            if item and change.created and written.at + PROMPT < facts.end:
+                yield from _neglected(facts.job(job), int(item), written.at)
+
+
+RULES = (orphans_are_rescued, cut_off_is_told, orphans_are_found, orphans_are_taken)
+
+
+def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:
+    """Yield the claims that took the place of a run that was cut off, other than its rescue."""
+    for item in facts.nodes.ever(f"/{name}/execution"):
+        last, before, claimed = Record(), Record(), dict[int, float]()
+        for at, data in facts.nodes.changes(f"/{name}/execution/{item}"):
+            record = records.decode(data or b"") or Record()  # of what was removed or made by hand nothing is owed
+            cut_off = last.begun and not last.completed and record.begun not in (0, last.begun)
+            claimed.setdefault(record.begun, at)
+            taken_back = record == before
+            if cut_off and not taken_back and (record.source, record.slot) != (FireSource.FAILOVER, last.slot):
+                yield Forgotten(int(item), last, claimed[last.begun], record, at)
+            before, last = last, record
+
+
+def _overlooked(job: JobFacts, item: int, ended: float) -> Iterator[Violation]:
+    """Yield an orphan that the leader, or an idle instance, should have seen to."""
+    facts, nodes, root, until = job.facts, job.facts.nodes, f"/{job.name}", ended + PROMPT
+    record = records.decode(nodes.at(f"{root}/execution/{item}", ended) or b"")
+    configs = job.configs(ended - RECENT, until + PROMPT)
+    wanted = all(config.failover and item < config.sharding_total_count for config in configs)
+    if record is None or record.completed or not wanted or until + PROMPT > facts.end:
+        return
+    leaders = set(nodes.over(f"{root}/leader/election/host", ended, until))
+    (leader, *others) = ((one or b"").decode() for one in leaders)
+    host = leader.partition("@-@")[0]
+    if (
+        others
+        or nodes.at(f"{root}/instances/{leader}", until) is None
+        or not facts.undisturbed(host, ended - RESENT, until)
+    ):
+        return
+    marks = nodes.over(f"{root}/leader/failover/items/{item}", ended, until)
+    rerun = len(nodes.over(f"{root}/execution/{item}", ended, until)) > 1
+    if not (any(mark is not None for mark in marks) or rerun):
+        yield Violation(
+            "orphans are found", until, f"{job.name}/{item}: nobody puts it up for rescue since {ended:.3f}"
+        )
+
+
+def _neglected(job: JobFacts, item: int, since: float) -> Iterator[Violation]:
+    """Yield an orphan that an idle instance should have taken."""
+    facts, nodes, root, until = job.facts, job.facts.nodes, f"/{job.name}", since + PROMPT
+    disabled = set(nodes.over(f"{root}/sharding/{item}/disabled", since - RECENT, until)) != {None}
+    waits = None not in nodes.over(f"{root}/leader/failover/items/{item}", since, until)
+    wanted = all(one.failover and item < one.sharding_total_count for one in job.configs(since, until))
+    if disabled or not waits or not wanted:
+        return
+    for instance in nodes.children(f"{root}/instances", since):
+        host = instance.partition("@-@")[0]
+        flags = [f"{root}/servers/{host}/{flag}" for flag in ("disabled", "paused")]
+        there = None not in nodes.over(f"{root}/instances/{instance}", since - RECENT, until)
+        there = there and all(set(nodes.over(flag, since - RECENT, until)) == {None} for flag in flags)
+        busy = any(run.begun.at <= until and run.end >= since for run in job.runs_by.get(instance, ()))
+        idle = there and not busy and facts.leaving.get(instance, until) >= until
+        if idle and facts.undisturbed(host, since - RESENT, until):
+            text = f"{job.name}/{item} waits for a rescuer since {since:.3f}, and {instance} has nothing to do"
+            yield Violation("orphans are taken", until, text)
