@@ -1,0 +1,172 @@
+"""Each rule about what was asked for, and how soon, notices what it is for: a small history, right and wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from aioelasticjob.coordination import records
+from aioelasticjob.model import FireSource, Record
+from aioelasticjob.testing import assignments, conduct, orphans
+from aioelasticjob.testing.history import Change, Entry, Fault, Phase, Started, Written
+from tests.simulation.test_invariants import (
+    BORN,
+    CONFIG,
+    A,
+    B,
+    T,
+    begun,
+    broken,
+    ended,
+    gone,
+    made,
+    missed,
+    put,
+    record,
+    written,
+)
+
+FLAG = "sharding/0/disabled"
+
+
+def born(**settings: object) -> list[Entry]:
+    """Return how a job with these settings comes to be, and then nothing happens for a minute."""
+    config = json.dumps(json.loads(CONFIG) | settings).encode()
+    first = replace(BORN[0], changes=(made("config", config), *BORN[0].changes[1:]))
+    return [first, *BORN[1:]]
+
+
+def told(*entries: Entry, **settings: object) -> list[Entry]:
+    up = [Started(T, "10.0.1.1#1", "10.0.1.1"), Started(T, "10.0.1.2#1", "10.0.1.2")]
+    return [*up, *born(**settings), *sorted(entries, key=lambda entry: entry.at), Phase(T + 60, "end")]
+
+
+def claimed(at: float, by: str = A, fence: int = 1, session: int = 1, **fields: object) -> Written:
+    slot = record(by) if not fields else records.encode(Record(instance=by, **fields))  # type: ignore[arg-type]
+    return written(at, session, put("execution/0", slot), made("execution/0/running", by), zxid=fence)
+
+
+@pytest.mark.parametrize("flag", [FLAG, "servers/10.0.1.1/disabled", "servers/10.0.1.1/paused"])
+def test_what_is_known_to_be_switched_off_rests(flag: str) -> None:
+    run = [claimed(20), begun(1, 20), ended(1, 21)]
+    off = written(19, 9, made(flag))
+    assert broken(conduct.rests_when_switched_off, told(off, *run))
+    assert not broken(conduct.rests_when_switched_off, told(replace(off, at=T + 19.9), *run))
+    assert not broken(conduct.rests_when_switched_off, told(off, written(19.5, 9, gone(flag)), *run))
+    assert not broken(conduct.rests_when_switched_off, told(Fault(T + 15, "drop", ("10.0.1.1",)), off, *run))
+
+
+def test_a_rerun_has_to_be_wanted() -> None:
+    rerun = begun(1, 25, slot=20, source=FireSource.MISFIRE)
+    assert broken(conduct.reruns_are_wanted, told(rerun, misfire=False))
+    assert not broken(conduct.reruns_are_wanted, told(rerun, misfire=True))
+    assert not broken(conduct.reruns_are_wanted, told(rerun, misfire=False, catchUp=60))
+    given = written(24, 1, put("sharding/0/instance", B))
+    assert not broken(conduct.reruns_are_wanted, told(given, rerun, misfire=False))
+
+
+def test_a_timeout_holds() -> None:
+    run = [begun(1, 10), ended(1, 13)]
+    assert broken(conduct.timeouts_hold, told(*run, timeout=2))
+    assert not broken(conduct.timeouts_hold, told(*run, timeout=3))
+    assert not broken(conduct.timeouts_hold, told(*run))
+
+
+def test_nobody_is_cut_off_without_a_reason() -> None:
+    run = [begun(1, 10), ended(1, 13, "cut off")]
+    assert broken(conduct.cut_off_for_a_reason, told(*run))
+    assert not broken(conduct.cut_off_for_a_reason, told(*run, timeout=3))
+    assert not broken(conduct.cut_off_for_a_reason, told(Fault(T + 9, "drop", ("10.0.1.1",)), *run))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Fault(T + 11, "leave", ("10.0.1.1",)),
+        written(11, 9, made(f"shutdown/{A}")),
+        written(11, 9, gone(f"instances/{A}")),
+    ],
+)
+def test_who_leaves_has_his_grace(asked: Entry) -> None:
+    run = [asked, begun(1, 10), ended(1, 13, "cut off")]
+    assert broken(conduct.cut_off_for_a_reason, told(*run, shutdownTimeout=5))
+    assert not broken(conduct.cut_off_for_a_reason, told(*run, shutdownTimeout=2))
+
+
+def test_a_trigger_is_answered_once() -> None:
+    asked = [written(15, 9, made(f"trigger/{A}")), written(15.1, 1, gone(f"trigger/{A}"))]
+    run = begun(1, 15.2, slot=15, source=FireSource.TRIGGER)
+    again = replace(run, run=2, at=T + 16)
+    assert not broken(conduct.triggers_are_answered, told(*asked, run))
+    assert broken(conduct.triggers_are_answered, told(*asked))
+    assert broken(conduct.triggers_are_answered, told(run))
+    assert broken(conduct.triggers_are_answered, told(*asked, run, again))
+    by_the_leader = replace(asked[1], session=7)
+    assert not broken(conduct.triggers_are_answered, told(asked[0], by_the_leader))
+
+
+@pytest.mark.parametrize(
+    "excuse",
+    [
+        written(14, 9, made(FLAG)),
+        written(14, 9, made("servers/10.0.1.1/paused")),
+        written(14, 2, made("execution/0/running", B)),
+        written(14, 9, put("sharding/0/instance", B)),
+        written(16, 9, made(f"shutdown/{A}")),
+        Fault(T + 14, "reset", ("10.0.1.1",)),
+        missed(16, 15),
+    ],
+)
+def test_a_trigger_is_excused_where_the_item_cannot_be_had(excuse: Entry) -> None:
+    asked = written(15.1, 1, gone(f"trigger/{A}"))
+    assert not broken(conduct.triggers_are_answered, told(asked, excuse))
+
+
+def test_an_assignment_is_not_left_to_a_tick() -> None:
+    joined = written(20, 3, made("instances/10.0.1.0@-@1-c", b'{"ip": "10.0.1.0"}'))
+    answer = put("sharding/0/instance", "10.0.1.0@-@1-c")
+    assert broken(assignments.assigned_soon, told(joined))
+    assert broken(assignments.assigned_soon, told(joined, written(24, 1, answer)))
+    assert not broken(assignments.assigned_soon, told(joined, written(21, 1, answer)))
+    again = written(22, 3, made("instances/10.0.1.3@-@1-d", b'{"ip": "10.0.1.3"}'))
+    assert not broken(assignments.assigned_soon, told(joined, again, written(24, 1, answer)))
+    assert not broken(assignments.assigned_soon, told(Fault(T + 19, "pause", ("10.0.1.1",)), joined))
+    assert broken(assignments.assigned_soon, told(written(20, 1, made("leader/sharding/necessary"))))
+
+
+DEATH = [claimed(12, B, session=2, slot=int(T + 10) * 1000, begun=7, completed=False)]
+DEATH += [written(20, 2, gone(f"instances/{B}"), gone("execution/0/running"), ending=True)]
+MOURNED = made("leader/failover/items/0")
+RESCUE = claimed(21, A, 2, slot=int(T + 10) * 1000, begun=9, completed=False, source="FAILOVER")
+
+
+def test_an_orphan_is_not_left_to_a_tick() -> None:
+    assert broken(orphans.orphans_are_found, told(*DEATH, failover=True))
+    assert not broken(orphans.orphans_are_found, told(*DEATH, written(20.1, 1, MOURNED), failover=True))
+    assert not broken(orphans.orphans_are_found, told(*DEATH))
+    assert not broken(orphans.orphans_are_found, told(Fault(T + 19, "drop", ("10.0.1.1",)), *DEATH, failover=True))
+
+
+@pytest.mark.parametrize("excuse", [begun(3, 20), Fault(T + 19, "pause", ("10.0.1.1",)), written(16, 9, made(FLAG))])
+def test_an_orphan_does_not_wait_for_who_is_idle(excuse: Entry) -> None:
+    mourned = [*DEATH, written(20.1, 1, MOURNED)]
+    taken = replace(RESCUE, changes=(*RESCUE.changes, Change("/job/leader/failover/items/0", None)))
+    assert broken(orphans.orphans_are_taken, told(*mourned, failover=True))
+    assert not broken(orphans.orphans_are_taken, told(*mourned, taken, failover=True))
+    assert not broken(orphans.orphans_are_taken, told(excuse, *mourned, failover=True))
+
+
+def test_the_next_run_of_an_orphan_is_its_rescue() -> None:
+    other = claimed(31, A, 3, slot=int(T + 30) * 1000, begun=10, completed=False)
+    assert broken(orphans.orphans_are_rescued, told(*DEATH, other, failover=True))
+    assert not broken(orphans.orphans_are_rescued, told(*DEATH, RESCUE, failover=True))
+
+
+def test_a_run_that_was_cut_off_is_rescued_or_told_of() -> None:
+    other = claimed(31, A, 3, slot=int(T + 30) * 1000, begun=10, completed=False)
+    assert broken(orphans.cut_off_is_told, told(*DEATH, other))
+    assert broken(orphans.cut_off_is_told, told(*DEATH, missed(31, 10), other))
+    assert not broken(orphans.cut_off_is_told, told(*DEATH, missed(31, 10, cut_off=B), other))
+    assert not broken(orphans.cut_off_is_told, told(*DEATH, RESCUE))
