@@ -41,11 +41,16 @@ def rests_when_switched_off(facts: Facts) -> Iterator[Violation]:
 
 
 def reruns_are_wanted(facts: Facts) -> Iterator[Violation]:
-    """A moment that its item's holder missed is run afterwards only where ``misfire`` or ``catch_up`` asks for it."""
+    """A moment that its item's holder missed is run afterwards only where ``misfire`` or ``catch_up`` asks for it.
+
+    An item that was given away, or run elsewhere, since the moment is late without being a rerun, whatever it is called.
+    """
     for one in (run.begun for run in facts.runs if run.begun.source is FireSource.MISFIRE):
-        configs = facts.job(one.job).configs(one.at - RECENT, one.at)
-        holders = facts.nodes.over(f"/{one.job}/sharding/{one.item}/instance", one.slot / 1000, one.at)
-        if not any(config.misfire or config.catch_up for config in configs) and len(holders) == 1:
+        configs, came = facts.job(one.job).configs(one.at - RECENT, one.at), one.slot / 1000
+        holders = facts.nodes.over(f"/{one.job}/sharding/{one.item}/instance", came, one.at)
+        runners = set(facts.nodes.over(f"/{one.job}/execution/{one.item}/running", came, one.at))
+        mine = len(holders) == 1 and runners <= {None, one.instance.encode()}
+        if mine and not any(config.misfire or config.catch_up for config in configs):
             yield Violation("unwanted rerun", one.at, f"{one.job}/{one.item} {one.slot} by {one.instance}")
 
 
