@@ -161,16 +161,23 @@ async def reconfigure(chaos: Chaos) -> None:
     count = dice.randint(1, 9) if dice.random() < 0.7 else None
     cron = dice.choice(["* * * * * ?", "0/2 * * * * ?", "0/3 * * * * ?", "0/5 * * * * ?", "1/10 * * * * ?"])
     cron = cron if count is None or dice.random() < 0.3 else ""
+    told = ({"shardingTotalCount": count} if count else {}) | ({"cron": cron} if cron else {})
+    await _operate(chaos, f"config of {layout.job}: {count or ''} {cron}", lambda session: _set(session, layout, told))
 
-    async def act(session: Session) -> None:
-        node = await session.get(layout.config)
-        told = json.loads(node.data)
-        told |= {"shardingTotalCount": count} if count else {}
-        told |= {"cron": cron} if cron else {}
-        data = json.dumps(told).encode()
-        await session.commit([Set(layout.config, data, node.stat.version)], incarnation=session.incarnation)
 
-    await _operate(chaos, f"config of {layout.job}: {count or ''} {cron}", act)
+async def switch(chaos: Chaos) -> None:
+    """An operator switches something on or off that decides on how what went wrong is answered."""
+    layout, dice = chaos.layout(), chaos.dice
+    what: tuple[str, object] = dice.choice(
+        [
+            ("failover", dice.random() < 0.7),
+            ("misfire", dice.random() < 0.5),
+            ("catchUp", dice.choice([0, 5, 60])),
+            ("timeout", dice.choice([None, 0.5, 3.0])),
+        ]
+    )
+    told = dict([what])
+    await _operate(chaos, f"config of {layout.job}: {told}", lambda session: _set(session, layout, told))
 
 
 async def close_server(chaos: Chaos) -> None:
@@ -258,17 +265,21 @@ KINDS: Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]
 }
 """What can happen, and how often compared to the rest."""
 
+WILD: Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]]]] = {"switch": (6, switch)}
+"""What else can happen in a wild plan: seeds from before there were any live as they did."""
+
 
 async def rage(cluster: Cluster, dice: Random, seconds: float) -> None:
     """Let things happen for a while, several at a time; what is still broken at the end stays so."""
     chaos, end = Chaos(cluster, dice), cluster.history.now() + seconds
-    kinds = [kind for kind in KINDS if not cluster.plan.kinds or kind in cluster.plan.kinds]
-    weights = [KINDS[kind][0] for kind in kinds]
+    known = {**KINDS, **(WILD if cluster.plan.wild else {})}
+    kinds = [kind for kind in known if not cluster.plan.kinds or kind in cluster.plan.kinds]
+    weights = [known[kind][0] for kind in kinds]
     async with create_task_group() as tasks:
         while (now := cluster.history.now()) < end:
             await sleep(min(end - now, dice.expovariate(0.45)))
             (kind,) = dice.choices(kinds, weights)
-            tasks.start_soon(KINDS[kind][1], chaos)
+            tasks.start_soon(known[kind][1], chaos)
         tasks.cancel_scope.cancel()
 
 
@@ -340,6 +351,12 @@ def _mark_dismissed(cluster: Cluster, instance: str) -> None:
     address = instance.partition("@-@")[0]
     for host in cluster.hosts:
         host.dismissed = host.dismissed or host.address == address
+
+
+async def _set(session: Session, layout: Layout, told: Mapping[str, object]) -> None:
+    node = await session.get(layout.config)
+    data = json.dumps(json.loads(node.data) | told).encode()
+    await session.commit([Set(layout.config, data, node.stat.version)], incarnation=session.incarnation)
 
 
 async def _delete(session: Session, path: str) -> None:

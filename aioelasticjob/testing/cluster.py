@@ -7,7 +7,7 @@ handed on when its process is restarted, as a disk would; the witness reads what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -16,7 +16,7 @@ from typing import Any
 from anyio import Event, create_task_group, move_on_after, sleep
 
 from aioelasticjob.app import ElasticJob
-from aioelasticjob.errors import AuthenticationFailed, RegistryError, unwrapped
+from aioelasticjob.errors import AuthenticationFailed, Fenced, RegistryError, unwrapped
 from aioelasticjob.events import Listener
 from aioelasticjob.jobs.context import InstanceContext, ItemContext
 from aioelasticjob.layout import Layout
@@ -26,7 +26,7 @@ from aioelasticjob.registry.lease import Lease
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.testing.facts import REGISTRY
 from aioelasticjob.testing.faults import Farewell, Faults
-from aioelasticjob.testing.history import Begun, Change, Fault, Held, History, Started, Told, Written
+from aioelasticjob.testing.history import Begun, Change, Fault, Held, History, Saved, Started, Told, Written
 from aioelasticjob.testing.loop import VirtualClock
 from aioelasticjob.testing.process import Process
 from aioelasticjob.zookeeper.codes import ErrorCode, EventType
@@ -54,6 +54,8 @@ class JobPlan:
     """The share of runs that fail."""
     dragging: float = 0.0
     """The share of runs that take longer than a session may be silent."""
+    saving: float = 0.0
+    """The share of runs that save checkpoints, half-way and at their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class Plan:
     """Operations that one transaction may carry: with few of them, assignments are written in several parts."""
     kinds: tuple[str, ...] = ()
     """The only kinds of faults wanted; all of them if empty."""
+    wild: bool = False
+    """Whether operators also change settings of every kind, and write nonsense."""
 
 
 class Witness(DataTree):
@@ -286,6 +290,7 @@ class Cluster:
             items = context.items if isinstance(context, InstanceContext) else (context.item,)
             slot = context.fire.slot
             fences = context.fences if isinstance(context, InstanceContext) else {context.item: context.fence}
+            offsets = context.offsets if isinstance(context, InstanceContext) else {context.item: context.offset}
             runs = [
                 self.history.begin(
                     lambda at, run, item=item: Begun(  # type: ignore[misc]
@@ -300,13 +305,19 @@ class Cluster:
                         context.source,
                         fences[item],
                         host.skew,
+                        offsets[item],
                     )
                 )
                 for item in items
             ]
+
+            async def save(step: str) -> None:
+                for item, run in zip(items, runs, strict=True):
+                    await self._save(context, item, run, f"{fences[item]:x}.{step}")
+
             how = "cut off"
             try:
-                await self._work(job, items[0], slot)
+                await self._work(job, items[0], slot, save)
                 how = "completed"
             except RuntimeError:
                 how = "failed"
@@ -317,7 +328,17 @@ class Cluster:
 
         return handle
 
-    async def _work(self, job: JobPlan, item: int, slot: int) -> None:
+    async def _save(self, context: ItemContext | InstanceContext, item: int, run: int, value: str) -> None:
+        """Save a checkpoint; who is told that he may not goes on, as code does that does not care."""
+        with suppress(Fenced):
+            if isinstance(context, InstanceContext):
+                await context.save_offset(item, value)
+            else:
+                await context.save_offset(value)
+            path = f"/{context.job_name}/offset/{item}"
+            self.history.note(Saved(self.history.now(), run, path, value))
+
+    async def _work(self, job: JobPlan, item: int, slot: int, save: Callable[[str], Awaitable[None]]) -> None:
         """Take as long as this moment of this item takes, whoever runs it, and fail if it is one that fails."""
         dice = Random(f"{self.plan.seed} {job.name} {item} {slot}")
         seconds = dice.uniform(0.02, 0.4)  # in peace it is over before any schedule's next moment
@@ -325,6 +346,12 @@ class Cluster:
             seconds = min(12.0, job.period * dice.uniform(0.02, job.longest))
             if dice.random() < job.dragging:
                 seconds = self.plan.session_timeout * dice.uniform(1, 3)
-        await sleep(seconds)
+        saves = job.saving > 0 and Random(f"saving {self.plan.seed} {job.name} {item} {slot}").random() < job.saving
+        if saves:
+            await sleep(seconds / 2)
+            await save("half")
+        await sleep(seconds / 2 if saves else seconds)
+        if saves:
+            await save("done")
         if dice.random() < job.failing:
             raise RuntimeError("this run was meant to fail")

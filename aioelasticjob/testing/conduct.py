@@ -43,7 +43,7 @@ def rests_when_switched_off(facts: Facts) -> Iterator[Violation]:
 def reruns_are_wanted(facts: Facts) -> Iterator[Violation]:
     """A moment that its item's holder missed is run afterwards only where ``misfire`` or ``catch_up`` asks for it.
 
-    An item that was given away, or run elsewhere, since the moment is late without being a rerun, whatever it is called.
+    An item given away, or run elsewhere, since the moment is late without being a rerun, whatever it is called.
     """
     for one in (run.begun for run in facts.runs if run.begun.source is FireSource.MISFIRE):
         configs, came = facts.job(one.job).configs(one.at - RECENT, one.at), one.slot / 1000

@@ -80,6 +80,18 @@ class Begun:
     fence: int
     skew: float
     """Seconds by which this process's clock is ahead of the true one."""
+    offset: str | None = None
+    """The item's checkpoint as the handler was given it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A handler has been told that its checkpoint is saved."""
+
+    at: float
+    run: int
+    path: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +134,7 @@ class Written:
     ending: bool = False
 
 
-Entry: TypeAlias = Phase | Started | Stopped | Held | Fault | Begun | Finished | Told | Written
+Entry: TypeAlias = Phase | Started | Stopped | Held | Fault | Begun | Saved | Finished | Told | Written
 
 
 class History:
@@ -235,6 +247,8 @@ def describe(entry: Entry, origin: float) -> str:
             slot = entry.slot / 1000 - origin
             run = f"{entry.job}/{entry.item} {entry.source} {slot:.3f} fence {entry.fence:#x}"
             return f"{told}run {entry.run} begins: {run} in {entry.process} as {entry.instance}"
+        case Saved(_, run, path, value):
+            return f"{told}run {run} has saved {path}={value}"
         case Finished(_, run, how):
             return f"{told}run {run} is over: {how}"
         case Told(_, process, _, event):

@@ -50,9 +50,14 @@ def cut_off_is_told(facts: Facts) -> Iterator[Violation]:
             for item in one.event.items
         }
         for one in _forgotten(facts, name):
-            last, host = told.get((one.item, one.run.slot, one.run.instance), 0.0), one.claim.instance.partition("@")[0]
+            last, host = (
+                told.get((one.item, one.run.moment, one.run.instance), 0.0),
+                one.claim.instance.partition("@")[0],
+            )
             if not one.since <= last and facts.undisturbed(host, one.at - PROMPT, one.at + PROMPT):
-                text = f"{name}/{one.item}: nobody tells that the run of {one.run.slot} by {one.run.instance} ended so"
+                text = (
+                    f"{name}/{one.item}: nobody tells that the run of {one.run.moment} by {one.run.instance} ended so"
+                )
                 yield Violation("cut off untold", one.at, text)
 
 
@@ -86,7 +91,7 @@ def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:
             cut_off = last.begun and not last.completed and record.begun not in (0, last.begun)
             claimed.setdefault(record.begun, at)
             taken_back = record == before
-            if cut_off and not taken_back and (record.source, record.slot) != (FireSource.FAILOVER, last.slot):
+            if cut_off and not taken_back and (record.source, record.moment) != (FireSource.FAILOVER, last.moment):
                 yield Forgotten(int(item), last, claimed[last.begun], record, at)
             before, last = last, record
 

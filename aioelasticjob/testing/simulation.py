@@ -23,7 +23,7 @@ from unittest import mock
 from anyio import sleep
 
 from aioelasticjob.coordination import effects
-from aioelasticjob.testing.chaos import KINDS, mend, rage
+from aioelasticjob.testing.chaos import KINDS, WILD, mend, rage
 from aioelasticjob.testing.cluster import Cluster, JobPlan, Plan
 from aioelasticjob.testing.facts import Violation
 from aioelasticjob.testing.history import Entry, Phase, describe
@@ -64,11 +64,17 @@ def replay(plan: Plan) -> str:
     kinds = f" --kinds {','.join(plan.kinds)}" if plan.kinds else ""
     minutes = "" if plan.chaos == 60 else f" --minutes {plan.chaos / 60:g}"
     failover = " --failover" if any(("failover", True) in job.settings for job in plan.jobs) else ""
+    failover += " --wild" if plan.wild else ""
     return f"python -m aioelasticjob.testing.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
 
 
-def plan(seed: int, *, minutes: float = 1.0, kinds: tuple[str, ...] = (), failover: bool = False) -> Plan:
-    """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty."""
+def plan(
+    seed: int, *, minutes: float = 1.0, kinds: tuple[str, ...] = (), failover: bool = False, wild: bool = False
+) -> Plan:
+    """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty.
+
+    In a ``wild`` plan handlers save checkpoints, and operators switch more than what any seed has.
+    """
     dice = Random(f"plan {seed}")
     hosts = dice.randint(3, 7)
     skews = tuple(dice.choice([0.0, dice.uniform(-0.5, 0.5), dice.uniform(-2, 2)]) for _ in range(hosts))
@@ -77,8 +83,11 @@ def plan(seed: int, *, minutes: float = 1.0, kinds: tuple[str, ...] = (), failov
     jobs = tuple(_job(f"job{number}", dice) for number in range(dice.choice([1, 1, 2, 2, 3])))
     if failover:
         jobs = tuple(replace(job, settings=(*job.settings, ("failover", True))) for job in jobs)
+    if wild:
+        whims = Random(f"wild {seed}")  # dice of its own, so that the rest of the plan is the seed's
+        jobs = tuple(replace(job, saving=whims.choice([0.0, 0.5, 1.0])) for job in jobs)
     timeout, transaction = dice.choice([4.0, 6.0, 10.0]), dice.choice([1000, 1000, 1000, 5])
-    return Plan(seed, skews, jobs, timeout, chaos=60 * minutes, transaction=transaction, kinds=kinds)
+    return Plan(seed, skews, jobs, timeout, chaos=60 * minutes, transaction=transaction, kinds=kinds, wild=wild)
 
 
 def live(wanted: Plan) -> Verdict:
@@ -189,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         seeds = range(int(first), int(last) if last else int(first) + 1)
     kinds = tuple(filter(None, given.kinds.split(",")))
-    plans = [plan(seed, minutes=given.minutes, kinds=kinds, failover=given.failover) for seed in seeds]
+    plans = [plan(seed, minutes=given.minutes, kinds=kinds, failover=given.failover, wild=given.wild) for seed in seeds]
     began, costs, failed, simulated = time.perf_counter(), [], 0, 0.0
     with ProcessPoolExecutor(given.jobs) as pool:
         results = map(live, plans) if given.jobs == 1 else pool.map(_without_history, plans, chunksize=2)
@@ -219,8 +228,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", default="0:20", metavar="A[:B]", help="the seeds A to B-1, or 'random'")
     parser.add_argument("--count", type=int, default=20, help="how many random seeds")
     parser.add_argument("--minutes", type=float, default=1.0, help="simulated minutes of faults")
-    parser.add_argument("--kinds", default="", help=f"only these faults, of {','.join(KINDS)}")
+    parser.add_argument("--kinds", default="", help=f"only these faults, of {','.join((*KINDS, *WILD))}")
     parser.add_argument("--failover", action="store_true", help="let all jobs rescue orphans")
+    parser.add_argument("--wild", action="store_true", help="save checkpoints, and let operators switch settings")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print the whole history")
     return parser

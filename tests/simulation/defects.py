@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
@@ -13,6 +13,7 @@ from aioelasticjob.coordination.claims import Claims, _ended
 from aioelasticjob.coordination.coordinator import _Rest
 from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.rules import Situation
 from aioelasticjob.coordination.rules.sharding import require
 from aioelasticjob.coordination.view import JobView
@@ -199,6 +200,34 @@ def ignore_timeouts() -> AbstractContextManager[object]:
         return outcome
 
     return mock.patch.object(executor, "_run", run)
+
+
+@contextlib.contextmanager
+def save_unfenced() -> Iterator[None]:
+    """Let handlers run on, and save their checkpoints in whatever session there is."""
+
+    async def save(self: Offsets, _claim: Claim, item: int, value: str) -> None:
+        session, path = self._member.session, self._member.layout.item(item).offset
+        with contextlib.suppress(RegistryError):
+            await session.connected()
+            known = await session.exists(path)
+            write: Op = Create(path, value.encode()) if known is None else Set(path, value.encode(), -1)
+            await session.commit([write], incarnation=session.incarnation)
+
+    with no_deadline(), mock.patch.object(Offsets, "save", save):
+        yield
+
+
+def begin_where_it_was_known() -> AbstractContextManager[object]:
+    """Give handlers the checkpoint that was read when the item was assigned."""
+    original: Any = Offsets.read
+
+    async def read(self: Offsets, items: frozenset[int], **options: Any) -> dict[int, str]:
+        known = vars(self).setdefault("_first", {})
+        found: dict[int, str] = await original(self, items, **options)
+        return {item: known.setdefault(item, value) for item, value in found.items()}
+
+    return mock.patch.object(Offsets, "read", read)
 
 
 def bury_the_cut_off() -> AbstractContextManager[object]:

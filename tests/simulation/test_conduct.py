@@ -9,8 +9,8 @@ import pytest
 
 from aioelasticjob.coordination import records
 from aioelasticjob.model import FireSource, Record
-from aioelasticjob.testing import assignments, conduct, orphans
-from aioelasticjob.testing.history import Change, Entry, Fault, Phase, Started, Written
+from aioelasticjob.testing import assignments, checkpoints, conduct, orphans
+from aioelasticjob.testing.history import Change, Entry, Fault, Phase, Saved, Started, Written
 from tests.simulation.test_invariants import (
     BORN,
     CONFIG,
@@ -170,3 +170,30 @@ def test_a_run_that_was_cut_off_is_rescued_or_told_of() -> None:
     assert broken(orphans.cut_off_is_told, told(*DEATH, missed(31, 10), other))
     assert not broken(orphans.cut_off_is_told, told(*DEATH, missed(31, 10, cut_off=B), other))
     assert not broken(orphans.cut_off_is_told, told(*DEATH, RESCUE))
+
+
+OFFSET = "offset/0"
+
+
+def test_a_run_begins_at_the_newest_checkpoint() -> None:
+    saved = written(9, 1, made(OFFSET, "1.half"))
+    for offset, wrong in [("1.half", False), ("0.done", True), (None, True)]:
+        run = replace(begun(1, 10, fence=7), offset=offset)
+        assert bool(broken(checkpoints.begin_at_the_newest, told(saved, claimed(10, fence=7), run))) is wrong
+    removed = written(9.5, 9, gone(OFFSET))
+    assert not broken(
+        checkpoints.begin_at_the_newest, told(saved, removed, claimed(10, fence=7), begun(1, 10, fence=7))
+    )
+
+
+def test_only_who_holds_an_item_saves_its_checkpoint() -> None:
+    claims = [claimed(10, fence=7), written(12, 1, gone("execution/0/running")), claimed(13, B, fence=9, session=2)]
+    assert not broken(checkpoints.only_runners_save, told(*claims, written(11, 1, made(OFFSET, "7.half"))))
+    assert broken(checkpoints.only_runners_save, told(*claims, written(12.5, 1, made(OFFSET, "7.done"))))
+    assert broken(checkpoints.only_runners_save, told(*claims, written(14, 1, made(OFFSET, "7.done"))))
+
+
+def test_what_was_confirmed_is_saved() -> None:
+    run = [begun(1, 10), Saved(T + 11, 1, f"/job/{OFFSET}", "1.half")]
+    assert broken(checkpoints.saved_is_saved, told(*run))
+    assert not broken(checkpoints.saved_is_saved, told(*run, written(10.9, 1, made(OFFSET, "1.half"))))

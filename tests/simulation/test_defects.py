@@ -59,6 +59,25 @@ def test_a_missing_wall_is_noticed(
 
 
 @pytest.mark.parametrize(
+    ("defect", "promise"),
+    [
+        (defects.save_unfenced, "fenced checkpoint"),
+        (defects.begin_where_it_was_known, "newest checkpoint"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_checkpoint_out_of_turn_is_noticed(defect: Defect, promise: str) -> None:
+    broken: set[str] = set()
+    for seed in range(8):
+        with defect():
+            verdict = live(dragging(plan(seed, wild=True, kinds=("drop", "expire", "pause"))))
+        broken |= {violation.rule for violation in verdict.violations}
+        if promise in broken:
+            return
+    pytest.fail(f"{defect.__doc__} In 8 seeds only {broken or 'nothing'} was noticed")
+
+
+@pytest.mark.parametrize(
     ("defect", "promise", "kinds", "failover"),
     [
         (defects.forget_orphans, "orphans are rescued", "crash,pause", True),

@@ -1,0 +1,55 @@
+"""The promises about checkpoints: a handler is given the newest, and who was cut off cannot save any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aioelasticjob.testing.facts import Facts, Violation
+from aioelasticjob.testing.history import Saved, Written, of_kind
+
+
+def begin_at_the_newest(facts: Facts) -> Iterator[Violation]:
+    """A run is given the checkpoint that was the newest when its item was claimed."""
+    newest: dict[str, str] = {}
+    found: dict[tuple[str, int, int], str | None] = {}
+    for written in of_kind(facts.entries, Written):
+        for change in written.changes:
+            job, _, path = change.path[1:].partition("/")
+            if path.startswith("offset/") and change.data is not None:
+                newest[change.path] = change.data.decode("utf-8", "replace")
+            elif path.startswith("offset/"):
+                newest.pop(change.path, None)
+            elif path.startswith("execution/") and path.endswith("/running") and change.created:
+                item = int(path.split("/")[1])
+                found[job, item, written.zxid] = newest.get(f"/{job}/offset/{item}")
+    for one in (run.begun for run in facts.runs):
+        key = one.job, one.item, one.fence
+        if key in found and found[key] != one.offset:
+            text = f"{one.job}/{one.item}: run {one.run} begins at {one.offset}, the newest is {found[key]}"
+            yield Violation("newest checkpoint", one.at, text)
+
+
+def only_runners_save(facts: Facts) -> Iterator[Violation]:
+    """A checkpoint is written by who holds the item's lock: its value begins with the fence of that claim."""
+    holding: dict[str, int] = {}
+    for written in of_kind(facts.entries, Written):
+        for change in written.changes:
+            job, _, path = change.path[1:].partition("/")
+            if path.startswith("execution/") and path.endswith("/running"):
+                holding[f"/{job}/offset/{path.split('/')[1]}"] = 0 if change.data is None else written.zxid
+            elif path.startswith("offset/") and change.data is not None:
+                saved = int(change.data.decode().partition(".")[0], 16)
+                if saved != holding.get(change.path, 0):
+                    text = f"{change.path} is written under {saved:#x}, held under {holding.get(change.path, 0):#x}"
+                    yield Violation("fenced checkpoint", written.at, text)
+
+
+def saved_is_saved(facts: Facts) -> Iterator[Violation]:
+    """What a handler was told is saved has been written."""
+    begun = {run.begun.run: run.begun.at for run in facts.runs}
+    for saved in of_kind(facts.entries, Saved):
+        if saved.value.encode() not in facts.nodes.over(saved.path, begun[saved.run], saved.at):
+            yield Violation("lost checkpoint", saved.at, f"{saved.path}={saved.value} was never written")
+
+
+RULES = (begin_at_the_newest, only_runners_save, saved_is_saved)
