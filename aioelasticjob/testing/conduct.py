@@ -46,7 +46,8 @@ def reruns_are_wanted(facts: Facts) -> Iterator[Violation]:
     An item given away, or run elsewhere, since the moment is late without being a rerun, whatever it is called.
     """
     for one in (run.begun for run in facts.runs if run.begun.source is FireSource.MISFIRE):
-        configs, came = facts.job(one.job).configs(one.at - RECENT, one.at), one.slot / 1000
+        came = min(one.slot / 1000, one.at)
+        configs = facts.job(one.job).configs(came - RECENT, one.at)
         holders = facts.nodes.over(f"/{one.job}/sharding/{one.item}/instance", came, one.at)
         runners = set(facts.nodes.over(f"/{one.job}/execution/{one.item}/running", came, one.at))
         mine = len(holders) == 1 and runners <= {None, one.instance.encode()}
