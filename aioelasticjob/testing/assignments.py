@@ -107,8 +107,10 @@ def _judged(board: _Board, facts: Facts, now: float) -> Iterator[Violation]:
         return
     board.told = True
     leads = board.instances.get(board.leader)
-    hosts = [leads.ip] if leads else [one.ip for one in board.instances.values()]
-    if all(facts.undisturbed(host, board.due - RESENT, late, but="flag") for host in hosts):
+    who = [leads] if leads else list(board.instances.values())
+    if all(
+        facts.undisturbed(one.ip, board.due - RESENT, late, but="flag") and facts.alive(one.id, late) for one in who
+    ):
         yield Violation("assigned soon", late, f"{board.job}: an assignment is due since {board.due:.3f}")
 
 

@@ -7,9 +7,10 @@ handed on when its process is restarted, as a disk would; the witness reads what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -310,11 +311,7 @@ class Cluster:
                 )
                 for item in items
             ]
-
-            async def save(step: str) -> None:
-                for item, run in zip(items, runs, strict=True):
-                    await self._save(context, item, run, f"{fences[item]:x}.{step}")
-
+            save = partial(self._save, context, dict(zip(items, runs, strict=True)), fences)
             how = "cut off"
             try:
                 await self._work(job, items[0], slot, save)
@@ -328,15 +325,19 @@ class Cluster:
 
         return handle
 
-    async def _save(self, context: ItemContext | InstanceContext, item: int, run: int, value: str) -> None:
-        """Save a checkpoint; who is told that he may not goes on, as code does that does not care."""
-        with suppress(Fenced):
-            if isinstance(context, InstanceContext):
-                await context.save_offset(item, value)
-            else:
-                await context.save_offset(value)
-            path = f"/{context.job_name}/offset/{item}"
-            self.history.note(Saved(self.history.now(), run, path, value))
+    async def _save(
+        self, context: ItemContext | InstanceContext, runs: Mapping[int, int], fences: Mapping[int, int], step: str
+    ) -> None:
+        """Save checkpoints; who is told that he may not goes on, as code does that does not care."""
+        for item, run in runs.items():
+            value = f"{fences[item]:x}.{step}"
+            with suppress(Fenced):
+                if isinstance(context, InstanceContext):
+                    await context.save_offset(item, value)
+                else:
+                    await context.save_offset(value)
+                path = f"/{context.job_name}/offset/{item}"
+                self.history.note(Saved(self.history.now(), run, path, value))
 
     async def _work(self, job: JobPlan, item: int, slot: int, save: Callable[[str], Awaitable[None]]) -> None:
         """Take as long as this moment of this item takes, whoever runs it, and fail if it is one that fails."""

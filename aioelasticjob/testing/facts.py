@@ -112,6 +112,15 @@ class Facts:
                     found.setdefault(change.path.rpartition("/")[2], written.session)
         return found
 
+    def alive(self, instance: str, until: float) -> bool:
+        """Say whether the process that an instance lived in went on until then: a session outlives its process."""
+        host, joined = instance.partition("@-@")[0], inf
+        for written in of_kind(self.entries, Written):
+            if any(change.created and change.path.endswith(f"/instances/{instance}") for change in written.changes):
+                joined = min(joined, written.at)
+        stops = of_kind(self.entries, Stopped)
+        return not any(stopped.host == host and joined <= stopped.at <= until for stopped in stops)
+
     @cached_property
     def withdrawn(self) -> frozenset[tuple[int, str]]:
         """The transactions (zxid) that put an item's record (path) back as it was before the claim they take back."""

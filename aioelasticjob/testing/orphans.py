@@ -113,6 +113,8 @@ def _overlooked(job: JobFacts, item: int, ended: float) -> Iterator[Violation]:
         or not facts.undisturbed(host, ended - RESENT, until)
     ):
         return
+    if not facts.alive(leader, until):
+        return
     marks = nodes.over(f"{root}/leader/failover/items/{item}", ended, until)
     rerun = len(nodes.over(f"{root}/execution/{item}", ended, until)) > 1
     if not (any(mark is not None for mark in marks) or rerun):
@@ -136,6 +138,6 @@ def _neglected(job: JobFacts, item: int, since: float) -> Iterator[Violation]:
         there = there and all(set(nodes.over(flag, since - RECENT, until)) == {None} for flag in flags)
         busy = any(run.begun.at <= until and run.end >= since for run in job.runs_by.get(instance, ()))
         idle = there and not busy and facts.leaving.get(instance, until) >= until
-        if idle and facts.undisturbed(host, since - RESENT, until):
+        if idle and facts.undisturbed(host, since - RESENT, until) and facts.alive(instance, until):
             text = f"{job.name}/{item} waits for a rescuer since {since:.3f}, and {instance} has nothing to do"
             yield Violation("orphans are taken", until, text)
