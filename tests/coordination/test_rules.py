@@ -78,9 +78,9 @@ def world(instances: int = 3, **settings: object) -> World:
 
 
 def is_right(view: JobView) -> bool:
-    if not view.eligible:  # nobody may lead, so all waits for somebody who may
+    if not view.staying:  # nobody may lead, so all waits for somebody who may
         return True
-    return view.assignment == wanted(view) and view.settled and view.leader in view.eligible
+    return view.assignment == wanted(view) and view.settled and view.leader in view.staying
 
 
 def test_from_nothing_to_the_strategys_assignment() -> None:
@@ -94,6 +94,7 @@ operations = st.lists(
     st.one_of(
         st.tuples(st.just("join"), st.integers(1, 7)),
         st.tuples(st.just("die"), st.integers(1, 7)),
+        st.tuples(st.just("drain"), st.integers(1, 7)),
         st.tuples(st.just("disable"), st.integers(1, 7)),
         st.tuples(st.just("enable"), st.integers(1, 7)),
         st.tuples(st.just("pause"), st.integers(1, 7)),
@@ -114,6 +115,11 @@ def happen(here: World, what: str, number: int, old: JobView) -> None:
             here.join(number)
         case "die":
             registry.expire(number)
+        case "drain" if LAYOUT.instance(name) in registry.nodes:
+            seat = registry.nodes.get(LAYOUT.host)
+            given_up = [Delete(LAYOUT.host)] if seat and seat.stat.ephemeral_owner == number else []
+            leaving = b'{"ip": "10.0.0.%d", "leaving": true}' % number
+            registry.commit([Set(LAYOUT.instance(name), leaving, -1), *given_up], number)
         case "disable" | "pause" if LAYOUT.server(f"10.0.0.{number}") in registry.nodes:
             flag = flags[what](f"10.0.0.{number}")
             if flag not in registry.nodes:
@@ -277,3 +283,26 @@ def test_taking_the_seat_is_one_transaction_that_raises_the_epoch() -> None:
     here.registry.expire(1)
     here.round("10.0.0.2@-@1")
     assert here.view().epoch == 1
+
+
+def test_who_leaves_gives_its_items_to_those_who_stay_and_the_last_keeps_its_own() -> None:
+    here = world(2, sharding_total_count=4)
+    assert set(here.settle().assignment.values()) == {"10.0.0.1@-@1", "10.0.0.2@-@1"}
+    happen(here, "drain", 1, here.view())
+    view = here.settle()
+    assert (view.leader, set(view.assignment.values())) == ("10.0.0.2@-@1", {"10.0.0.2@-@1"})
+    happen(here, "drain", 2, view)
+    view = here.settle()
+    assert (view.leader, set(view.assignment.values())) == (None, {"10.0.0.2@-@1"})
+    here.join(3)
+    assert here.settle().leader == "10.0.0.3@-@1"
+    assert set(here.view().assignment.values()) == {"10.0.0.3@-@1"}
+
+
+def test_a_leader_that_is_said_to_leave_by_hand_makes_room() -> None:
+    here = world(2, sharding_total_count=4)
+    leaving = here.settle().leader
+    assert leaving is not None
+    here.registry.commit([Set(LAYOUT.instance(leaving), b'{"ip": "10.0.0.1", "leaving": true}', -1)])
+    assert is_right(here.settle())
+    assert leaving not in (here.view().leader, *here.view().assignment.values())
