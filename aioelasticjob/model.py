@@ -108,6 +108,8 @@ class Instance:
     """When it joined, by the registry's clock, seconds since the epoch."""
     up_since: float = 0.0
     """Since when there has always been somebody, as was known when it joined; ``started`` if nobody was there."""
+    leaving: bool = False
+    """Whether it only finishes what it has begun: it is given nothing more, and does not lead."""
 
 
 def instance_id(ip: str, pid: int, suffix: str) -> str:

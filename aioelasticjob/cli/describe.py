@@ -88,6 +88,7 @@ def _instance(one: InstanceStatus) -> Json:
         "leader": one.leads,
         "holds": one.holds,
         "runs": one.runs,
+        "leaving": one.leaving,
     }
 
 

@@ -180,6 +180,8 @@ def _instances(status: JobStatus, now: float) -> RenderableType:
 
 
 def _role(status: JobStatus, one: InstanceStatus) -> Text:
+    if one.leaving:
+        return Text("leaving", style="yellow")
     closed = any(server.ip == one.ip and (server.disabled or server.paused) for server in status.servers)
     return Text("switched off", style="yellow") if closed else Text("leads" if one.leads else "", style="bold")
 

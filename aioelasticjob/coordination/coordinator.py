@@ -132,6 +132,13 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
     return False
 
 
+async def follow(trees: Latest[Tree], views: Latest[JobView]) -> None:
+    """Keep ``views`` as the registry is, for an instance that leaves and has no more say in it."""
+    kind = views.value.config.job_type
+    async for tree in trees:
+        views.set(read(tree, views.value.layout, views.value.config, kind))
+
+
 async def _situation(member: Member, view: JobView, rest: _Rest, tally: Tally, clock: Clock) -> Situation:
     """Return all that the rules may look at, the busy nodes only when there is a reason to look them up."""
     quiet, tick = rest.look(view)
@@ -157,7 +164,7 @@ def _is_torn(before: JobView, now: JobView) -> bool:
     layout = now.layout
     lasting = (layout.config, layout.epoch, *layout.mirrored_parents)
     parents = any(path in before.tree and path not in now.tree for path in lasting)
-    seat = before.leader in now.instances and now.leader is None
+    seat = before.leader in now.staying and now.leader is None  # a leader that leaves, or may not lead, gives it up
     same = before.sharding_version == now.sharding_version  # every assignment raises it, and nothing else takes items
     return parents or seat or (same and bool(before.assignment.keys() - now.assignment.keys()))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
@@ -11,8 +12,8 @@ from anyio import move_on_after
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.effects import mark_necessary
-from aioelasticjob.coordination.view import heard, parse, read
-from aioelasticjob.errors import Conflict, ForeignData, JobConflict, OutcomeUnknown
+from aioelasticjob.coordination.view import heard, instance, parse, read
+from aioelasticjob.errors import Conflict, ForeignData, JobConflict, OutcomeUnknown, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -36,10 +37,12 @@ class Member:
     pid: int
     incarnation: int
 
-    def describe(self, up_since: float) -> bytes:
+    def describe(self, up_since: float, *, leaving: bool = False) -> bytes:
         """Return what the instance's node says; ``up_since`` is infinite when nobody is known to have been there."""
-        told = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid, "incarnation": self.incarnation}
-        return json.dumps(told if up_since == inf else {**told, "upSince": up_since}).encode()
+        told: dict[str, object] = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid}
+        told["incarnation"] = self.incarnation
+        told |= {} if up_since == inf else {"upSince": up_since}
+        return json.dumps({**told, "leaving": True} if leaving else told).encode()
 
 
 async def connected(session: Session, incarnation: int) -> bool:
@@ -113,6 +116,23 @@ async def _overtaken(member: Member, trees: Latest[Tree], seen: Tree, conflict: 
         await trees.until(lambda newer: newer is not seen)
 
 
+async def give_notice(member: Member) -> None:
+    """Say that the instance leaves, and give up the leader's seat: what it does not run goes to others at once.
+
+    The node stays until all is settled.  While there is no connection this waits for one, until the session's end.
+
+    Raises:
+        RegistryError: the registry refuses it.
+    """
+    for _ in range(ATTEMPTS):
+        if not await connected(member.session, member.incarnation):
+            return
+        with suppress(Suspended, OutcomeUnknown, Conflict):
+            if operations := await _notice(member):
+                await member.session.commit(operations, incarnation=member.incarnation)
+            return
+
+
 async def leave(member: Member) -> None:
     """Unregister, so that the items are handed over at once rather than after a session timeout.
 
@@ -139,6 +159,21 @@ async def leave(member: Member) -> None:
             return
         except Conflict as conflict:
             asks = (conflict.path, conflict.reason) != (layout.necessary, "missing")  # its parent was removed by hand
+
+
+async def _notice(member: Member) -> list[Op]:
+    """Return what is still to be said; of a node that was removed by hand nothing, but the seat may be left."""
+    layout, operations = member.layout, list[Op]()
+    paths = (layout.epoch, layout.host, layout.instance(member.id))  # each taking of the seat is a newer epoch
+    epoch, seat, mine = await member.session.get_many(paths)
+    if mine is not None and mine.stat.ephemeral_owner == member.incarnation:
+        here = instance(member.id, mine)
+        told = member.describe(here.up_since, leaving=True)
+        operations += [] if here.leaving else [Set(layout.instance(member.id), told, mine.stat.version)]
+    if seat is not None and seat.stat.ephemeral_owner == member.incarnation:
+        operations += [] if epoch is None else [Check(layout.epoch, epoch.stat.version)]
+        operations.append(Delete(layout.host, seat.stat.version))
+    return operations
 
 
 def _stored(tree: Tree, layout: Layout, last: JobConfig | None) -> JobConfig | None:

@@ -16,7 +16,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Instance
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.tree import Node, Tree
 
 LONGEST_NUMBER = len(str(MAX_ITEMS))
 """Digits of an item; what is longer was made by somebody else."""
@@ -40,9 +40,14 @@ class JobView:
         return _instances(self.tree, self.layout)
 
     @cached_property
+    def staying(self) -> tuple[str, ...]:
+        """Who may lead and be given items, in the order that strategies use."""
+        return tuple(one for one in self._admitted if not self.instances[one].leaving)
+
+    @cached_property
     def eligible(self) -> tuple[str, ...]:
-        """Who may hold items and lead, in the order that strategies use."""
-        return in_order([one for one in self.instances.values() if self._server_is_open(one.ip)])
+        """Who may hold items: who stays, or, while nobody does, those who are leaving."""
+        return self.staying or self._admitted
 
     @cached_property
     def leader(self) -> str | None:
@@ -142,6 +147,10 @@ class JobView:
         node = self.tree.get(self.layout.config)
         return 0.0 if node is None else node.stat.mtime
 
+    @cached_property
+    def _admitted(self) -> tuple[str, ...]:
+        return in_order([one for one in self.instances.values() if self._server_is_open(one.ip)])
+
     def _server_is_open(self, ip: str) -> bool:
         closed = (self.layout.server_disabled(ip), self.layout.server_paused(ip))
         return not any(flag in self.tree for flag in closed)
@@ -205,8 +214,13 @@ def _instances(tree: Tree, layout: Layout) -> Mapping[str, Instance]:
     for name in tree.children(layout.instances):
         node = tree.get(layout.instance(name))
         if node is not None and node.stat.ephemeral_owner:
-            found[name] = _instance(name, node.data, node.stat.ctime, node.stat.ephemeral_owner)
+            found[name] = instance(name, node)
     return found
+
+
+def instance(name: str, node: Node) -> Instance:
+    """Return what an instance's node says of it."""
+    return _instance(name, node.data, node.stat.ctime, node.stat.ephemeral_owner)
 
 
 @lru_cache(maxsize=65536)
@@ -224,6 +238,7 @@ def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instan
         incarnation,
         joined,
         since if isinstance(since, int | float) and 0 < since < joined else joined,
+        told.get("leaving") is True,
     )
 
 

@@ -172,7 +172,11 @@ def _there(view: JobView, instance: str | None) -> Sequence[str]:
 
 def _asked(view: JobView, instance: str | None) -> Sequence[str]:
     """Return the instances meant that would do something if they were asked to run."""
-    able = [one for one in _there(view, instance) if one in view.eligible]
+    present = _there(view, instance)
+    able = [one for one in present if one in view.staying]
+    if all(view.instances[one].leaving for one in present):
+        who = "all its instances are" if instance is None else f"{instance} is"
+        raise Refusal(f"{view.layout.job}: {who} leaving: start a process that runs it, or ask one that stays")
     if not able:
         who = "its servers are" if instance is None else f"the server of {instance} is"
         raise Refusal(f"{view.layout.job}: {who} switched off: resume or enable first")

@@ -180,9 +180,8 @@ def _warnings(
     fires: bool,
 ) -> Iterator[str]:
     config = after.config
-    if not after.eligible:
-        there = "all servers are switched off" if after.instances else "no instance is there"
-        yield f"{there}: it takes effect when that changes"
+    if not after.staying:
+        yield f"{_nobody(after)}: it takes effect when that changes"
     if config.schedule is not None and not fires:
         yield "the schedule never fires again"
     if config.schedule is None and "cron" in differences:
@@ -200,6 +199,14 @@ def _warnings(
     if "disabled" in differences:
         yield "disabled counts only where a server is seen for the first time: disable the job's servers instead"
     yield from _unknown_here(config, differences)
+
+
+def _nobody(view: JobView) -> str:
+    """Return why there is nobody who could hold items."""
+    if not view.instances:
+        return "no instance is there"
+    leaving = all(one.leaving for one in view.instances.values())
+    return "all instances are leaving" if leaving else "all servers are switched off"
 
 
 def _about_runs(

@@ -76,6 +76,8 @@ class InstanceStatus:
     leads: bool
     holds: tuple[int, ...]
     runs: tuple[int, ...]
+    leaving: bool = False
+    """Whether it only finishes what it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +258,7 @@ def _instances(view: JobView, items: tuple[ItemStatus, ...]) -> tuple[InstanceSt
             leads=view.leader == one.id,
             holds=tuple(holds.get(one.id, ())),
             runs=tuple(runs.get(one.id, ())),
+            leaving=one.leaving,
         )
         for one in sorted(view.instances.values(), key=_by_age)
     )

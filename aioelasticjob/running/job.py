@@ -11,8 +11,8 @@ from anyio import TASK_STATUS_IGNORED, CancelScope, Event, create_task_group, mo
 from anyio.abc import TaskStatus
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.coordinator import coordinate
-from aioelasticjob.coordination.membership import Member, join, leave
+from aioelasticjob.coordination.coordinator import coordinate, follow
+from aioelasticjob.coordination.membership import Member, give_notice, join, leave
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError, SessionEnded, unwrapped
 from aioelasticjob.jobs.base import Job
@@ -146,11 +146,18 @@ async def _work(
 
             async def keep() -> None:
                 if await coordinate(member, trees, views, runner.tally, shared.clock):
+                    tasks.start_soon(follow, trees, views)
+                    tasks.start_soon(_give_notice, member)
                     await retire(runner)
                 else:
                     tasks.cancel_scope.cancel()
 
+            async def heed() -> None:
+                await leaving.wait()
+                await _give_notice(member)
+
             tasks.start_soon(keep)
+            tasks.start_soon(heed)
             if leaving.is_set():
                 runner.leave()
             await runner.run()
@@ -178,6 +185,14 @@ async def retire(runner: Runner) -> None:
     runner.cut()
     with move_on_after(LAST_WORD):
         await runner.done.wait()
+
+
+async def _give_notice(member: Member) -> None:
+    """Hand over what is not in flight here, beside the drain; who has nothing to finish is gone before that."""
+    try:
+        await give_notice(member)
+    except RegistryError as error:  # then others wait until we are gone
+        log.debug("leaving without notice: %s", error, extra={"job": member.layout.job})
 
 
 async def _say_goodbye(member: Member) -> None:

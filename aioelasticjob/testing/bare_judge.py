@@ -205,9 +205,9 @@ class Judge:
         nodes, layout = self.registry.nodes, self.layout
         if sorted(view.instances) != sorted(process.id for process in present):
             self.break_("convergence", f"instances are {sorted(view.instances)}, {len(present)} processes are up")
-        if not view.eligible:
+        if not view.staying:
             return
-        if view.leader not in view.eligible or view.assignment != wanted(view) or not view.settled:
+        if view.leader not in view.staying or view.assignment != wanted(view) or not view.settled:
             self.break_("convergence", f"{view.leader} leads, {dict(view.assignment)} is assigned")
         cut_off: dict[int, int] = {}
         for item in range(ITEMS):

@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import coordinator, membership
-from aioelasticjob.coordination.membership import Member, connected, leave
+from aioelasticjob.coordination.membership import Member, connected, give_notice, leave
 from aioelasticjob.coordination.rules import Situation, decide
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints
@@ -100,7 +100,7 @@ class Process:
         """Leave gracefully; told twice, hurry."""
         self.hurried, self.leaving = self.leaving, True
         if self.life is not None:
-            self.life.runner.leave()
+            self.life.leave()
 
     @property
     def ip(self) -> str:
@@ -190,6 +190,15 @@ class Life:
         session = self.process.session
         return session.over or session.late or session.incarnation != self.member.incarnation
 
+    def leave(self) -> None:
+        """Claim nothing any more, and say so."""
+        self.runner.leave()
+        self.process.world.spawn(self.process, self._give_notice())
+
+    async def _give_notice(self) -> None:
+        with suppress(RegistryError):
+            await give_notice(self.member)
+
     async def live(self) -> None:
         """Coordinate and run until asked to leave, or until the session is over."""
         self.process.world.spawn(self.process, self.coordinate())
@@ -208,7 +217,7 @@ class Life:
             try:
                 if await coordinator._dismissed(self.member, view):
                     self.dismissed = True
-                    self.runner.leave()
+                    self.leave()
                     return
                 if await self._conduct(view):
                     continue

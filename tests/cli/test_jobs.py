@@ -212,6 +212,21 @@ def test_job_as_json_has_everything(address: str, command: Command) -> None:
     ]
 
 
+def test_an_instance_that_finishes_before_it_leaves_is_shown_as_leaving(address: str, command: Command) -> None:
+    async def main() -> tuple[str, str]:
+        async with office(address) as there:
+            assert (await operations.shut_down(there.session, "report")).changed
+            status = await eventually(there.status, lambda now: all(one.leaving for one in now.instances))
+            assert (status.leader, status.state, len(status.instances)) == (None, "running", 1)
+            table = await asyncio.to_thread(command, "job", "report", "--registry", address)
+            told = await asyncio.to_thread(command, "job", "report", "--json", "--registry", address)
+            return table.stdout, told.stdout
+
+    table, told = asyncio.run(main())
+    assert any("127.0.0.1@-@" in line and "leaving" in line for line in table.splitlines())
+    assert [one["leaving"] for one in json.loads(told)["instances"]] == [True]
+
+
 def test_a_job_that_is_not_there_is_answered_with_those_that_are(address: str, command: Command) -> None:
     code, said, complaint = observed(address, command, "job", "repot")
     assert (code, said) == (2, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sqlite3
 import time
@@ -26,8 +27,9 @@ from aioelasticjob.console.past import runs_between
 from aioelasticjob.console.stream import BURST, CHUNK, RATE, Piece, Purse, Sent
 from aioelasticjob.console.throttle import Throttle
 from aioelasticjob.console.words import language
+from aioelasticjob.layout import Layout
 from aioelasticjob.observers.sql import Filter, Page, Run, State
-from aioelasticjob.registry.txn import Create
+from aioelasticjob.registry.txn import Create, Set
 from aioelasticjob.zookeeper.server import serve
 from tests.console.client import Browser, invitation_of
 from tests.console.conftest import NEVER, BentClock, Play, Scene, scene
@@ -137,6 +139,22 @@ def test_items_move_on_the_jobs_page_when_an_instance_goes(play: Play) -> None:
             leave.set()
             await stream.event("job-lanes", 'id="lane-0"', 'id="item-0"', 'id="item-3"')
             await scene.seen(lambda _: [len(one.holds) for one in scene.instances()] == [4])
+
+    play(act)
+
+
+def test_an_instance_that_finishes_what_it_runs_is_marked_as_leaving(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        async with browser.listening(_connected((await browser.get(REPORT)).text)) as stream:
+            assert "leaving" not in await stream.event("job-lanes", "leads")
+            (me,) = (one.id for one in scene.instances())
+            session, path = scene.registry.session, Layout("report").instance(me)
+            leaving = json.dumps({**json.loads((await session.get(path)).data), "leaving": True}).encode()
+            await session.commit([Set(path, leaving, -1)], incarnation=session.incarnation)
+            event = await stream.event("job-lanes", "leaving")
+            assert event.count('<span class="chip warn">leaving</span>') == 2
 
     play(act)
 

@@ -1,4 +1,5 @@
-"""Joining when the answer is lost: who has joined waits until he sees himself, or would take himself for removed."""
+"""Joining when the answer is lost: who has joined waits until he sees himself, or would take himself for removed.
+Giving notice: whoever leaves says so, and gives up a seat that is his own."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ import pytest
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.coordinator import _dismissed
-from aioelasticjob.coordination.membership import Member, join
-from aioelasticjob.coordination.view import read
-from aioelasticjob.errors import OutcomeUnknown
+from aioelasticjob.coordination.membership import Member, give_notice, join
+from aioelasticjob.coordination.view import instance, read
+from aioelasticjob.errors import OutcomeUnknown, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session, open_session
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.registry.txn import Committed, Delete, Op
+from aioelasticjob.registry.txn import Committed, Create, Delete, Op, Set
 from aioelasticjob.testing import VirtualClock, run
 from tests.registry.world import simulated
 
@@ -123,5 +124,100 @@ def test_whoever_does_not_see_himself_looks_before_he_leaves(removed: bool) -> N
             if removed:
                 await arriving.session.commit([Delete(LAYOUT.instance(ME))], incarnation=member.incarnation)
             assert await _dismissed(member, stale) is removed
+
+    run(main)
+
+
+@asynccontextmanager
+async def leader() -> AsyncIterator[tuple[Member, Session]]:
+    """Yield a member that leads, and somebody else's session."""
+    async with (
+        simulated() as world,
+        open_session(world.settings(), clock=VirtualClock(), seed=1) as session,
+        open_session(world.settings(), clock=VirtualClock(), seed=2) as other,
+    ):
+        member = Member(session, LAYOUT, ME, "10.0.0.1", "host", 1, session.incarnation)
+        made = [*map(Create, LAYOUT.skeleton), Create(LAYOUT.epoch)]
+        made.append(Create(LAYOUT.instance(ME), member.describe(1.0), ephemeral=True))
+        await session.commit([*made, Create(LAYOUT.host, ME.encode(), ephemeral=True)], incarnation=member.incarnation)
+        yield member, other
+
+
+async def takes_the_seat(other: Session) -> None:
+    seat = [Delete(LAYOUT.host), Create(LAYOUT.host, b"other", ephemeral=True), Set(LAYOUT.epoch, b"", -1)]
+    await other.commit(seat, incarnation=other.incarnation)
+
+
+async def said(other: Session) -> tuple[bool, bytes | None]:
+    """Return whether the member is said to leave, and who leads."""
+    mine, seat = await other.get_many([LAYOUT.instance(ME), LAYOUT.host])
+    assert mine is not None
+    return instance(ME, mine).leaving, None if seat is None else seat.data
+
+
+def test_who_leads_and_leaves_says_so_once_and_gives_up_the_seat() -> None:
+    async def main() -> None:
+        async with leader() as (member, other):
+            await give_notice(member)
+            assert await said(other) == (True, None)
+            mine = instance(ME, await other.get(LAYOUT.instance(ME)))
+            assert (mine.ip, mine.host, mine.pid, mine.up_since) == ("10.0.0.1", "host", 1, 1.0)
+            written = other.zxid
+            await give_notice(member)
+            await other.sync(LAYOUT.root)
+            assert other.zxid == written
+
+    run(main)
+
+
+def test_a_seat_taken_meanwhile_stays_and_so_does_a_node_that_is_not_ones_own() -> None:
+    async def main() -> None:
+        async with leader() as (member, other):
+            read_many = member.session.get_many
+
+            async def then_it_is_taken(paths: Sequence[str]) -> Any:
+                member.session.get_many = read_many  # type: ignore[method-assign]
+                found = await read_many(paths)
+                await takes_the_seat(other)
+                return found
+
+            member.session.get_many = then_it_is_taken  # type: ignore[method-assign]
+            await give_notice(member)
+            assert await said(other) == (True, b"other")
+            by_hand = [Delete(LAYOUT.instance(ME)), Create(LAYOUT.instance(ME), b"{}", ephemeral=True)]
+            await other.commit(by_hand, incarnation=other.incarnation)
+            await give_notice(member)
+            assert await said(other) == (False, b"other")
+
+    run(main)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"ip": "1.2.3.4", "leaving": "so they say"}'])
+def test_nonsense_in_the_node_keeps_nobody_from_saying_that_he_leaves(data: bytes) -> None:
+    async def main() -> None:
+        async with leader() as (member, other):
+            await other.commit([Set(LAYOUT.instance(ME), data, -1)], incarnation=other.incarnation)
+            await give_notice(member)
+            assert await said(other) == (True, None)
+
+    run(main)
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+@pytest.mark.parametrize("error", [OutcomeUnknown, Suspended])
+def test_a_notice_whose_answer_was_lost_is_given_again(error: type[Exception], arrives: bool) -> None:
+    async def main() -> None:
+        async with leader() as (member, other):
+            commit = member.session.commit
+
+            async def lossy(ops: Sequence[Op], **options: Any) -> Committed:
+                member.session.commit = commit  # type: ignore[method-assign]
+                if arrives and error is OutcomeUnknown:
+                    await commit(ops, **options)
+                raise error("the connection broke")
+
+            member.session.commit = lossy  # type: ignore[method-assign]
+            await give_notice(member)
+            assert await said(other) == (True, None)
 
     run(main)

@@ -104,9 +104,9 @@ def world(instances: int = 3, **settings: object) -> World:
 
 
 def is_right(view: JobView) -> bool:
-    if not view.eligible:  # nobody may lead, so all waits for somebody who may
+    if not view.staying:  # nobody may lead, so all waits for somebody who may
         return True
-    return view.assignment == wanted(view) and view.settled and view.leader in view.eligible
+    return view.assignment == wanted(view) and view.settled and view.leader in view.staying
 
 
 def test_from_nothing_to_the_strategys_assignment() -> None:
@@ -117,7 +117,20 @@ def test_from_nothing_to_the_strategys_assignment() -> None:
 
 
 WHATS = (
-    *("join", "die", "disable", "enable", "pause", "count", "act", "act on an old view", "hands on", "tear", "begin"),
+    *(
+        "join",
+        "die",
+        "drain",
+        "disable",
+        "enable",
+        "pause",
+        "count",
+        "act",
+        "act on an old view",
+        "hands on",
+        "tear",
+        "begin",
+    ),
     *("end", "cut off", "rescue", "failover", "monitor", "ask", "depose", "wait", "rest", "rest"),
 )
 happenings = st.tuples(st.sampled_from(WHATS), st.integers(0, 12))
@@ -135,6 +148,10 @@ def happen(here: World, what: str, number: int, old: JobView) -> None:
             here.join(host)
         case "die":
             here.registry.expire(host)
+        case "drain" if LAYOUT.instance(name) in nodes:
+            seat = nodes.get(LAYOUT.host)
+            given_up = [Delete(LAYOUT.host)] if seat and seat.stat.ephemeral_owner == host else []
+            here.registry.commit([Set(LAYOUT.instance(name), b'{"leaving": true}', -1), *given_up], host)
         case "disable" | "pause" if LAYOUT.server(ip) in nodes and flags[what] not in nodes:
             here.registry.commit([Create(flags[what])])
         case "enable":
@@ -259,7 +276,7 @@ def test_each_rule_fires_in_the_scripts_above() -> None:
 
     @seed(1)
     @given(script=operations)
-    @settings(max_examples=150, deadline=None, database=None)
+    @settings(max_examples=400, deadline=None, database=None)
     def live(script: list[tuple[str, int]]) -> None:
         here = world(3, sharding_total_count=5, failover=True)
         for what, number in script:
@@ -399,3 +416,26 @@ def test_taking_the_seat_is_one_transaction_that_raises_the_epoch() -> None:
     here.registry.expire(1)
     here.round("10.0.0.2@-@1")
     assert here.view().epoch == 1
+
+
+def test_who_leaves_gives_its_items_to_those_who_stay_and_the_last_keeps_its_own() -> None:
+    here = world(2, sharding_total_count=4)
+    assert set(here.settle().assignment.values()) == {"10.0.0.1@-@1", "10.0.0.2@-@1"}
+    happen(here, "drain", 0, here.view())  # the first
+    view = here.settle()
+    assert (view.leader, set(view.assignment.values())) == ("10.0.0.2@-@1", {"10.0.0.2@-@1"})
+    happen(here, "drain", 1, view)  # the second
+    view = here.settle()
+    assert (view.leader, set(view.assignment.values())) == (None, {"10.0.0.2@-@1"})
+    here.join(3)
+    assert here.settle().leader == "10.0.0.3@-@1"
+    assert set(here.view().assignment.values()) == {"10.0.0.3@-@1"}
+
+
+def test_a_leader_that_is_said_to_leave_by_hand_makes_room() -> None:
+    here = world(2, sharding_total_count=4)
+    leaving = here.settle().leader
+    assert leaving is not None
+    here.registry.commit([Set(LAYOUT.instance(leaving), b'{"ip": "10.0.0.1", "leaving": true}', -1)])
+    assert is_right(here.settle())
+    assert leaving not in (here.view().leader, *here.view().assignment.values())

@@ -9,14 +9,14 @@ from aioelasticjob.coordination.rules.situation import Situation
 
 
 def elect(now: Situation) -> Iterator[TakeSeat]:
-    """An eligible instance takes a seat that is empty or whose holder has left; the transaction lets one through."""
+    """Whoever stays takes a seat that is empty or whose holder has left; the transaction lets one through."""
     view = now.view
     vacant = view.leader not in view.instances or (view.epoch is None and now.leading)
-    if vacant and now.me in view.eligible and not view.obstructed(view.layout.host):
+    if vacant and now.me in view.staying and not view.obstructed(view.layout.host):
         yield TakeSeat(now.me)
 
 
 def abdicate(now: Situation) -> Iterator[LeaveSeat]:
     """A leader that may no longer hold items makes room, if anybody else could lead."""
-    if now.leading and now.me not in now.view.eligible and now.view.eligible:
+    if now.leading and now.me not in now.view.staying and now.view.staying:
         yield LeaveSeat(now.me)
