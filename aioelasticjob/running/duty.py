@@ -50,7 +50,8 @@ class Duty:
         """Items of ours that are not to be run, for they or this server are switched off."""
         self._rescued: frozenset[int] = frozenset()
         """Items of ours that are being rescued, or wait to be."""
-        self._missed = 0
+        self._late: dict[int, int] = {}
+        """The moment of each item that came while others ran it."""
         self._looked_at: JobView | None = None
         self.timetable = Timetable(view.config.schedule, self.now())
         self._former: Timetable | None = None
@@ -132,9 +133,8 @@ class Duty:
     def source(self, items: Iterable[int]) -> FireSource:
         """Return why items would be run for the newest moment now: on time, or as the rerun for what was missed."""
         newest = self.timetable.newest
-        late = newest == self._missed or self.is_catch_up(newest)
-        late = late or any(self.misses.knows(item, newest) for item in items)
-        return FireSource.MISFIRE if late else FireSource.CRON
+        late = any(self._late.get(item) == newest or self.misses.knows(item, newest) for item in items)
+        return FireSource.MISFIRE if late or self.is_catch_up(newest) else FireSource.CRON
 
     def is_catch_up(self, slot: int) -> bool:
         """Whether nobody was up when the moment came."""
@@ -165,9 +165,7 @@ class Duty:
             self._tell(self._due(view), before - 1, min(table.newest - 1, written), BUSY)
         elif table.advance(self.now()):
             self._tell(self._due(view), before - 1, table.newest, BUSY)
-            if rerun:
-                self._missed = table.newest
-            else:
+            if not rerun:
                 self.pass_over()
 
     def miss(self, items: Iterable[int], fire: Fire, why: str) -> None:
@@ -181,7 +179,7 @@ class Duty:
     def freed(self, item: int) -> None:
         """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
         self.elsewhere.discard(item)
-        self._missed = self.timetable.newest
+        self._late[item] = self.timetable.newest
         if item in self.ledger.known():
             self._report_gaps([item])
         if not self.config.misfire and item in self.owed():
