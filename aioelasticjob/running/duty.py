@@ -179,11 +179,12 @@ class Duty:
     def freed(self, item: int) -> None:
         """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
         self.elsewhere.discard(item)
-        self._late[item] = self.timetable.newest
+        newest = self.timetable.newest
         if item in self.ledger.known():
             self._report_gaps([item])
-        if not self.config.misfire and item in self.owed():
-            newest = self.timetable.newest
+        if self.config.misfire:
+            self._late[item] = newest
+        elif item in self._unclaimed(newest):
             self._tell([item], newest - 1, newest, "another instance still ran it")
             self.pass_over([item])
 

@@ -56,9 +56,9 @@ class _Board:
     told: bool = False
 
     def members(self) -> tuple[str, ...]:
-        """Return who may hold items."""
-        open_ = (one for one in self.instances.values() if not any(f"{one.ip}/" in flag for flag in self.closed))
-        return in_order(list(open_))
+        """Return who may hold items: whoever leaves only while nobody stays."""
+        open_ = [one for one in self.instances.values() if not any(f"{one.ip}/" in flag for flag in self.closed)]
+        return in_order([one for one in open_ if not one.leaving] or open_)
 
     def take(self, changes: list[Change], at: float) -> None:
         """Take in what a transaction changed."""
@@ -130,4 +130,5 @@ def _config(data: bytes | None, job: str) -> JobConfig | None:
 
 
 def _instance(data: bytes, name: str) -> Instance:
-    return Instance(name, str(json.loads(data or b"{}").get("ip", name.partition("@-@")[0])))
+    told = json.loads(data or b"{}")
+    return Instance(name, str(told.get("ip", name.partition("@-@")[0])), leaving=told.get("leaving") is True)
