@@ -29,6 +29,8 @@ HESITATION = 0.3
 """Seconds without a write after something was removed that no rule removes.
 
 Whoever removes a whole job removes node after node: what we made again in between would stand in his way."""
+PATIENCE = 1.0
+"""Seconds between two looks at what is run by instances that are registered no more."""
 CAUGHT_UP_WITHIN = 5.0
 """Seconds to wait for one's own write to come back through the mirror before looking again all the same."""
 
@@ -44,6 +46,7 @@ class _Rest:
     tick_at: float = 0.0
     torn_at: float = float("-inf")
     mourned: tuple[frozenset[str], int] | None = None
+    lingering: bool = False
     unmonitored: bool = False
 
     def see(self, before: JobView, view: JobView) -> None:
@@ -70,7 +73,7 @@ class _Rest:
     def mourns(self, member: Member, view: JobView, tick: bool) -> bool:
         """Return whether to look for items cut off: I lead, and somebody has come or gone, or it is a tick."""
         if view.leader != member.id or not view.config.failover:
-            self.mourned = None
+            self.mourned, self.lingering = None, False
             return False
         seen = (frozenset(view.instances), view.config.sharding_total_count)
         due = tick or seen != self.mourned
@@ -93,6 +96,8 @@ class _Rest:
         if self.hesitates:
             return self.torn_at + HESITATION - current_time()
         until = self.tick_at if quiet else min(self.tick_at, self.since + view.config.sharding_quiet)
+        if self.lingering:
+            until = min(until, current_time() + PATIENCE)
         return max(0.0, until - current_time())
 
 
@@ -146,11 +151,13 @@ async def _situation(member: Member, view: JobView, rest: _Rest, tally: Tally, c
     if tick:
         await tally.publish(member, view, time)
     unwanted = await _unwanted_records(member) if rest.clears(member, view, tick) else {}
-    runs = dict[int, Record]()
-    cut_off = await _cut_off(member, view, runs) if rest.mourns(member, view, tick) else {}
-    if cut_off:  # look again until somebody has taken them
+    runs, cut_off = _Runs(), dict[int, int]()
+    if rest.mourns(member, view, tick):
+        cut_off = await _cut_off(member, view, runs)
+        rest.lingering = runs.lingering
+    if cut_off or runs.lingering:  # look again until somebody has taken them
         rest.mourned = None
-    return Situation(view, member.id, quiet, tick, time, unwanted, cut_off, runs, member.host)
+    return Situation(view, member.id, quiet, tick, time, unwanted, cut_off, runs.cut_off, member.host)
 
 
 async def _news_of_the_connection(member: Member) -> None:
@@ -197,11 +204,17 @@ async def _is_removed(member: Member) -> bool:
     return mine is None or mine.ephemeral_owner != member.incarnation
 
 
-async def _cut_off(member: Member, view: JobView, runs: dict[int, Record] | None = None) -> dict[int, int]:
-    """Return the items begun, not completed and running nowhere, with the versions of their records.
+@dataclass(slots=True)
+class _Runs:
+    """What was looked up of the items' runs."""
 
-    What the records say is put into ``runs``.
-    """
+    cut_off: dict[int, Record] = field(default_factory=dict)
+    lingering: bool = False
+    """Whether something is run by an instance that is registered no more: its end will change nothing we hear of."""
+
+
+async def _cut_off(member: Member, view: JobView, runs: _Runs | None = None) -> dict[int, int]:
+    """Return the items begun, not completed and running nowhere, with the versions of their records."""
     items = sorted(view.items)
     paths = [path for item in items for path in (member.layout.item(item).execution, member.layout.item(item).running)]
     nodes = iter(await member.session.get_many(paths))
@@ -212,7 +225,9 @@ async def _cut_off(member: Member, view: JobView, runs: dict[int, Record] | None
         if node is not None and running is None and record is not None and not record.completed:
             found[item] = node.stat.version
             if runs is not None:
-                runs[item] = record
+                runs.cut_off[item] = record
+        if running is not None and runs is not None and running.data.decode("utf-8", "replace") not in view.instances:
+            runs.lingering = True
     return found
 
 
