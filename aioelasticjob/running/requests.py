@@ -1,16 +1,17 @@
-"""What somebody asked for by hand.  The claim that runs it removes it, so it is neither lost nor run twice."""
+"""What somebody asked for by hand: neither lost nor run twice, for the claim that runs it removes it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from aioelasticjob.coordination.claims import Taken
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, OutcomeUnknown, Suspended
+from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.txn import Delete
@@ -18,6 +19,8 @@ from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.around import enrol
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.schedule import Passed
+
+log = logging.getLogger(__name__)
 
 Fly: TypeAlias = Callable[[JobView, Fire, frozenset[int]], Awaitable[bool]]
 
@@ -28,6 +31,8 @@ class Requests:
     def __init__(self, member: Member, duty: Duty, accounts: Accounts, listeners: Sequence[Listener]) -> None:
         self._member, self._duty, self._accounts, self._listeners = member, duty, accounts, listeners
         self._later: dict[int, Fire] = {}
+        self._asked: frozenset[int] = frozenset()
+        """All items that the fire under way is meant for, whether or not they can be had now."""
 
     async def answer(self, view: JobView, fly: Fly) -> bool:
         """Run what was asked for; True if there was something to answer."""
@@ -43,34 +48,41 @@ class Requests:
         free = items - duty.taken_off()
         if not await enrol(self._listeners, self._member, fire, items):
             return False
-        if not (free and view.config.monitor_execution):  # there is no claim that would remove it
-            if not await self._drop(fire):
-                return False
-            fire = replace(fire, request=None)
+        if free and view.config.monitor_execution:
+            self._asked = items
+            await fly(view, fire, free)
+            return True
+        if not await self._drop(fire):  # for there is no claim that would remove it
+            return False
         if refusal is not None:  # told once the request is gone, or it would be told again until the mirror knows
             self._accounts.refused(str(refusal))
-        self._put_off(items - free, fire)
-        if free:
-            await fly(view, fire, free)
+        elif not items:
+            self._say_why_not(view)
+        self._put_off(items, fire)
         return True
 
-    async def claimed(self, fire: Fire, items: frozenset[int], taken: Taken) -> None:
-        """See to what the claim for a request could not have."""
-        gone = frozenset[int]() if taken.claim is None else taken.claim.items.keys()
-        self._put_off(items - gone if taken.stale and fire.request is None else taken.elsewhere, fire)
-        if taken.claim is None and not taken.stale:
-            await self._drop(fire)
+    async def claimed(self, fire: Fire, taken: Taken) -> None:
+        """See to what the claim for a request could not have: it is still asked for, or still put off."""
+        got = frozenset[int]() if taken.claim is None else taken.claim.items.keys()
+        if not got and (taken.stale or not await self._drop(fire)):
+            return
+        for item in got | taken.refused:
+            self._later.pop(item, None)
+        self._put_off(self._asked - got - taken.refused, fire)
+
+    def give_up(self) -> None:
+        """Tell of what was put off: this instance leaves, or its session is over."""
+        self._tell(self._later, "it was asked for by hand, and this instance has gone before it could be run")
 
     async def _fly_later(self, view: JobView, fly: Fly, fire: Fire, items: frozenset[int]) -> None:
-        """Fly what was put off; what cannot be had even now goes on waiting."""
+        """Fly what was put off, which it remains until a claim has it, unless it is refused."""
         if skew := self._duty.intolerable_skew():
             self._accounts.refused(str(skew))
+            for item in items:
+                del self._later[item]
             return
-        try:
-            await fly(view, fire, items)
-        except (Suspended, OutcomeUnknown):
-            self._put_off(items, fire)
-            raise
+        self._asked = items
+        await fly(view, fire, items)
 
     def _newest(self, view: JobView) -> Fire | None:
         """Return what is asked of this instance, None if nothing is, or nothing can be answered yet."""
@@ -81,27 +93,45 @@ class Requests:
         parameter = asked.data.decode("utf-8", "replace") or None  # without data the configured one holds
         return Fire(self._duty.now(), FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
 
+    def _say_why_not(self, view: JobView) -> None:
+        """Log what a request comes to nothing for; that nothing is held here is no reason to."""
+        open_ = self._member.id in view.eligible
+        if self._duty.held or not open_:
+            why = "all its items here are" if open_ else "this server is"
+            extra = {"job": self._member.layout.job}
+            log.warning("not run: it was asked for by hand, and %s switched off", why, extra=extra)
+
     async def _drop(self, fire: Fire) -> bool:
-        """Remove a request that no claim removes; False if it is another by now, or has been taken."""
-        if fire.request is not None:
-            path, version = fire.request
+        """Remove a request that no claim removes; False if it is another by now, or has been taken.
+
+        A reply that is lost is asked for until it comes: what is removed would be neither run nor told of.
+        """
+        if fire.request is None:
+            return True
+        lost = False
+        while not lost or await connected(self._member.session, self._member.incarnation):
             try:
-                await self._member.session.commit([Delete(path, version)], incarnation=self._member.incarnation)
-            except Conflict:  # the mirror has not heard of it yet
-                return False
-        return True
+                await self._member.session.commit([Delete(*fire.request)], incarnation=self._member.incarnation)
+            except Conflict as conflict:  # the mirror has not heard of it yet, or it was us
+                return lost and conflict.reason == "missing"
+            except OutcomeUnknown:
+                lost = True
+            except Suspended:
+                if not lost:
+                    raise
+            else:
+                return True
+        raise SessionEnded("the session was lost while a request was taken, and the request with it")
 
     def _put_off(self, items: Iterable[int], fire: Fire) -> None:
-        """Run items later, for now they run elsewhere."""
-        self._later.update(dict.fromkeys(items, fire))
+        """Run items later, for they cannot be had now."""
+        self._later.update(dict.fromkeys(items, replace(fire, request=None)))
 
     def _due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
         """Return a fire that was put off, and the items that can be had for it now; tell of those that have moved."""
-        held, fires = self._duty.held, self._later
-        for item in [item for item in fires if item not in held]:
-            fire = fires.pop(item)
-            why = "it was asked for by hand, and moved to another instance before it could be run"
-            self._duty.misses.put([item], Passed(fire.slot, fire.slot), why)
+        fires = self._later
+        why = "it was asked for by hand, and moved to another instance before it could be run"
+        self._tell(fires.keys() - self._duty.held, why)
         ready = fires.keys() - self._duty.taken_off() - view.disabled_items
         if not ready or not view.settled or self._member.id not in view.eligible:
             return None
@@ -109,6 +139,9 @@ class Requests:
         alike = frozenset(
             item for item in ready if (fires[item].parameter, fires[item].request_id) == (parameter, asked)
         )
-        for item in alike:
-            del fires[item]
         return Fire(self._duty.now(), FireSource.TRIGGER, parameter, request_id=asked), alike
+
+    def _tell(self, items: Collection[int], why: str) -> None:
+        for item in sorted(items):
+            fire = self._later.pop(item)
+            self._duty.misses.put([item], Passed(fire.slot, fire.slot), why)

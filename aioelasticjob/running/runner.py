@@ -155,6 +155,7 @@ class Runner:
                         break
                 except SessionEnded:
                     break
+            self._requests.give_up()
             self._waiting.tasks.cancel_scope.cancel()
 
     async def _connected(self) -> bool:
@@ -307,7 +308,10 @@ class Runner:
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Taken:
         duty = self._duty
         if not view.config.monitor_execution:
-            return Taken(self._claims.unmonitored(fire, items))
+            taken = Taken(self._claims.unmonitored(fire, items))
+            if fire.source is FireSource.TRIGGER:
+                await self._requests.claimed(fire, taken)
+            return taken
         now, following, hold = duty.now(), duty.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
             until = self._loop.time() + (fire.slot - now - EARLY) / 1000
@@ -321,7 +325,7 @@ class Runner:
             duty.miss(taken.refused, fire, "what was made by hand stands in its way")
             duty.pass_over(taken.refused)
         if fire.source is FireSource.TRIGGER:
-            await self._requests.claimed(fire, items, taken)
+            await self._requests.claimed(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             await self._waiting.refused(view, fire, frozenset(taken.elsewhere))
         if taken.stale and fire.source is not FireSource.FAILOVER and not self._leaving:
