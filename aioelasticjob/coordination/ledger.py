@@ -27,7 +27,9 @@ class Ledger:
         self._seen: dict[int, Seen] = {}
         self._told: dict[str, int] = {}
         self.marked: set[int] = set()
-        """Items that bear the mark of a refused fire, which the next claim removes."""
+        """Items that bear the mark of what they missed, which the next claim removes."""
+        self._missed: dict[int, tuple[int, int]] = {}
+        """The moment that each mark read says was the last one missed, and the mark's version."""
         self.stuck: set[int] = set()
         """Items whose mark cannot be removed, for something was made beneath it by hand."""
 
@@ -39,6 +41,7 @@ class Ledger:
         """Drop items that are no longer held here: another instance writes their records now."""
         for item in items:
             self._seen.pop(item, None)
+            self._missed.pop(item, None)
             self.marked.discard(item)
 
     def slot(self, item: int) -> int:
@@ -52,6 +55,10 @@ class Ledger:
     def version(self, item: int) -> int | None:
         """Return the version of the record known; None where there was none."""
         return self._seen[item].version
+
+    def missed(self, item: int) -> tuple[int, int | None]:
+        """Return the last moment that an item's mark says was missed and told of, and the mark's version, if any."""
+        return self._missed.get(item, (0, None))
 
     def note(self, written: Mapping[int, Seen]) -> None:
         """Take note of records as a transaction of ours wrote them."""
@@ -77,6 +84,9 @@ class Ledger:
             record, mark, runner = next(nodes), next(nodes), next(nodes)
             self._seen[item] = Seen(Record(), None) if record is None else self._understood(path.execution, record)
             (self.marked.discard if mark is None else self.marked.add)(item)
+            self._missed.pop(item, None)
+            if mark is not None:
+                self._missed[item] = _slot(mark.data), mark.stat.version
             (self.stuck.add if mark is not None and mark.stat.num_children else self.stuck.discard)(item)
             if runner is not None:
                 running[item] = runner
@@ -97,6 +107,11 @@ class Ledger:
             self.tell(path, node.stat.mzxid, "is no record of a run; the next one replaces it")
             record = Record(slot=written)
         return Seen(record, node.stat.version)
+
+
+def _slot(data: bytes) -> int:
+    """Return the moment that a mark names, 0 if somebody wrote something else."""
+    return int(data) if data.isdigit() and len(data) < 16 else 0
 
 
 def is_cut_off(record: Record) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
 from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.ledger import Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
@@ -203,20 +204,21 @@ class Duty:
         kept = {item for item in held if self._given.get(item) == given[item]}
         self.ledger.forget(self.ledger.known() if renew else self.ledger.known() - kept)
         self.held &= self.ledger.known()
-        gained = held - self.ledger.known()
+        gained, running = held - self.ledger.known(), frozenset[int]()
         if view.config.monitor_execution:
-            await self._learn(view, gained)
+            running = await self._learn(view, gained)
         elif gained:  # nothing tells whether its last holder has run the newest moment
             self.ledger.assume(gained, self.timetable.newest)
         if gained:
             await self.offsets.learn(gained)
         for item in gained:
             self._floors[item] = self._begin_holding(view, item)
-        self.held, self._given = held, given
+        unsure = await self._tell_of_absence(view, gained - running)
+        self.held, self._given = held, {item: at for item, at in given.items() if item not in unsure}
         self._report_gaps(gained)
 
     def _begin_holding(self, view: JobView, item: int) -> int:
-        """Return the moment after which an item gained owes what comes; tell of what came while nobody was up.
+        """Return the moment after which an item gained owes what comes.
 
         That the schedule is older than the last writing of the configuration shows in what the last claim expected.
         """
@@ -227,24 +229,48 @@ class Duty:
         born = 0.0 if node is None else node.stat.ctime
         opened = int(max(born, up_since) * 1000)
         if _is_of(record, self.timetable):
-            if item not in view.disabled_items and self._member.id in view.eligible:
-                last = max(record.slot, record.completed_at)  # what came during a run was told of when it ended
-                until = min(opened, self.timetable.newest)
-                self.misses.tell({item: last}, self.timetable, until, "nobody was up when they came")
             return opened
         if self._former is not None and _is_of(record, self._former):
             self.misses.tell({item: max(record.slot, opened)}, self._former, self._since, ENDED)
         return max(opened, self._since)
 
-    async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
-        """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
+    async def _tell_of_absence(self, view: JobView, gained: Iterable[int]) -> frozenset[int]:
+        """Tell of what came while nobody was up, but for items switched off: of them nobody misses a moment.
+
+        All are marked, or their next holders, who were not there either, would tell of it again.  Return those that
+        could not be, for the view is old.
+        """
+        since, missed, newest = dict[int, int](), dict[int, int](), self.timetable.newest
+        for item in gained:
+            record = self.ledger.record(item)
+            last = max(record.slot, record.completed_at, self.ledger.missed(item)[0])  # during a run somebody was up
+            if not _is_of(record, self.timetable):
+                continue
+            if passed := self.timetable.passed(last, min(self._floors[item], newest)):
+                since[item], missed[item] = last, passed.last
+        told = missed.keys() - view.disabled_items if self._member.id in view.eligible else frozenset[int]()
+        while missed:
+            part = {item: missed[item] for item in sorted(missed)[:MARKED_AT_ONCE]}
+            if (marked := await mark(self._member, self.ledger, view, part)) is None:
+                break
+            for until in sorted({part[item] for item in marked & told}):
+                alike = {item: since[item] for item in marked & told if part[item] == until}
+                self.misses.tell(alike, self.timetable, until, "nobody was up when they came")
+            missed = {item: until for item, until in missed.items() if item not in part}
+        return frozenset(missed)
+
+    async def _learn(self, view: JobView, gained: frozenset[int]) -> frozenset[int]:
+        """Read the records of items gained, and again what the rescuers of those that were cut off have written.
+
+        Return those of them that are running.
+        """
         unsure = {item for item in self.held - view.orphans - view.rescues.keys() if self._is_cut_off(item)}
         running = frozenset(await self.ledger.learn(gained | unsure)) if gained or unsure else frozenset()
         if unsure:
             await self.offsets.learn(unsure)
-        if view.config.failover:
-            return
-        self.misses.mourn({item: self.ledger.record(item) for item in filter(self._is_cut_off, gained - running)})
+        if not view.config.failover:
+            self.misses.mourn({item: self.ledger.record(item) for item in filter(self._is_cut_off, gained - running)})
+        return running
 
     def _begun_elsewhere(self) -> frozenset[int]:
         """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+
+from aioelasticjob.coordination.absence import mark
+from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.errors import SessionEnded, Suspended
+from aioelasticjob.model import Fire, FireSource, Outcome
+from aioelasticjob.registry.txn import Create, Set
+from tests.coordination.test_claims import LAYOUT, SLOT, Desk, done
+
+MISSED = {0: SLOT + 5000, 2: SLOT + 6000}
+
+
+def run_once() -> Desk:
+    desk = Desk()
+    desk.settle(desk.taken(), *[Outcome.COMPLETED] * 3)
+    desk.learn()
+    return desk
+
+
+def marked(desk: Desk, ledger: Ledger | None = None) -> frozenset[int] | None:
+    return done(mark(desk.claims._member, ledger or desk.ledger, desk.view(), MISSED))
+
+
+def marks(desk: Desk) -> dict[int, int]:
+    nodes = {item: desk.registry.nodes.get(LAYOUT.item(item).misfire) for item in desk.items}
+    return {item: int(node.data) for item, node in nodes.items() if node is not None}
+
+
+@pytest.mark.parametrize("reply", ["well", "reply lost", "never arrived"])
+def test_items_are_marked_whether_or_not_the_reply_comes_and_the_next_claim_removes_the_marks(reply: str) -> None:
+    desk = run_once()
+    before = desk.record()
+    desk.line.commits.append(reply)
+    if reply == "reply lost":
+        desk.line.reads.append("suspended")
+    assert marked(desk) == {0, 2}
+    assert marks(desk) == MISSED
+    assert desk.record() == before  # which is its runner's alone
+    assert desk.taken(Fire(SLOT + 9000, FireSource.CRON)).items.keys() == {0, 1, 2}
+    assert marks(desk) == {}
+
+
+def test_of_two_who_come_back_one_leaves_the_marks_and_the_other_knows_what_they_say() -> None:
+    desk = run_once()
+    other = Ledger(desk.claims._member)
+    done(other.learn(desk.items))
+    assert marked(desk) == {0, 2}
+    assert marked(desk, other) == frozenset()
+    assert [other.missed(item)[0] for item in desk.items] == [SLOT + 5000, 0, SLOT + 6000]
+
+
+def test_a_mark_that_is_there_is_moved_on() -> None:
+    desk = run_once()
+    desk.write(Create(LAYOUT.item(0).misfire, b"1000"), Create(LAYOUT.item(2).misfire, b"by hand"))
+    desk.learn()
+    assert (desk.ledger.missed(0)[0], desk.ledger.missed(2)[0]) == (1000, 0)
+    assert marked(desk) == {0, 2}
+    assert marks(desk) == MISSED
+
+
+@pytest.mark.parametrize("word", ["well", "never arrived"])
+def test_what_somebody_else_has_claimed_is_left_to_him_and_the_rest_is_marked(word: str) -> None:
+    desk = run_once()
+    desk.elsewhere(0)
+    desk.line.commits.append(word)
+    assert marked(desk) == {2}
+    assert marks(desk).keys() == {2}
+
+
+def test_under_another_assignment_nothing_is_marked() -> None:
+    desk = run_once()
+    view = desk.view()
+    desk.write(Set(LAYOUT.sharding, b"", -1))
+    assert done(mark(desk.claims._member, desk.ledger, view, MISSED)) is None
+    assert marks(desk) == {}
+
+
+def test_an_item_that_never_ran_is_not_marked() -> None:
+    assert marked(Desk()) == frozenset()
+
+
+@pytest.mark.parametrize(("word", "error"), [("suspended", Suspended), ("over", SessionEnded)])
+def test_without_a_connection_nothing_is_marked(word: str, error: type[Exception]) -> None:
+    desk = run_once()
+    desk.line.commits.append(word)
+    with pytest.raises(error):
+        marked(desk)
+    assert marks(desk) == {}

@@ -1,0 +1,225 @@
+"""What is owed and what is told of moments that came while nobody was up, or while the configuration was written."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+
+from aioelasticjob.events import CaughtUp, Misfired
+from aioelasticjob.registry.txn import Create, Delete
+from aioelasticjob.testing import Process
+from tests.running.office import LAYOUT, Office, listening, play
+from tests.running.test_control import staff
+
+EVERY_MINUTE = "0 * * * * ?"
+SPAN = tuple[int, int, int]
+
+
+async def hire(here: Office, name: str, **settings: object) -> Process:
+    """Start a process of the job on a host of its own, and wait until its items are known to it."""
+
+    async def main() -> None:
+        app = here.app(**{"cron": EVERY_MINUTE, "sharding_total_count": 2, **settings})
+        async with listening(here, app), app.running():
+            await anyio.sleep_forever()
+
+    process = here.faults.start(name, f"10.0.0.{ord(name) - 96}", main)
+    await anyio.sleep(2)
+    return process
+
+
+async def ran_until(here: Office, second: float, name: str = "a", **settings: object) -> None:
+    """Let somebody run the job from before 60 until a second at which he is killed, so that nobody is up."""
+    process = await hire(here, name, **settings)
+    await here.until(second)
+    here.faults.crash(process)
+
+
+def told(here: Office, item: int = 0) -> list[SPAN]:
+    """First, last and number of the moments told of, in seconds after the start."""
+    start = here.start
+    return [
+        (round(one.first / 1000 - start), round(one.slot / 1000 - start), one.moments)
+        for one in here.told
+        if isinstance(one, Misfired) and item in one.items
+    ]
+
+
+def test_a_newcomer_owes_what_came_before_him_although_another_setting_was_written_since() -> None:
+    async def scene(here: Office) -> None:
+        them = await staff(here, "bc", cron=EVERY_MINUTE, sharding_total_count=2)
+        await here.until(118)
+        here.faults.crash(them.people["b"], "silent")
+        await here.until(120.5)
+        await them.change(description="hello")
+        await them.hire("a")
+        await here.until(170)
+        assert sorted((run.items, round(run.at) < 130) for run in them.since(110)) == [((0,), True), ((1,), True)]
+
+    play(scene)
+
+
+def test_a_newcomer_owes_nothing_of_what_came_before_the_schedule_was_changed() -> None:
+    async def scene(here: Office) -> None:
+        them = await staff(here, "bc", cron=EVERY_MINUTE, sharding_total_count=2)
+        await here.until(118)
+        here.faults.crash(them.people["b"], "silent")
+        await here.until(120.5)
+        await them.change(cron="0/30 * * * * ?")
+        await them.hire("a")
+        await here.until(149)
+        assert [(run.host, run.items) for run in them.since(110)] == [("c", (1,))]
+        await here.until(151)
+        assert sorted(run.items for run in them.since(149)) == [(0,), (1,)]
+
+    play(scene)
+
+
+def test_a_release_that_overwrites_the_description_catches_up() -> None:
+    async def scene(here: Office) -> None:
+        await ran_until(here, 61, catch_up=3600.0)
+        await here.until(190)
+        await hire(here, "b", catch_up=3600.0, overwrite=True, description="new release")
+        assert here.starts()[1:] == [(190.5, "MISFIRE", 180.0)]
+        assert told(here) == [(120, 120, 1)]
+
+    play(scene)
+
+
+def test_a_release_that_changes_the_schedule_owes_nothing_of_before() -> None:
+    async def scene(here: Office) -> None:
+        await ran_until(here, 61, catch_up=3600.0)
+        await here.until(190)
+        await hire(here, "b", catch_up=3600.0, overwrite=True, cron="0/30 * * * * ?")
+        assert len(here.starts()) == 1
+        assert told(here) == []
+        await here.until(211)
+        assert here.starts()[1:] == [(210.0, "CRON", 210.0)]
+
+    play(scene)
+
+
+def test_moments_that_nobody_was_up_for_are_told_of_by_whoever_comes_back() -> None:
+    async def scene(here: Office) -> None:
+        await ran_until(here, 61)
+        await here.until(250)
+        await hire(here, "b")
+        assert told(here, 0) == told(here, 1) == [(120, 240, 3)]
+        assert len(here.starts()) == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("back", "spans", "caught_up"), [(3600.0, [(120, 180, 2)], 1), (5.0, [(120, 240, 3)], 0)])
+def test_of_moments_to_be_caught_up_the_newest_is_run_and_the_older_ones_are_told_of(
+    back: float, spans: list[SPAN], caught_up: int
+) -> None:
+    async def scene(here: Office) -> None:
+        await ran_until(here, 61, catch_up=back)
+        await here.until(250)
+        await hire(here, "b", catch_up=back)
+        assert told(here, 0) == told(here, 1) == spans
+        assert [source for _, source, _ in here.starts()[1:]] == ["MISFIRE"] * caught_up
+        assert sum(len(one.items) for one in here.told if isinstance(one, CaughtUp)) == 2 * caught_up
+
+    play(scene)
+
+
+async def join_one_after_another(here: Office) -> None:
+    for name in "bcd":
+        await hire(here, name)
+
+
+async def join_at_once(here: Office) -> None:
+    async with anyio.create_task_group() as tasks:
+        for name in "bcd":
+            tasks.start_soon(hire, here, name)
+
+
+async def come_and_go(here: Office) -> None:
+    for name in "bcd":
+        here.faults.crash(await hire(here, name))
+        await anyio.sleep(5)
+
+
+@pytest.mark.parametrize("come", [join_one_after_another, join_at_once, come_and_go])
+def test_they_are_told_of_once_however_many_come_back(come: Callable[[Office], Awaitable[None]]) -> None:
+    async def scene(here: Office) -> None:
+        await ran_until(here, 61)
+        await here.until(250)
+        await come(here)
+        assert told(here, 0) == told(here, 1) == [(120, 240, 3)]
+
+    play(scene)
+
+
+def test_those_of_another_absence_are_told_of_by_themselves() -> None:
+    async def scene(here: Office) -> None:
+        await ran_until(here, 61)
+        await here.until(130)
+        here.faults.crash(await hire(here, "b"))
+        await here.until(250)
+        await hire(here, "c")
+        assert told(here, 0) == told(here, 1) == [(120, 120, 1), (180, 240, 2)]
+
+    play(scene)
+
+
+def test_of_a_disabled_item_nobody_misses_a_moment_also_when_it_moves_afterwards() -> None:
+    async def scene(here: Office) -> None:
+        await ran_until(here, 61)
+        await here.flag(LAYOUT.item(0).disabled)
+        await here.until(250)
+        await hire(here, "b")
+        await here.write(Delete(LAYOUT.item(0).disabled))
+        await hire(here, "c")
+        assert told(here, 0) == []
+        assert told(here, 1) == [(120, 240, 3)]
+
+    play(scene)
+
+
+def test_on_a_paused_server_nobody_misses_a_moment() -> None:
+    async def scene(here: Office) -> None:
+        process = await hire(here, "a")
+        await here.until(61)
+        await here.flag(LAYOUT.server_paused("10.0.0.1"))
+        await here.until(190)
+        await here.write(Delete(LAYOUT.server_paused("10.0.0.1")))
+        await here.until(195)
+        assert told(here, 0) == told(here, 1) == []
+        here.faults.crash(process)
+
+    play(scene)
+
+
+def test_an_item_that_was_not_there_missed_nothing() -> None:
+    async def scene(here: Office) -> None:
+        them = await staff(here, "a", cron=EVERY_MINUTE, sharding_total_count=2)
+        await here.until(61)
+        await them.change(shardingTotalCount=1)
+        await here.until(190)
+        here.faults.crash(them.people["a"])
+        await hire(here, "b")
+        await them.change(shardingTotalCount=2)
+        await here.until(199)
+        assert told(here, 1) == []
+
+    play(scene)
+
+
+def test_a_run_asked_for_by_hand_hides_nothing_that_nobody_was_up_for() -> None:
+    async def scene(here: Office) -> None:
+        process = await hire(here, "a")
+        await here.until(61)
+        me = next(iter(await here.names(LAYOUT.instances)))
+        await here.write(Create(LAYOUT.trigger(me)))
+        await here.until(70)
+        here.faults.crash(process)
+        await here.until(190)
+        await hire(here, "b")
+        assert told(here, 0) == told(here, 1) == [(120, 180, 2)]
+
+    play(scene)
