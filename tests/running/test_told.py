@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import anyio
 
 from aioelasticjob import ItemContext
 from aioelasticjob.events import Misfired
+from aioelasticjob.registry.txn import Set
 from aioelasticjob.testing import Process
 from tests.running.office import LAYOUT, Office, listening, play
 
@@ -65,3 +68,56 @@ def test_moments_that_those_who_have_gone_were_there_for_are_told_of_by_whoever_
         assert spans == [(35, 40, 2)]  # it was last run at 30, and runs again at 45
 
     play(scene)
+
+
+def spans(here: Office, item: int) -> list[tuple[int, int, int]]:
+    start = here.start
+    return [(round(e.first / 1000 - start), round(e.slot / 1000 - start), e.moments) for e in misfires(here, item)]
+
+
+def test_a_report_names_the_first_and_the_last_moment_however_many_there_are() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, "a", work=100.5, cron="* * * * * ?")
+        began = await first_run(here)
+        await here.until(began + 101)
+        assert spans(here, 0) == spans(here, 1) == [(began + 1, began + 100, 16)]  # of which 16 are counted
+
+    play(scene)
+
+
+def test_reports_follow_each_other_without_a_gap_and_without_a_moment_told_twice() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, "a", work=3.5, cron="* * * * * ?")
+        began = await first_run(here)
+        await here.until(began + 40)
+        told = spans(here, 0)
+        assert [first for first, _, _ in told] == [began + 1, *(last + 1 for _, last, _ in told[:-1])]
+        assert [moments for _, _, moments in told] == [last - first + 1 for first, last, _ in told]
+
+    play(scene)
+
+
+def test_a_report_ends_with_the_schedule_that_it_is_about() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, "a", work=15, cron="0/2 * * * * ?")
+        began = await first_run(here)
+        await here.until(began + 7)
+        stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+        await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": "0/20 * * * * ?"}).encode(), -1))
+        await here.until(began + 16)
+        reports = spans(here, 0)
+        assert [number for first, last, _ in reports for number in range(first, last + 1, 2)] == [
+            began + 2,
+            began + 4,
+            began + 6,
+        ]
+
+    play(scene)
+
+
+async def first_run(here: Office) -> int:
+    """Wait until somebody runs the job's first item, and return the second at which that began."""
+    while not (await here.names(LAYOUT.execution)):
+        await anyio.sleep(0.01)
+    await anyio.sleep(0.2)
+    return round((await here.record(0)).begun / 1000 - here.start)
