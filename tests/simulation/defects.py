@@ -27,6 +27,7 @@ from aioelasticjob.running import executor
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.requests import Requests
 from aioelasticjob.running.runner import Runner
 
 Defect = Callable[[], AbstractContextManager[object]]
@@ -146,7 +147,7 @@ def hear_no_orphans() -> AbstractContextManager[object]:
 def swallow_triggers() -> AbstractContextManager[object]:
     """Take a trigger and run nothing."""
 
-    async def answer(self: Runner, view: JobView) -> bool:
+    async def answer(self: Requests, view: JobView, _fly: object) -> bool:
         path = self._member.layout.trigger(self._member.id)
         if path not in view.tree:
             return False
@@ -154,7 +155,7 @@ def swallow_triggers() -> AbstractContextManager[object]:
             await self._member.session.commit([Delete(path)], incarnation=self._member.incarnation)
         return True
 
-    return mock.patch.object(Runner, "_answer_trigger", answer)
+    return mock.patch.object(Requests, "answer", answer)
 
 
 def trigger_twice() -> AbstractContextManager[object]:
