@@ -55,8 +55,8 @@ class Duty:
         """The moment of each item that came while others ran it."""
         self._looked_at: JobView | None = None
         self.timetable = Timetable(view.config.schedule, self.now())
-        self._former: Timetable | None = None
-        """The schedule before the one in force."""
+        self._former: tuple[Timetable, int] | None = None
+        """The schedule before the one in force, and since when that was known to be."""
 
     @property
     def config(self) -> JobConfig:
@@ -230,8 +230,10 @@ class Duty:
         opened = int(max(born, up_since) * 1000)
         if _is_of(record, self.timetable):
             return opened
-        if self._former is not None and _is_of(record, self._former):
-            self.misses.tell({item: max(record.slot, opened)}, self._former, self._since, ENDED)
+        if self._former is not None:
+            former, since = self._former
+            last = max(record.slot, opened, 0 if _is_of(record, former) else since)
+            self.misses.tell({item: last}, former, self._since, ENDED)
         return max(opened, self._since)
 
     async def _tell_of_absence(self, view: JobView, gained: Iterable[int]) -> frozenset[int]:
@@ -319,8 +321,8 @@ class Duty:
         self._tell(taken_off - self.view.disabled_items, 0, until, ENDED)
         self._tell(due, before - 1, until, ENDED)
         self._tell(self._due() - due, before, until, ENDED)
-        self._former, self.timetable = table, Timetable(view.config.schedule, self.now())
-        self._since = written
+        self._former, self._since = (table, self._since), written
+        self.timetable = Timetable(view.config.schedule, self.now())
         self._start_anew(written)
         came = "they came before the new schedule was known here"
         self._tell(self._due(), written, self.timetable.newest - 1, came)
