@@ -200,6 +200,7 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
 
 @given(script=operations, strategy=st.sampled_from(["average", "round-robin", "sticky", "odevity"]))
 @example([("rest", 0), ("cut off", 1), ("rest", 0), ("failover", 0)], "average")
+@example([("die", 0), ("rest", 0), ("disable", 1), ("count", 0)], "average")
 @settings(max_examples=300, deadline=None)
 def test_whatever_happens_they_converge_and_then_fall_silent(script: list[tuple[str, int]], strategy: str) -> None:
     here = world(2, sharding_total_count=5, sharding_strategy=strategy, failover=True)
@@ -226,7 +227,8 @@ def tidied(here: World, view: JobView) -> list[str]:
     asked = [*view.tree.children(LAYOUT.triggers), *view.tree.children(LAYOUT.shutdowns)]
     requests = [f"request to {name}" for name in asked if name not in view.instances]
     missing = [path for path in LAYOUT.mirrored_parents if path not in nodes]
-    surplus = [f"item {item}" for item in view.items if item >= count] if view.settled else []
+    assigns = view.settled and view.eligible  # what is too much goes with the next assignment
+    surplus = [f"item {item}" for item in view.items if item >= count] if assigns else []
     used, retention = {one.ip: one for one in view.instances.values()}, view.config.server_retention
     for ip in view.tree.children(LAYOUT.servers):
         age, children = here.registry.now - nodes[LAYOUT.server(ip)].stat.mtime, view.tree.children(LAYOUT.server(ip))
