@@ -192,7 +192,7 @@ def status_of(tree: Tree, layout: Layout, now: float) -> JobStatus | None:
         settled=view.settled,
         next_fire=next_fire(view.config, now),
         instances=_instances(view, items),
-        servers=tuple(_server(view, tree, ip) for ip in tree.children(layout.servers)),
+        servers=tuple(_server(view, tree, ip, now) for ip in tree.children(layout.servers)),
         items=items,
         config_version=node.stat.version,
     )
@@ -264,16 +264,17 @@ def _instances(view: JobView, items: tuple[ItemStatus, ...]) -> tuple[InstanceSt
     )
 
 
-def _server(view: JobView, tree: Tree, ip: str) -> ServerStatus:
+def _server(view: JobView, tree: Tree, ip: str, now: float) -> ServerStatus:
     layout, node = view.layout, tree.get(view.layout.server(ip))
+    since = now - 2 * view.config.reconcile_interval
     return ServerStatus(
         ip=ip,
         host="" if node is None else _text(node),
         disabled=layout.server_disabled(ip) in tree,
         paused=layout.server_paused(ip) in tree,
         instances=_count(view.instances, ip),
-        succeeded=_number(tree.get(layout.success_count(ip))),
-        failed=_number(tree.get(layout.failure_count(ip))),
+        succeeded=_number(tree.get(layout.success_count(ip)), since),
+        failed=_number(tree.get(layout.failure_count(ip)), since),
     )
 
 
@@ -290,9 +291,11 @@ def _newest_and_worst(record: Record) -> tuple[int, bool, int]:
     return record.begun, record.outcome not in ("", Outcome.COMPLETED), record.completed_at
 
 
-def _number(node: Node | None) -> int | None:
-    """Return a count; what is none, or longer than any, was written by somebody else."""
-    return int(node.data) if node is not None and node.data.isdigit() and len(node.data) < 20 else None
+def _number(node: Node | None, since: float) -> int | None:
+    """Return a count, 0 if nobody has written it ``since``; what is none, or longer than any, was written by hand."""
+    if node is None or not node.data.isdigit() or len(node.data) >= 20:
+        return None
+    return int(node.data) if node.stat.mtime >= since else 0
 
 
 def _at(milliseconds: int) -> datetime | None:

@@ -10,6 +10,7 @@ from uuid import uuid4
 from anyio import TASK_STATUS_IGNORED, CancelScope, Event, create_task_group, move_on_after, sleep
 from anyio.abc import TaskStatus
 
+from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.coordinator import coordinate, follow
 from aioelasticjob.coordination.membership import Member, give_notice, join, leave
@@ -163,7 +164,7 @@ async def _work(
             await runner.run()
             tasks.cancel_scope.cancel()  # or the coordinator took our own leave for an operator's hand
             with CancelScope(shield=True), move_on_after(AGAIN_AFTER):
-                await _say_goodbye(member)
+                await _say_goodbye(runner, member, views.value, shared.clock)
     finally:
         life.config = views.value.config
         shared.runners.pop(runner, None)
@@ -195,8 +196,10 @@ async def _give_notice(member: Member) -> None:
         log.debug("leaving without notice: %s", error, extra={"job": member.layout.job})
 
 
-async def _say_goodbye(member: Member) -> None:
+async def _say_goodbye(runner: Runner, member: Member, view: JobView, clock: Clock) -> None:
     try:
+        if runner.left:  # nobody else knows what ran here since the last tick
+            await runner.tally.publish(member, view, clock.now() - (member.session.clock_skew or 0.0))
         await leave(member)
     except RegistryError as error:  # the session's end removes the instance all the same
         log.debug("left without a word: %s", error, extra={"job": member.layout.job})

@@ -164,6 +164,21 @@ def test_runs_are_counted_by_server_and_interval() -> None:
     play(scene)
 
 
+def test_whoever_leaves_publishes_what_ran_since_the_last_tick_and_it_ages() -> None:
+    async def scene(here: Office) -> None:
+        async with here.app(cron="0/10 * * * * ?").running():
+            await here.until(35)
+        ip = (await here.names(LAYOUT.servers))[0]
+        assert await number(here, LAYOUT.success_count(ip)) == 3
+        status = await operations.job(here.observer, "job", now=here.start + here.now())
+        assert (status.succeeded, status.failed) == (3, 0)
+        await here.until(35 + 130)  # two intervals later
+        status = await operations.job(here.observer, "job", now=here.start + here.now())
+        assert (status.succeeded, status.failed) == (0, 0)
+
+    play(scene)
+
+
 def test_a_trigger_may_bring_a_parameter_for_its_run_alone() -> None:
     async def scene(here: Office) -> None:
         seen: list[tuple[str, str]] = []
