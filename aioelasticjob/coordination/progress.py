@@ -40,6 +40,8 @@ class Offsets:
     def __init__(self, member: Member) -> None:
         self._member = member
         self._used: set[int] = set()
+        self._unsure: set[int] = set()
+        """Items of which a handler began to save an offset, and was perhaps cut off before the answer."""
         self._told: dict[int, int] = {}
 
     async def learn(self, items: Collection[int]) -> None:
@@ -51,7 +53,7 @@ class Offsets:
 
         Read before the claim: nobody can save one between the record that the claim depends on and the claim.
         """
-        return await self._read(sorted(items if anew else self._used.intersection(items)))
+        return await self._read(sorted(items if anew else (self._used | self._unsure).intersection(items)))
 
     async def reread(self, items: Collection[int], incarnation: int) -> dict[int, str]:
         """Return the offsets of items just claimed, however often the connection breaks: they have to be settled.
@@ -72,6 +74,7 @@ class Offsets:
             InvalidSetting: the value is no text, or larger than ``LARGEST_OFFSET``.
         """
         data = encoded(value)
+        self._unsure.add(item)
         while True:
             try:
                 await self._member.session.commit(self._saving(claim, item, data), incarnation=claim.incarnation)
@@ -90,6 +93,7 @@ class Offsets:
                 (self._used.add if conflict.reason == "exists" else self._used.discard)(item)
             else:
                 self._used.add(item)
+                self._unsure.discard(item)
                 return
 
     def _saving(self, claim: Claim, item: int, data: bytes) -> list[Op]:
@@ -101,6 +105,7 @@ class Offsets:
         nodes = await self._member.session.get_many([self._member.layout.item(item).offset for item in items])
         found = {item: self._text(item, node) for item, node in zip(items, nodes, strict=True) if node}
         self._used.difference_update(items)
+        self._unsure.difference_update(items)
         self._used.update(found)
         return found
 

@@ -212,7 +212,8 @@ class Duty:
         if gained:
             await self.offsets.learn(gained)
         for item in gained:
-            self._floors[item] = self._begin_holding(view, item)
+            told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
+            self._floors[item] = max(self._begin_holding(view, item), told)
         unsure = await self._tell_of_absence(view, gained - running)
         self.held, self._given = held, {item: at for item, at in given.items() if item not in unsure}
         self._report_gaps(gained)

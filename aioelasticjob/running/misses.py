@@ -29,6 +29,10 @@ class Misses:
         for item in items:
             self._known[item] = max(slot, self._known.get(item, 0))
 
+    def newest(self, item: int) -> int:
+        """Return the newest moment of an item that was run here or told of, 0 if there is none."""
+        return self._known.get(item, 0)
+
     def knows(self, item: int, moment: int) -> bool:
         """Whether an item's moment, or a later one, was run here or told of."""
         return self._known.get(item, 0) >= moment > 0

@@ -255,7 +255,7 @@ class Runner:
         claim = taken.claim
         if claim is None:
             return None
-        if renewed := taken.renewed & claim.items.keys():  # another's run ended between our reading and our claim
+        if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # another ran it since we read
             offsets = {item: value for item, value in offsets.items() if item not in renewed}
             offsets |= await self._duty.offsets.reread(renewed, claim.incarnation)
         checkpoints = Claimed(self._duty.offsets, claim, offsets)

@@ -34,7 +34,13 @@ OLD_BUGS_OF_FAILOVER = {
     1014: "An item handed over by its own runner, who thought it ran elsewhere, lost the moments of its rescue.",
     1306: "The end of a session was taken for a removal by hand, and its process never came back.",
     1440: "A process slept through the moment that its claim waited for, and began under a session that was over.",
+    109486078: "A moment told of as missed was run after all where no rerun was wanted, for its item had come back.",
     607658225: "An item was disabled while it was being rescued: moments before that were not reported.",
+}
+
+
+OLD_BUGS_OF_WILD = {
+    892725792: "An offset whose handler was cut off before the answer to its saving was not where the next run began.",
 }
 
 
@@ -53,6 +59,11 @@ def test_a_cluster_keeps_its_promises(first: int) -> None:
 @pytest.mark.parametrize("seed", OLD_BUGS_OF_FAILOVER)
 def test_old_bugs_of_failover_stay_mended(seed: int) -> None:
     survives(seed, failover=True)
+
+
+@pytest.mark.parametrize("seed", OLD_BUGS_OF_WILD)
+def test_old_bugs_of_wild_operators_stay_mended(seed: int) -> None:
+    survives(seed, wild=True)
 
 
 @pytest.mark.parametrize("seed", OLD_BUGS)
