@@ -12,16 +12,11 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.strategies import Allotment, find, in_order
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Instance
-from aioelasticjob.testing.facts import Facts, Violation
+from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, Violation
 from aioelasticjob.testing.history import Change, Written, of_kind
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-PROMPT = 2.0
-"""Seconds within which an undisturbed leader does what is due: less than a tick, which mends all in the end."""
-RESENT = 8.0
-"""Seconds that a packet may be on its way when some get lost."""
 
 
 def assigned_soon(facts: Facts) -> Iterator[Violation]:

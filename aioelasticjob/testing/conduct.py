@@ -12,15 +12,11 @@ from math import inf
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
-from aioelasticjob.testing.facts import Facts, JobFacts, Run, Violation
+from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Told, Written, of_kind
 
 KNOWN = 0.25
 """Seconds within which an undisturbed instance knows what the registry has."""
-RESENT = 8.0
-"""Seconds that a packet may be on its way when some get lost."""
-PROMPT = 2.0
-"""Seconds within which an undisturbed instance does what is asked of it."""
 SLACK = 0.05
 """Seconds by which a handler may be cut off early or late: the loop's turns, and clocks that round."""
 RECENT = 4.0

@@ -32,6 +32,10 @@ from aioelasticjob.testing.history import (
 
 REGISTRY = "10.0.0.1"
 """Where the registry runs."""
+PROMPT = 2.0
+"""Seconds within which an undisturbed instance does what is due: less than a tick, which mends all in the end."""
+RESENT = 8.0
+"""Seconds that a request may be on its way when packets get lost: it was decided on what was true before."""
 Span = tuple[float, float]
 
 

@@ -16,7 +16,7 @@ from aioelasticjob.coordination.strategies import Allotment, find, in_order
 from aioelasticjob.model import FireSource, Instance
 from aioelasticjob.running.runner import EARLY
 from aioelasticjob.testing import assignments, checkpoints, conduct, orphans
-from aioelasticjob.testing.facts import REGISTRY, Facts, JobFacts, Run, Violation
+from aioelasticjob.testing.facts import REGISTRY, RESENT, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Change, Entry, Stopped, Written, of_kind
 from aioelasticjob.testing.timeliness import nothing_lost, on_time, reports_are_true
 
@@ -26,8 +26,6 @@ AHEAD = 1.0 + 0.7 + EARLY / 1000
 """Seconds by which a clock may be ahead unnoticed, a slow network mislead who measures that, and claims leave early."""
 NEWS = 2.0
 """Seconds that the end of a session may be on its way to its owner, who begins what was claimed before."""
-RESENT = 8.0
-"""Seconds that a request may be on its way when packets get lost: it was decided on what was true before."""
 LAG = 0.25
 """Seconds within which an undisturbed instance knows what the registry has."""
 HOWS = {

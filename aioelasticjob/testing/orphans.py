@@ -8,13 +8,9 @@ from dataclasses import dataclass
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Record
-from aioelasticjob.testing.facts import Facts, JobFacts, Violation
+from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, JobFacts, Violation
 from aioelasticjob.testing.history import Told, Written, of_kind
 
-PROMPT = 2.0
-"""Seconds within which an undisturbed instance does what is due: less than a tick, which mends all in the end."""
-RESENT = 8.0
-"""Seconds that a packet may be on its way when some get lost."""
 RECENT = 4.0
 """Seconds after a change of settings in which somebody may still go by the old ones."""
 
