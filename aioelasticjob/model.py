@@ -65,6 +65,10 @@ class Record:
     """When somebody asked for the run by hand, milliseconds since the epoch; 0 if nobody did."""
     parameter: str | None = None
     """What he gave in the place of the job's parameter."""
+    rescues: int = 0
+    """How many times in a row the run was cut off and claimed again as ``FAILOVER``."""
+    unknown: str = ""
+    """The fields that this release does not know, as JSON spells them, each after a comma: they are written again."""
 
     @property
     def moment(self) -> int:
@@ -110,6 +114,8 @@ class Instance:
     """Since when there has always been somebody, as was known when it joined; ``started`` if nobody was there."""
     leaving: bool = False
     """Whether it only finishes what it has begun: it is given nothing more, and does not lead."""
+    features: frozenset[str] = frozenset()
+    """The features of the registry's format that it says it knows."""
 
 
 def instance_id(ip: str, pid: int, suffix: str) -> str:

@@ -51,8 +51,10 @@ class Presence:
 
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""
-        joined = self.shared.runners if self.shared else ()
-        return Health.of(self.session, declared, (runner.health for runner in joined))
+        if self.shared is None:
+            return Health.of(self.session, declared, ())
+        joined = [*self.shared.standing_by.values(), *(runner.health for runner in self.shared.runners)]
+        return Health.of(self.session, declared, joined)
 
     @asynccontextmanager
     async def open(self, registry: Address, jobs: Iterable[Job], means: Means) -> AsyncIterator[Session]:

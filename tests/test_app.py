@@ -502,7 +502,7 @@ def test_a_name_of_another_kind_of_job_is_refused_and_that_job_left_as_it_was(ad
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("data", [b"hello", b"{", b"[]", b"null", b'{"jobName": "job", "colour": "red"}', b"\xff\xfe"])
+@pytest.mark.parametrize("data", [b"hello", b"{", b"[]", b"null", b'{"jobName": "job", "dst": "red"}', b"\xff\xfe"])
 def test_foreign_data_is_refused_and_left_as_it_was(address: str, data: bytes) -> None:
     async def main() -> None:
         async with clerk(address) as session:

@@ -37,6 +37,7 @@ LABELS: Final[Mapping[str, str]] = {
     "server_retention": "Forget servers after (seconds)",
     "sharding_total_count": "Number of items",
     "sharding_item_parameters": "Parameters of items",
+    "requires": "Requires features",
     "disabled": "New servers start disabled",
 }
 """What a setting is called where its name alone would not do."""
@@ -123,6 +124,8 @@ def text_of(config: JobConfig, name: str) -> str:
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if name == "sharding_item_parameters" and not any("," in text for text in value.values()):
         return ", ".join(f"{item}={text}" for item, text in value.items())
+    if isinstance(value, tuple):
+        return ", ".join(value)
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False, indent=1) if value else ""
     return str(value)

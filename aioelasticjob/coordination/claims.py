@@ -67,7 +67,7 @@ class Claims:
         written: dict[int, Seen] = {}
         found: dict[int, Record] = {}
         fences: dict[int, int] = {}
-        rest, at_once = sorted(items), _at_once([fire.parameter])
+        rest, at_once = sorted(items), _at_once([fire.parameter, *(ledger.record(item).unknown for item in items)])
         while rest and not taken.stale:
             part, rest = rest[:at_once], rest[at_once:]
             before = {item: ledger.record(item) for item in part}
@@ -107,7 +107,7 @@ class Claims:
         ``hand_over`` puts items that were cut off up for rescue; return which.
         """
         rest, handed_over = list(claim.items), frozenset[int]()
-        at_once = _at_once([claim.fire.parameter])
+        at_once = _at_once([claim.fire.parameter, *(seen.record.unknown for seen in claim.items.values())])
         while rest:
             part, rest = rest[:at_once], rest[at_once:]
             ended = {item: _ended(claim.items[item], outcomes.get(item), now) for item in part}
@@ -119,7 +119,7 @@ class Claims:
     async def withdraw(self, claim: Claim) -> bool:
         """Give items back as they were found, for their run has not begun; False if the session was lost."""
         rest = [(item, Seen(claim.before[item], seen.version)) for item, seen in claim.items.items()]
-        at_once = _at_once(record.parameter for record in claim.before.values())
+        at_once = _at_once(text for record in claim.before.values() for text in (record.parameter, record.unknown))
         while rest:
             part, rest = rest[:at_once], rest[at_once:]
             if await self._give_back(dict(part), hand_over=False) is None:
@@ -285,9 +285,9 @@ class Claims:
         return mine
 
 
-def _at_once(parameters: Iterable[str | None]) -> int:
-    """Return how many items one transaction may carry whose records hold such parameters."""
-    longest = max((len(parameter) for parameter in parameters if parameter), default=0)
+def _at_once(texts: Iterable[str | None]) -> int:
+    """Return how many items one transaction may carry whose records hold such texts."""
+    longest = max((len(text) for text in texts if text), default=0)
     return min(AT_ONCE, max(1, ROOM // (6 * longest))) if longest else AT_ONCE  # six: "\u0000"
 
 
@@ -354,7 +354,9 @@ def _begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Recor
     else:  # whoever rescues the rescue has to know as well
         asked, parameter = last.asked, last.parameter
     begun = Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
-    return replace(begun, asked=asked, parameter=parameter) if asked else begun
+    begun = replace(begun, asked=asked, parameter=parameter) if asked else begun
+    rescues = last.rescues + 1 if fire.source is FireSource.FAILOVER else 0
+    return replace(begun, rescues=rescues, unknown=last.unknown) if rescues or last.unknown else begun
 
 
 def _is_taken(record: Record, fire: Fire) -> bool:
@@ -368,4 +370,6 @@ def _same(record: Record, wanted: Record) -> bool:
 def _ended(seen: Seen, outcome: Outcome | None, now: int) -> Seen:
     outcome = outcome or Outcome.CANCELLED
     done = outcome is not Outcome.CANCELLED
-    return Seen(replace(seen.record, completed=done, completed_at=now, outcome=outcome.value), seen.version)
+    rescues = 0 if done else seen.record.rescues
+    ended = replace(seen.record, completed=done, completed_at=now, outcome=outcome.value, rescues=rescues)
+    return Seen(ended, seen.version)

@@ -114,12 +114,12 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
             before, view = view, read(tree, member.layout, view.config, kind)
             rest.see(before, view)
             views.set(view)
-        if await _dismissed(member, view):
+        if await dismissed(member, view):
             return True
         written, quiet = 0, False
         try:
             if not rest.hesitates:
-                grumbler.hear(faults(view))
+                grumbler.hear(faults(view, member.id))
                 now = await _situation(member, view, rest, tally, clock)
                 written, quiet = await _commit(member, view, decide(now)), now.quiet
         except Suspended:
@@ -176,7 +176,7 @@ def _is_torn(before: JobView, now: JobView) -> bool:
     return parents or seat or (same and bool(before.assignment.keys() - now.assignment.keys()))
 
 
-async def _dismissed(member: Member, view: JobView) -> bool:
+async def dismissed(member: Member, view: JobView) -> bool:
     """Whether an operator asked this instance to leave, or removed its node by hand."""
     if member.id not in view.instances:
         if not await _is_removed(member):

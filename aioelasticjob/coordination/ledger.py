@@ -105,7 +105,7 @@ class Ledger:
         record, written = records.decode(node.data), int(node.stat.mtime * 1000)
         if record is None or record.slot > written + TOLERATED:
             self.tell(path, node.stat.mzxid, "is no record of a run; the next one replaces it")
-            record = Record(slot=written)
+            record = Record(slot=written, unknown="" if record is None else record.unknown)
         return Seen(record, node.stat.version)
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from anyio import move_on_after
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob import config as settings
+from aioelasticjob.config import JobConfig, required
 from aioelasticjob.coordination.effects import mark_necessary
-from aioelasticjob.coordination.view import heard, instance, parse, read
+from aioelasticjob.coordination.view import heard, instance, parse, read, said
 from aioelasticjob.errors import Conflict, ForeignData, JobConflict, OutcomeUnknown, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session, SessionState
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.tree import Node, Tree
 from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
 
 ATTEMPTS = 50
@@ -36,13 +37,24 @@ class Member:
     host: str
     pid: int
     incarnation: int
+    features: frozenset[str] = field(default_factory=lambda: settings.FEATURES)
+    """The features of the registry's format that it knows."""
 
-    def describe(self, up_since: float, *, leaving: bool = False) -> bytes:
-        """Return what the instance's node says; ``up_since`` is infinite when nobody is known to have been there."""
-        told: dict[str, object] = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid}
+    def describe(self, up_since: float, *, leaving: bool = False, before: bytes = b"") -> bytes:
+        """Return what the instance's node says; ``up_since`` is infinite when nobody is known to have been there.
+
+        What the node says ``before`` and is not known here is kept.
+        """
+        told: dict[str, object] = {**said(before), "id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid}
         told["incarnation"] = self.incarnation
+        told["features"] = sorted(self.features)
         told |= {} if up_since == inf else {"upSince": up_since}
         return json.dumps({**told, "leaving": True} if leaving else told).encode()
+
+    def lacks(self, tree: Tree) -> tuple[str, ...]:
+        """Return the features that the job requires, as a tree has it, and that are not known here."""
+        node = tree.get(self.layout.config)
+        return tuple(one for one in (node and required(node.data)) or () if one not in self.features)
 
 
 async def connected(session: Session, incarnation: int) -> bool:
@@ -86,7 +98,7 @@ async def join(
     for _ in range(ATTEMPTS):
         tree = trees.value
         stored = _stored(tree, member.layout, last)
-        holds = _agreed(stored, config) if stored is None or last is None else stored
+        holds = _agreed(stored, config, tree.get(member.layout.config)) if stored is None or last is None else stored
         skeleton = [path for path in member.layout.skeleton if path not in tree]
         try:
             known = await member.session.get_many(skeleton)
@@ -168,7 +180,7 @@ async def _notice(member: Member) -> list[Op]:
     epoch, seat, mine = await member.session.get_many(paths)
     if mine is not None and mine.stat.ephemeral_owner == member.incarnation:
         here = instance(member.id, mine)
-        told = member.describe(here.up_since, leaving=True)
+        told = member.describe(here.up_since, leaving=True, before=mine.data)
         operations += [] if here.leaving else [Set(layout.instance(member.id), told, mine.stat.version)]
     if seat is not None and seat.stat.ephemeral_owner == member.incarnation:
         operations += [] if epoch is None else [Check(layout.epoch, epoch.stat.version)]
@@ -183,7 +195,7 @@ def _stored(tree: Tree, layout: Layout, last: JobConfig | None) -> JobConfig | N
     return None if node is None or not node.data else parse(node.data, layout)
 
 
-def _agreed(stored: JobConfig | None, given: JobConfig) -> JobConfig:
+def _agreed(stored: JobConfig | None, given: JobConfig, node: Node | None = None) -> JobConfig:
     if stored is None:
         return given
     if stored.job_type != given.job_type:
@@ -191,7 +203,7 @@ def _agreed(stored: JobConfig | None, given: JobConfig) -> JobConfig:
             "job_name", given.job_name, f"is already a {stored.job_type} job in this namespace: choose another name"
         )
     if given.overwrite:
-        return given
+        return given.in_place_of(b"" if node is None else node.data)
     fits(stored)
     return heard(stored, given)[0]  # what is wrong with it is said once there is a view
 

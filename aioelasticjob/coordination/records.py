@@ -15,13 +15,23 @@ LARGEST_PARAMETER = 64 * 1024
 """Bytes of the parameter that a trigger may bring: the record of every item that it runs keeps it."""
 
 
+_KNOWN = frozenset(
+    {
+        *("slot", "source", "instance", "lastBeginTime", "lastCompleteTime", "nextFireTime"),
+        *("completed", "outcome", "asked", "parameter", "rescues"),
+    }
+)
+
+
 def encode(record: Record) -> bytes:
     """Return the data of ``execution/{item}``."""
+    rescues = f',"rescues":{record.rescues}' if record.rescues else ""
     asked = "" if not record.asked else f',"asked":{record.asked},"parameter":{json.dumps(record.parameter)}'
     return (
         f'{{"slot":{record.slot},"source":"{record.source}","instance":{json.dumps(record.instance)},'
         f'"lastBeginTime":{record.begun},"lastCompleteTime":{record.completed_at},"nextFireTime":{record.next_fire},'
-        f'"completed":{"true" if record.completed else "false"},"outcome":{json.dumps(record.outcome)}{asked}}}'
+        f'"completed":{"true" if record.completed else "false"},"outcome":{json.dumps(record.outcome)}{asked}{rescues}'
+        f"{record.unknown}}}"
     ).encode()
 
 
@@ -44,6 +54,8 @@ def decode(data: bytes) -> Record | None:
             outcome=str(told.get("outcome", "")),
             asked=_number(told.get("asked", 0)),
             parameter=None if told.get("parameter") is None else str(told["parameter"]),
+            rescues=_number(told.get("rescues", 0)),
+            unknown="" if told.keys() <= _KNOWN else _unknown(told),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
@@ -84,6 +96,10 @@ def as_json(record: Record) -> dict[str, object]:
         "completed": record.completed,
         "outcome": record.outcome or None,
     }
+
+
+def _unknown(told: dict[str, object]) -> str:
+    return "".join(f",{json.dumps(key)}:{json.dumps(value)}" for key, value in told.items() if key not in _KNOWN)
 
 
 def _number(value: object) -> int:

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.faults import lacks
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import Session, SessionState
@@ -30,6 +31,8 @@ class JobHealth:
     running: tuple[int, ...] = ()
     """The items it has claimed and not yet given back."""
     next_fire: datetime | None = None
+    problem: str | None = None
+    """Why the job does not run here, though the process and the registry are well; None if it does."""
 
     @classmethod
     def of(cls, view: JobView, instance: str, claim: Claim | None, now: float) -> JobHealth:
@@ -42,6 +45,7 @@ class JobHealth:
             tuple(sorted(item for item, holder in view.assignment.items() if holder == instance)),
             () if claim is None else tuple(sorted(claim.items)),
             None if schedule is None else schedule.next_after(moment(now)),
+            lacks(view.lacking[instance]) if instance in view.lacking else None,
         )
 
 
@@ -79,6 +83,7 @@ class Health:
                     "holds": job.holds,
                     "running": job.running,
                     "next_fire": None if job.next_fire is None else job.next_fire.isoformat(),
+                    "problem": job.problem,
                 }
                 for job in self.jobs
             ],

@@ -13,6 +13,7 @@ from anyio.abc import TaskStatus
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.coordinator import coordinate, follow
+from aioelasticjob.coordination.faults import lacks
 from aioelasticjob.coordination.membership import Member, give_notice, join, leave
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError, SessionEnded, unwrapped
@@ -23,8 +24,10 @@ from aioelasticjob.model import instance_id
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.tree import Tree
+from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.monitor import monitored
 from aioelasticjob.running.runner import LAST_WORD, Runner, Surroundings
+from aioelasticjob.running.standby import stand_by
 
 AGAIN_AFTER = 1.0
 """Seconds before a job that could not join under a new session tries again."""
@@ -68,7 +71,7 @@ async def run_job(
                 if not await _live(job, member, shared, leaving, life, task_status):
                     return
         except (InvalidSetting, RegistryError) as error:
-            if life.since is None and not isinstance(error, SessionEnded):  # a slow start may cost a session
+            if not life.started and not isinstance(error, SessionEnded):  # a slow start may cost a session
                 raise
             life.complain(error, job.config.job_name)
             await sleep(AGAIN_AFTER)
@@ -80,12 +83,20 @@ class _Life:
 
     since: float | None = None
     """When the first of them began, by the registry's clock."""
+    started: bool = False
+    """Whether the process's start has been told that the job is up, though it may have to wait for its turn."""
     config: JobConfig | None = None
     """The newest configuration that made sense."""
     incarnation: int = 0
     name: str = ""
     trouble: str = ""
     """What was complained of last."""
+
+    def begin(self, task_status: TaskStatus[None]) -> None:
+        """Tell the process's start, once, that the job is up."""
+        if not self.started:
+            self.started = True
+            task_status.started()
 
     def complain(self, error: ElasticJobError, job: str) -> None:
         """Say why the job has to join again, once for each reason."""
@@ -117,18 +128,41 @@ async def _live(
 ) -> bool:
     """Live one session's life; return whether there is to be another."""
     async with mirror(member.session, member.layout.mirrored, shallow=member.layout.shallow) as trees:
+        if life.config is None and (lacking := member.lacks(trees.value)):
+            return await _stand_by(job, member, trees, shared, leaving, life, lacks(lacking), task_status)
         config = await join(member, job.config, trees, life.config, inf if life.since is None else life.since)
         await _compare_clocks(member, shared)
         views = _Views(read(trees.value, member.layout, config, config.job_type))
         own_port = config.monitor_port == job.config.monitor_port  # an operator's must not keep a process from starting
-        async with monitored(member.session, member.layout, views, strict=life.since is None and own_port):
+        async with monitored(member.session, member.layout, views, strict=not life.started and own_port):
             if life.since is None:
                 here = views.value.instances.get(member.id)
                 life.since = shared.clock.now() if here is None else here.started
-                task_status.started()
+            life.begin(task_status)
             runner = views.runner = Runner(job, member, views, shared, life.since)
             await _work(runner, member, trees, views, shared, leaving, life)
     return not runner.left
+
+
+async def _stand_by(
+    job: Job,
+    member: Member,
+    trees: Latest[Tree],
+    shared: Surroundings,
+    leaving: Event,
+    life: _Life,
+    problem: str,
+    task_status: TaskStatus[None],
+) -> bool:
+    """Wait until the job can be run here; return whether it is to be."""
+    name = job.config.job_name
+    log.warning("%s: %s", name, problem, extra={"job": name})
+    shared.standing_by[name] = JobHealth(name, member.id, problem=problem)
+    life.begin(task_status)
+    try:
+        return await stand_by(member, job.config, trees, leaving)
+    finally:
+        del shared.standing_by[name]
 
 
 async def _work(

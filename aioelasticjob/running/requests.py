@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from aioelasticjob.coordination.claims import Taken
+from aioelasticjob.coordination.faults import lacks
 from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
@@ -97,9 +98,11 @@ class Requests:
         """Log what a request comes to nothing for; that nothing is held here is no reason to."""
         open_ = self._member.id in view.eligible
         if self._duty.held or not open_:
-            why = "all its items here are" if open_ else "this server is"
+            why = "all its items here are switched off" if open_ else "this server is switched off"
+            if self._member.id in view.lacking:
+                why = lacks(view.lacking[self._member.id])
             extra = {"job": self._member.layout.job}
-            log.warning("not run: it was asked for by hand, and %s switched off", why, extra=extra)
+            log.warning("not run: it was asked for by hand, and %s", why, extra=extra)
 
     async def _drop(self, fire: Fire) -> bool:
         """Remove a request that no claim removes; False if it is another by now, or has been taken.

@@ -59,6 +59,8 @@ class Surroundings:
     means: Means
     complaints: Complaints
     runners: dict[Runner, None] = field(default_factory=dict)  # a set that keeps its order, so simulations repeat
+    standing_by: dict[str, JobHealth] = field(default_factory=dict)
+    """The jobs that cannot run here for the time being, by name."""
     comparing: Lock = field(default_factory=Lock)
     starts: Starts = field(default_factory=Starts)
 

@@ -215,7 +215,7 @@ class Life:
             if view is not self.views.value:
                 self.views.set(view)
             try:
-                if await coordinator._dismissed(self.member, view):
+                if await coordinator.dismissed(self.member, view):
                     self.dismissed = True
                     self.leave()
                     return

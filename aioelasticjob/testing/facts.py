@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -326,7 +325,7 @@ class JobFacts:
         return (*spans, *(() if manned else ((alone, inf),)))
 
     def _era(self, start: float, end: float, data: bytes) -> Era:
-        config = JobConfig.model_validate(json.loads(data))
+        config = JobConfig.from_json(data, self.name)
         return Era(start, end, config, tuple(_moments(config, start - 5, end + 5)))
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, TypeVar, cast
@@ -615,3 +617,51 @@ def test_items_that_went_to_others_are_forgotten() -> None:
     desk = Desk()
     desk.ledger.forget([0, 7])
     assert desk.ledger.known() == {1, 2}
+
+
+def test_rescues_in_a_row_are_counted() -> None:
+    desk, counted = Desk(), []
+    for source, outcome in [
+        *[(RESCUE, Outcome.CANCELLED), (RESCUE, Outcome.CANCELLED), (RESCUE, Outcome.FAILED)],
+        *[(RESCUE, Outcome.CANCELLED), (CRON, Outcome.CANCELLED), (RESCUE, Outcome.TIMED_OUT)],
+    ]:
+        if source is RESCUE and LAYOUT.item(0).orphan not in desk.registry.nodes:
+            before = desk.record() if LAYOUT.item(0).execution in desk.registry.nodes else Record()
+            desk.elsewhere(0, replace(before, begun=1, slot=SLOT - 1, completed=False), running=False)
+            desk.write(Create(LAYOUT.item(0).orphan))
+            desk.learn()
+        claim = desk.taken(source, {0})
+        counted.append(desk.record().rescues)
+        desk.hand_over(claim, outcome, hand_over=source is RESCUE)
+        assert desk.record().rescues == (0 if outcome is not Outcome.CANCELLED else counted[-1])
+    assert counted == [1, 2, 3, 1, 0, 1]
+
+
+@pytest.mark.parametrize("end", ["settled", "handed over", "withdrawn"])
+def test_what_a_record_says_that_is_not_known_is_kept_by_every_write(end: str) -> None:
+    desk = Desk()
+    told = {"slot": SLOT - 1000, "newer": {"a": [1]}, "completed": True}
+    desk.write(Create(LAYOUT.item(0).execution, json.dumps(told).encode()))
+    desk.learn()
+    claim = desk.taken(CRON, {0})
+    assert desk.record().unknown == ',"newer":{"a": [1]}'
+    if end == "withdrawn":
+        assert done(desk.claims.withdraw(claim))
+        assert desk.record().slot == SLOT - 1000
+    else:
+        desk.hand_over(claim, Outcome.COMPLETED if end == "settled" else Outcome.CANCELLED)
+        assert desk.record().slot == SLOT
+    assert json.loads(desk.registry.nodes[LAYOUT.item(0).execution].data)["newer"] == {"a": [1]}
+    desk.taken(RESCUE if end == "handed over" else Fire(SLOT + 1000, FireSource.CRON), {0})
+    assert desk.record().unknown
+
+
+def test_records_that_hold_much_that_is_not_known_are_written_a_few_at_a_time() -> None:
+    desk = Desk(40)
+    told = json.dumps({"slot": 1, "newer": "x" * 60_000}).encode()
+    desk.write(*(Create(LAYOUT.item(item).execution, told) for item in desk.items))
+    desk.learn()
+    claim = desk.taken()
+    assert len(claim.items) == 40
+    assert desk.settle(claim, *[Outcome.COMPLETED] * 40)
+    assert max(desk.line.sizes) < 1024 * 1024

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections import Counter
 from contextlib import suppress
 from copy import deepcopy
@@ -441,3 +442,53 @@ def test_a_leader_that_is_said_to_leave_by_hand_makes_room() -> None:
     here.registry.commit([Set(LAYOUT.instance(leaving), b'{"ip": "10.0.0.1", "leaving": true}', -1)])
     assert is_right(here.settle())
     assert leaving not in (here.view().leader, *here.view().assignment.values())
+
+
+def _knowing(number: int, *features: str) -> Create:
+    data = json.dumps({"features": features}).encode()
+    return Create(LAYOUT.instance(f"10.0.0.{number}@-@1"), data, ephemeral=True)
+
+
+def _requiring(there: World, data: bytes) -> JobView:
+    there.registry.commit([Set(LAYOUT.config, data, -1)])
+    return there.settle()
+
+
+def test_an_instance_that_lacks_what_is_required_neither_holds_nor_leads_until_it_is_required_no_more() -> None:
+    there = world(1, sharding_total_count=4)
+    there.registry.commit([_knowing(2, "x")], incarnation=2)
+    before = there.settle()
+    old, new = "10.0.0.1@-@1", "10.0.0.2@-@1"
+    assert (before.leader, set(before.assignment.values()), before.lacking) == (old, {old, new}, {})
+    view = _requiring(there, there.config.changed(requires=["x"]).to_json())
+    assert (view.eligible, view.leader, set(view.assignment.values())) == ((new,), new, {new})
+    assert view.lacking == {old: ("x",)}
+    assert set(_requiring(there, there.config.to_json()).assignment.values()) == {old, new}
+
+
+def test_a_leader_that_lacks_what_is_required_leaves_its_seat_though_nobody_else_could_lead() -> None:
+    there = world(2, sharding_total_count=2)
+    before = there.settle()
+    view = _requiring(there, there.config.changed(requires=["x"], sharding_total_count=1).to_json())
+    assert (view.eligible, view.leader) == ((), None)
+    assert view.assignment == before.assignment  # and nothing is pruned by somebody who does not know what is wanted
+    there.registry.commit([_knowing(3, "x", "y")], incarnation=3)
+    assert set(there.settle().assignment.items()) == {(0, "10.0.0.3@-@1")}
+
+
+def test_what_is_required_counts_though_the_rest_makes_no_sense_here() -> None:
+    there = world(1, sharding_total_count=2)
+    there.registry.commit([_knowing(2, "x")], incarnation=2)
+    there.settle()
+    view = _requiring(there, b'{"jobName": "job", "requires": ["x"], "dst": "new"}')
+    assert view.fault is not None
+    assert (view.eligible, view.config.sharding_total_count) == (("10.0.0.2@-@1",), 2)
+    view = _requiring(there, b'{"jobName": "job", "requires": [7], "dst": "new"}')
+    assert len(view.eligible) == 2  # which says nothing, so the last word holds: it was nothing
+
+
+@pytest.mark.parametrize("data", [b'{"features": "x"}', b'{"features": {"x": 1}}', b'{"features": [["x"]]}', b"x"])
+def test_an_instance_that_does_not_say_what_it_knows_knows_nothing(data: bytes) -> None:
+    there = world(0, requires=["x"])
+    there.registry.commit([Create(LAYOUT.instance("10.0.0.1@-@1"), data, ephemeral=True)], incarnation=1)
+    assert there.settle().eligible == ()
