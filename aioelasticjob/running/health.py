@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.refusals import RefusedRequest
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import Session, SessionState
@@ -30,9 +31,18 @@ class JobHealth:
     running: tuple[int, ...] = ()
     """The items it has claimed and not yet given back."""
     next_fire: datetime | None = None
+    refused: tuple[RefusedRequest, ...] = ()
+    """What the registry refuses to the job in this process at present."""
 
     @classmethod
-    def of(cls, view: JobView, instance: str, claim: Claim | None, now: float) -> JobHealth:
+    def of(
+        cls,
+        view: JobView,
+        instance: str,
+        claim: Claim | None,
+        now: float,
+        refused: tuple[RefusedRequest, ...] = (),
+    ) -> JobHealth:
         """Return what the newest view says of an instance; ``now`` in seconds since the epoch."""
         schedule = view.config.schedule
         return cls(
@@ -42,6 +52,7 @@ class JobHealth:
             tuple(sorted(item for item, holder in view.assignment.items() if holder == instance)),
             () if claim is None else tuple(sorted(claim.items)),
             None if schedule is None else schedule.next_after(moment(now)),
+            refused,
         )
 
 
@@ -79,6 +90,10 @@ class Health:
                     "holds": job.holds,
                     "running": job.running,
                     "next_fire": None if job.next_fire is None else job.next_fire.isoformat(),
+                    "refused": [
+                        {"what": one.what, "why": one.why, "since": moment(one.since).isoformat()}
+                        for one in job.refused
+                    ],
                 }
                 for job in self.jobs
             ],
