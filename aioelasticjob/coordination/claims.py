@@ -152,9 +152,8 @@ class Claims:
         Raises:
             RegistryError: the registry cannot be read.
         """
-        lock = (await self._ledger.learn([item])).get(item)
-        ours = lock is not None and lock.stat.ephemeral_owner == self._member.incarnation
-        if not ours or item in self._executing:
+        await self._ledger.learn([item])
+        if item not in self._ledger.locked or item in self._executing:
             return
         (rescue,) = await self._member.session.get_many([self._member.layout.item(item).failover])
         if rescue is not None and rescue.stat.ephemeral_owner == self._member.incarnation:
@@ -280,16 +279,14 @@ class Claims:
                 cut_off = cut_off.intersection(ended)
         self._rescuing -= items
         self._executing -= items
+        self._ledger.locked -= items
         return cut_off
 
     async def _still_mine(self, ended: dict[int, Seen]) -> dict[int, Seen]:
         """Return what is yet to be settled, at the records' present versions: somebody touched them by hand."""
-        running = await self._ledger.learn(list(ended))
-        mine = {}
-        for item, seen in ended.items():
-            runner = running.get(item)
-            if runner is not None and runner.stat.ephemeral_owner == self._member.incarnation:
-                mine[item] = replace(seen, version=self._ledger.version(item))
+        await self._ledger.learn(list(ended))
+        locked, version = self._ledger.locked, self._ledger.version
+        mine = {item: replace(seen, version=version(item)) for item, seen in ended.items() if item in locked}
         rescued = sorted(self._rescuing & mine.keys())
         marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
         ours = self._member.incarnation  # what is not ours was removed and made again by hand

@@ -70,34 +70,34 @@ async def write(
     while True:
         since = session.zxid
         try:
-            committed = await session.commit(ops, incarnation=member.incarnation, hold=hold)
-        except OutcomeUnknown:
-            try:
-                found = await _look(member, ops, since)
-            except SessionEnded as error:
-                return SessionOver(error)
-            if found is not None:
-                return Applied(found)
-            if lost:  # a server that fails again and again is asked less often
-                await session.back_off(lost - 1)
-            lost += 1
+            written: Written = Applied(await session.commit(ops, incarnation=member.incarnation, hold=hold))
+        except OutcomeUnknown as error:
+            if (found := await _look(member, ops, since)) is None:
+                if lost:  # a server that fails again and again is asked less often
+                    member.refusals.refused(what, error)
+                    await session.back_off(lost - 1)
+                lost += 1
+                continue
+            written = found
         except Suspended as error:
-            if not wait:
-                return Refused(error)
-            if not await connected(session, member.incarnation):
-                return SessionOver(_ended())
-        except SessionEnded as error:  # the registry may say so of a session that goes on: a claim would be left locked
             if wait and await connected(session, member.incarnation):
-                member.refusals.refused(what, error)
-                return Refused(error)
-            return SessionOver(error)
+                continue
+            written = SessionOver(_ended()) if wait else Refused(error)
+        except SessionEnded as error:  # the registry may say so of a session that goes on, with its locks
+            goes_on = wait and await connected(session, member.incarnation)
+            written = Refused(error) if goes_on else SessionOver(error)
         except RegistryError as error:
-            if not isinstance(error, Conflict):
-                member.refusals.refused(what, error)
-            return Refused(error)
-        else:
-            member.refusals.accepted(what)
-            return Applied(committed)
+            written = Refused(error)
+        _note(member, what, written)
+        return written
+
+
+def _note(member: Member, what: str, written: Written) -> None:
+    """Note what was refused, or is refused no longer; that others were faster, or nobody is there, is no refusal."""
+    if isinstance(written, Applied):
+        member.refusals.accepted(what)
+    elif isinstance(written, Refused) and not isinstance(written.error, Conflict | Suspended):
+        member.refusals.refused(what, written.error)
 
 
 async def connected(session: Session, incarnation: int) -> bool:
@@ -154,29 +154,26 @@ def _tells(op: Op, node: Node | None, incarnation: int, since: int) -> bool | No
             return None
 
 
-async def _look(member: Member, ops: Sequence[Op], since: int) -> Committed | None:
-    """Find out whether a transaction was applied, however often that fails.
-
-    Raises:
-        SessionEnded: the session is over, so nobody can tell.
-    """
+async def _look(member: Member, ops: Sequence[Op], since: int) -> Applied | SessionOver | None:
+    """Find out, however often that fails, whether a transaction was applied; None if it was not."""
     session, failures = member.session, 0
+    paths = list(dict.fromkeys(op.path for op in ops if not isinstance(op, Check)))
     while await connected(session, member.incarnation):
         try:
             await catch_up(member)
-            paths = list(dict.fromkeys(op.path for op in ops if not isinstance(op, Check)))
             nodes = await session.get_many(paths)
         except Suspended:
             continue
-        except SessionEnded:
-            raise
+        except SessionEnded as error:
+            return SessionOver(error)
         except RegistryError as error:
             member.refusals.refused("to be read", error)
             await session.back_off(failures)
             failures += 1
         else:
-            return evidence(ops, dict(zip(paths, nodes, strict=True)), member.incarnation, since)
-    raise _ended()
+            found = evidence(ops, dict(zip(paths, nodes, strict=True)), member.incarnation, since)
+            return None if found is None else Applied(found)
+    return SessionOver(_ended())
 
 
 async def catch_up(member: Member) -> None:

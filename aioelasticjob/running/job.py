@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import get_running_loop
 from dataclasses import dataclass
 from math import inf
 from uuid import uuid4
@@ -191,12 +192,12 @@ async def _compare_clocks(member: Member, shared: Surroundings) -> None:
 async def retire(runner: Runner) -> None:
     """Ask a runner to leave and give its handlers their grace; without a registry its items stay unsettled."""
     runner.leave()
-    with move_on_after(runner.shutdown_timeout) as grace:
-        await runner.stopping.stopped()
-    if grace.cancelled_caught:
-        runner.cut()
-        with move_on_after(LAST_WORD):
+    cut = get_running_loop().call_later(runner.shutdown_timeout, runner.cut)
+    try:
+        with move_on_after(runner.shutdown_timeout + LAST_WORD):
             await runner.stopping.stopped()
+    finally:
+        cut.cancel()
 
 
 async def _give_notice(member: Member) -> None:

@@ -288,12 +288,13 @@ class Runner:
                 fire, began = flight.claim.fire, self._loop.time()
                 catch_up = fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot)
                 self._accounts.began(flight, catch_up=catch_up)
-                self.stopping.handling.set(True)
                 try:
-                    if not scope.cancel_called:  # a reply that comes too late shall not start a handler's first step
-                        await fly(flight, self._member, self._views)
+                    with self.stopping.handling():
+                        if (
+                            not scope.cancel_called
+                        ):  # a reply that comes too late shall not start a handler's first step
+                            await fly(flight, self._member, self._views)
                 finally:
-                    self.stopping.handling.set(False)
                     self._accounts.ended(flight, self._loop.time() - began)
         finally:
             session.unbind(scope)

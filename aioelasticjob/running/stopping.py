@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from anyio import Event, move_on_after
+from anyio import CancelScope, Event, current_time
 
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.latest import Latest
@@ -26,30 +28,42 @@ class Stopping:
         self._member = member
         self.done = Event()
         """Set when the job has left or its session is over."""
-        self.handling = Latest(False)
-        """Whether handlers run."""
         self.settling: Claim | None = None
         """What is being settled."""
+        self._handling = Latest(False)
+        self._since = 0.0
+        """Since when no handler has run here, by the loop's clock, at the earliest since this is waited for."""
+
+    @contextmanager
+    def handling(self) -> Iterator[None]:
+        """Note that handlers run inside."""
+        self._handling.set(True)
+        try:
+            yield
+        finally:
+            self._since = current_time()
+            self._handling.set(False)
 
     def end(self) -> None:
         """Note that the job has left or its session is over."""
         self.done.set()
-        self.handling.set(False)
+        self._handling.set(False)
 
     async def stopped(self) -> None:
         """Wait until the job has left; at most LAST_WORD from when its handlers have ended."""
+        self._since = current_time()
         while not self.done.is_set():
-            await self.handling.until(lambda handling: not handling)
+            await self._handling.until(lambda handling: not handling)
             if not await self._news(SILENT_FOR):
                 self._say(f"stopping waits {LAST_WORD:g} s at most for the registry")
-                if not await self._news(LAST_WORD - SILENT_FOR):
+                if not await self._news(LAST_WORD):
                     self._say("stopped without the registry")
                     return
 
     async def _news(self, patience: float) -> bool:
         """Wait until the job has left or begun to run something all the same; False if neither comes in time."""
-        with move_on_after(patience) as limit:
-            await self.handling.until(lambda handling: handling or self.done.is_set())
+        with CancelScope(deadline=self._since + patience) as limit:
+            await self._handling.until(lambda handling: handling or self.done.is_set())
         return not limit.cancelled_caught
 
     def _say(self, how: str) -> None:
