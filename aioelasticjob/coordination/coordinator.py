@@ -11,13 +11,14 @@ from anyio import current_time, move_on_after
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, catch_up, write
 from aioelasticjob.coordination.effects import Assign, Effect, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.faults import Grumbler, faults
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Tally
 from aioelasticjob.coordination.rules import Situation, decide
 from aioelasticjob.coordination.view import JobView, is_item, read
-from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import NodeMissing, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record
@@ -33,6 +34,9 @@ PATIENCE = 1.0
 """Seconds between two looks at what is run by instances that are registered no more."""
 CAUGHT_UP_WITHIN = 5.0
 """Seconds to wait for one's own write to come back through the mirror before looking again all the same."""
+
+AGAIN_AFTER = 2.0
+"""Seconds after which it is tried again what the registry has refused."""
 
 log = logging.getLogger(__name__)
 
@@ -128,11 +132,15 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
             continue
         except SessionEnded:
             return False
+        except RegistryError as error:  # it cannot be read now; the runner goes on meanwhile
+            member.refusals.refused("to be read", error)
+            rest.look_again()
         if written:
             with move_on_after(CAUGHT_UP_WITHIN):
                 await trees.until(lambda newer, at=written: newer.zxid >= at)  # type: ignore[misc]
             continue
-        with move_on_after(rest.pause(view, quiet)):
+        pause = rest.pause(view, quiet)
+        with move_on_after(min(pause, AGAIN_AFTER) if member.refusals.present else pause):
             await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
     return False
 
@@ -188,8 +196,7 @@ async def dismissed(member: Member, view: JobView) -> bool:
     asked = member.layout.shutdown(member.id)
     if asked not in view.tree:
         return False
-    with suppress(RegistryError):  # taken; if it stays, a tick removes it
-        await member.session.commit([Delete(asked)], incarnation=member.incarnation)
+    await write(member, [Delete(asked)], "to take a request")  # if it stays, the leader's tick removes it
     return True
 
 
@@ -197,7 +204,7 @@ async def _is_removed(member: Member) -> bool:
     """Whether the node is gone by somebody's hand: what we see may be older than we are, or our session may be over."""
     try:
         mine = await member.session.exists(member.layout.instance(member.id))
-    except Suspended:
+    except RegistryError:
         return False
     if member.session.incarnation != member.incarnation:  # the next life joins anew
         return False
@@ -257,19 +264,23 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect]) -> i
     """Write the effects; return the zxid of the last that took, 0 if there was none."""
     written = 0
     for effect in effects:
-        try:
-            lost = dict[int, Record]()
-            for transaction in await _transactions(member, view, effect, lost):
-                committed = await member.session.commit(transaction, incarnation=member.incarnation)
-                written = committed.zxid
+        lost = dict[int, Record]()
+        for transaction in await _transactions(member, view, effect, lost):
+            match await write(member, transaction, f"to coordinate the job ({type(effect).__name__})"):
+                case Applied(committed):
+                    written = committed.zxid
+                case Refused(Suspended() as error) | SessionOver(error):
+                    raise error
+                case Refused(error):  # the view had aged, and the next one knows better; or it is tried again
+                    log.debug("not written", extra={"job": member.layout.job, "effect": effect, "news": str(error)})
+                    with suppress(RegistryError):
+                        await catch_up(member)
+                    break
+        else:
             if isinstance(effect, Assign):
                 log.info("items assigned", extra={"job": member.layout.job, "items": len(effect.assignment)})
             for item, record in lost.items():
                 _tell_lost(member.layout.job, item, record)
-        except (Conflict, OutcomeUnknown) as news:  # the view had aged; the next one knows better
-            log.debug("not written", extra={"job": member.layout.job, "effect": effect, "news": str(news)})
-            with suppress(RegistryError):
-                await member.session.sync(member.layout.root)
     return written
 
 

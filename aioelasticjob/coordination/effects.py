@@ -136,7 +136,7 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
         case Mourn():
             return [_mourn(view, effect)]
         case Forget(paths):
-            return [[Delete(path)] for path in paths]
+            return [[*_leading(view), Delete(path)] for path in paths]
         case Restore(me, nodes):
             return [[Check(layout.instance(me)), *(Create(path, data) for path, data in nodes.items())]]
         case Refresh(ip, version):

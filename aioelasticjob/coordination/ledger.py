@@ -30,6 +30,8 @@ class Ledger:
         """Items that bear the mark of what they missed, which the next claim removes."""
         self._missed: dict[int, tuple[int, int]] = {}
         """The moment that each mark read says was the last one missed, and the mark's version."""
+        self.locked: set[int] = set()
+        """Items that were locked by our own session when their records were read."""
         self.stuck: set[int] = set()
         """Items whose mark cannot be removed, for something was made beneath it by hand."""
 
@@ -43,6 +45,7 @@ class Ledger:
             self._seen.pop(item, None)
             self._missed.pop(item, None)
             self.marked.discard(item)
+            self.locked.discard(item)
 
     def slot(self, item: int) -> int:
         """Return the last moment known to be claimed, in milliseconds since the epoch."""
@@ -88,6 +91,8 @@ class Ledger:
             if mark is not None:
                 self._missed[item] = _slot(mark.data), mark.stat.version
             (self.stuck.add if mark is not None and mark.stat.num_children else self.stuck.discard)(item)
+            ours = runner is not None and runner.stat.ephemeral_owner == self._member.incarnation
+            (self.locked.add if ours else self.locked.discard)(item)
             if runner is not None:
                 running[item] = runner
                 if not runner.stat.ephemeral_owner:

@@ -12,13 +12,15 @@ from anyio import move_on_after
 
 from aioelasticjob import config as settings
 from aioelasticjob.config import JobConfig, required
+from aioelasticjob.coordination.commit import Refused, connected, write
 from aioelasticjob.coordination.effects import mark_necessary
+from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.view import heard, instance, parse, read, said
-from aioelasticjob.errors import Conflict, ForeignData, JobConflict, OutcomeUnknown, Suspended
+from aioelasticjob.errors import Conflict, ForeignData, JobConflict, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
-from aioelasticjob.registry.session import Session, SessionState
+from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Node, Tree
 from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
 
@@ -39,6 +41,8 @@ class Member:
     incarnation: int
     features: frozenset[str] = field(default_factory=lambda: settings.FEATURES)
     """The features of the registry's format that it knows."""
+    refusals: Refusals = field(default_factory=lambda: Refusals("a job"), compare=False)
+    """What the registry refuses to the job."""
 
     def describe(self, up_since: float, *, leaving: bool = False, before: bytes = b"") -> bytes:
         """Return what the instance's node says; ``up_since`` is infinite when nobody is known to have been there.
@@ -57,24 +61,19 @@ class Member:
         return tuple(one for one in (node and required(node.data)) or () if one not in self.features)
 
 
-async def connected(session: Session, incarnation: int) -> bool:
-    """Wait for a connection of the same session; False when that session is over."""
-    over = (SessionState.EXPIRED, SessionState.CLOSED)
-    status = await session.status.until(
-        lambda now: now.state is SessionState.CONNECTED or now.state in over or now.incarnation != incarnation
-    )
-    return status.state is SessionState.CONNECTED and status.incarnation == incarnation
-
-
 async def make(member: Member, parent: str) -> bool:
-    """Make a parent again that was removed by hand; False if it cannot be, as for a job that was removed."""
-    try:
-        await member.session.commit(
-            [Check(member.layout.instance(member.id)), Create(parent)], incarnation=member.incarnation
-        )
-    except Conflict as conflict:
-        return conflict.reason == "exists"
-    return True
+    """Make a parent again that was removed by hand; False if it cannot be, as for a job that was removed.
+
+    Raises:
+        RegistryError: the registry refuses it.
+    """
+    operations: list[Op] = [Check(member.layout.instance(member.id)), Create(parent)]
+    match await write(member, operations, f"to make {parent} again"):
+        case Refused(Conflict() as conflict):
+            return conflict.reason == "exists"
+        case written:
+            written.get()
+            return True
 
 
 async def join(
@@ -100,19 +99,13 @@ async def join(
         stored = _stored(tree, member.layout, last)
         holds = _agreed(stored, config, tree.get(member.layout.config)) if stored is None or last is None else stored
         skeleton = [path for path in member.layout.skeleton if path not in tree]
-        try:
-            known = await member.session.get_many(skeleton)
-            parents = [path for path, node in zip(skeleton, known, strict=True) if node is None]
-            operations = _joining(member, tree, stored, holds, parents, up_since)
-            joined = (await member.session.commit(operations, incarnation=member.incarnation)).zxid
-        except Conflict as conflict:
-            await _overtaken(member, trees, tree, conflict)
+        known = await member.session.get_many(skeleton)
+        parents = [path for path, node in zip(skeleton, known, strict=True) if node is None]
+        written = await write(member, _joining(member, tree, stored, holds, parents, up_since), "to join")
+        if isinstance(written, Refused) and isinstance(written.error, Conflict):
+            await _overtaken(member, trees, tree, written.error)
             continue
-        except OutcomeUnknown:
-            mine = await member.session.exists(member.layout.instance(member.id))
-            if mine is None:
-                continue
-            joined = mine.czxid
+        joined = written.get().zxid
         with move_on_after(5):  # whoever does not see himself would take himself for removed
             await trees.until(lambda newer, at=joined: newer.zxid >= at)  # type: ignore[misc]
         return holds
@@ -139,9 +132,9 @@ async def give_notice(member: Member) -> None:
     for _ in range(ATTEMPTS):
         if not await connected(member.session, member.incarnation):
             return
-        with suppress(Suspended, OutcomeUnknown, Conflict):
+        with suppress(Suspended, Conflict):
             if operations := await _notice(member):
-                await member.session.commit(operations, incarnation=member.incarnation)
+                (await write(member, operations, "to give notice", wait=True)).get()
             return
 
 
@@ -167,7 +160,7 @@ async def leave(member: Member) -> None:
         heard = zip(requests, asked, strict=True)  # too late to be taken, and perhaps nobody else tidies up
         operations += [Delete(path) for path, node in heard if node and not node.stat.num_children]
         try:
-            await member.session.commit(operations, incarnation=member.incarnation)
+            (await write(member, operations, "to leave")).get()
             return
         except Conflict as conflict:
             asks = (conflict.path, conflict.reason) != (layout.necessary, "missing")  # its parent was removed by hand

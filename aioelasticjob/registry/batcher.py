@@ -16,7 +16,7 @@ from struct import error as Malformed  # noqa: N812  # a class, whatever its nam
 from typing import Final, TypeAlias
 
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
-from aioelasticjob.registry.codec import LOST, MULTI, SESSION_OVER, Reply, committed, failure, joined
+from aioelasticjob.registry.codec import LOST, MULTI, SESSION_OVER, UNCERTAIN, Reply, committed, failure, joined
 from aioelasticjob.registry.keeper import Keeper
 from aioelasticjob.registry.txn import Committed, Hold, Op
 
@@ -154,6 +154,9 @@ class Batcher:
     ) -> None:
         if error == LOST:
             _fail(group, OutcomeUnknown, f"connection lost ({self._keeper.reason}) before the reply: {LOOK}")
+            return
+        if error in UNCERTAIN:
+            _fail(group, OutcomeUnknown, f"{failure(error, group[0].ops[0].path)}: {LOOK}")
             return
         if error in SESSION_OVER:
             _fail(group, SessionEnded, "the registry has ended the session; nothing was written")

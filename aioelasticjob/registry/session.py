@@ -237,6 +237,10 @@ class Session:
         """
         await _furnish(self._client, self._codec)
 
+    async def back_off(self, failures: int) -> None:
+        """Wait before something that was refused is tried again, longer with every failure."""
+        await anyio.sleep(self._keeper.backoff.before_reading(failures))
+
     async def connected(self) -> None:
         """Wait for a connection.
 

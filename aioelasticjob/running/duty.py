@@ -278,9 +278,10 @@ class Duty:
     def _begun_elsewhere(self) -> frozenset[int]:
         """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""
         view = self.view
-        if not (view.config.failover or view.config.streaming):  # a claim finds it out, but for moments left open
-            return frozenset()
-        return frozenset(filter(self._is_cut_off, self.held)) - self.elsewhere - view.orphans - view.rescues.keys()
+        begun = self.ledger.locked & self.held  # left from before this job joined again under the same session
+        if view.config.failover or view.config.streaming:  # else a claim finds it out, but for moments left open
+            begun.update(filter(self._is_cut_off, self.held))
+        return frozenset(begun) - self.elsewhere - view.orphans - view.rescues.keys()
 
     def _is_cut_off(self, item: int) -> bool:
         return is_cut_off(self.ledger.record(item))

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.faults import lacks
+from aioelasticjob.coordination.refusals import RefusedRequest
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import Session, SessionState
@@ -33,9 +34,18 @@ class JobHealth:
     next_fire: datetime | None = None
     problem: str | None = None
     """Why the job does not run here, though the process and the registry are well; None if it does."""
+    refused: tuple[RefusedRequest, ...] = ()
+    """What the registry refuses to the job in this process at present."""
 
     @classmethod
-    def of(cls, view: JobView, instance: str, claim: Claim | None, now: float) -> JobHealth:
+    def of(
+        cls,
+        view: JobView,
+        instance: str,
+        claim: Claim | None,
+        now: float,
+        refused: tuple[RefusedRequest, ...] = (),
+    ) -> JobHealth:
         """Return what the newest view says of an instance; ``now`` in seconds since the epoch."""
         schedule = view.config.schedule
         return cls(
@@ -46,6 +56,7 @@ class JobHealth:
             () if claim is None else tuple(sorted(claim.items)),
             None if schedule is None else schedule.next_after(moment(now)),
             lacks(view.lacking[instance]) if instance in view.lacking else None,
+            refused,
         )
 
 
@@ -84,6 +95,10 @@ class Health:
                     "running": job.running,
                     "next_fire": None if job.next_fire is None else job.next_fire.isoformat(),
                     "problem": job.problem,
+                    "refused": [
+                        {"what": one.what, "why": one.why, "since": moment(one.since).isoformat()}
+                        for one in job.refused
+                    ],
                 }
                 for job in self.jobs
             ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import get_running_loop
 from dataclasses import dataclass
 from math import inf
 from uuid import uuid4
@@ -15,6 +16,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.coordinator import coordinate, follow
 from aioelasticjob.coordination.faults import lacks
 from aioelasticjob.coordination.membership import Member, give_notice, join, leave
+from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError, SessionEnded, unwrapped
 from aioelasticjob.jobs.base import Job
@@ -26,8 +28,9 @@ from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.monitor import monitored
-from aioelasticjob.running.runner import LAST_WORD, Runner, Surroundings
+from aioelasticjob.running.runner import Runner, Surroundings
 from aioelasticjob.running.standby import stand_by
+from aioelasticjob.running.stopping import LAST_WORD
 
 AGAIN_AFTER = 1.0
 """Seconds before a job that could not join under a new session tries again."""
@@ -65,7 +68,8 @@ async def run_job(
         if status.state is SessionState.CLOSED:
             return
         name = life.name_under(status.incarnation, host)
-        member = Member(session, Layout(job.config.job_name), name, host.ip, host.name, host.pid, status.incarnation)
+        layout, refusals = Layout(job.config.job_name), life.refusals_of(job.config.job_name, shared.clock)
+        member = Member(session, layout, name, host.ip, host.name, host.pid, status.incarnation, refusals=refusals)
         try:
             with unwrapped():
                 if not await _live(job, member, shared, leaving, life, task_status):
@@ -91,6 +95,8 @@ class _Life:
     name: str = ""
     trouble: str = ""
     """What was complained of last."""
+    refusals: Refusals | None = None
+    """What the registry refuses, which may outlast a life."""
 
     def begin(self, task_status: TaskStatus[None]) -> None:
         """Tell the process's start, once, that the job is up."""
@@ -103,6 +109,11 @@ class _Life:
         if str(error) != self.trouble:
             self.trouble = str(error)
             log.warning("joining again: %s", error, extra={"job": job})
+
+    def refusals_of(self, job: str, clock: Clock) -> Refusals:
+        """Return what the registry refuses to the job in this process."""
+        self.refusals = self.refusals or Refusals(job, clock.now)
+        return self.refusals
 
     def name_under(self, incarnation: int, host: Host) -> str:
         """Return the instance's name: a new one for each session, so that no two incarnations share one."""
@@ -202,7 +213,7 @@ async def _work(
     finally:
         life.config = views.value.config
         shared.runners.pop(runner, None)
-        runner.done.set()
+        runner.stopping.end()
 
 
 async def _compare_clocks(member: Member, shared: Surroundings) -> None:
@@ -213,13 +224,14 @@ async def _compare_clocks(member: Member, shared: Surroundings) -> None:
 
 
 async def retire(runner: Runner) -> None:
-    """Ask a runner to leave and give its items their grace; without a registry they stay unsettled."""
+    """Ask a runner to leave and give its handlers their grace; without a registry its items stay unsettled."""
     runner.leave()
-    with move_on_after(runner.shutdown_timeout):
-        await runner.done.wait()
-    runner.cut()
-    with move_on_after(LAST_WORD):
-        await runner.done.wait()
+    cut = get_running_loop().call_later(runner.shutdown_timeout, runner.cut)
+    try:
+        with move_on_after(runner.shutdown_timeout + LAST_WORD):
+            await runner.stopping.stopped()
+    finally:
+        cut.cancel()
 
 
 async def _give_notice(member: Member) -> None:

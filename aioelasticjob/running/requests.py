@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from aioelasticjob.coordination.claims import Taken
+from aioelasticjob.coordination.commit import Refused, write
 from aioelasticjob.coordination.faults import lacks
-from aioelasticjob.coordination.membership import Member, connected
+from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.txn import Delete
@@ -107,24 +108,17 @@ class Requests:
     async def _drop(self, fire: Fire) -> bool:
         """Remove a request that no claim removes; False if it is another by now, or has been taken.
 
-        A reply that is lost is asked for until it comes: what is removed would be neither run nor told of.
+        Raises:
+            RegistryError: there is no connection, or it is refused; nothing was removed.
         """
         if fire.request is None:
             return True
-        lost = False
-        while not lost or await connected(self._member.session, self._member.incarnation):
-            try:
-                await self._member.session.commit([Delete(*fire.request)], incarnation=self._member.incarnation)
-            except Conflict as conflict:  # the mirror has not heard of it yet, or it was us
-                return lost and conflict.reason == "missing"
-            except OutcomeUnknown:
-                lost = True
-            except Suspended:
-                if not lost:
-                    raise
-            else:
+        match await write(self._member, [Delete(*fire.request)], "to take a request"):
+            case Refused(Conflict()):  # the mirror has not heard of it yet
+                return False
+            case written:
+                written.get()
                 return True
-        raise SessionEnded("the session was lost while a request was taken, and the request with it")
 
     def _put_off(self, items: Iterable[int], fire: Fire) -> None:
         """Run items later, for they cannot be had now."""

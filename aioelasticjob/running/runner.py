@@ -7,16 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from anyio import CancelScope, Event, Lock, create_task_group, get_cancelled_exc_class, move_on_after
+from anyio import CancelScope, Lock, create_task_group, get_cancelled_exc_class, move_on_after
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
-from aioelasticjob.coordination.membership import Member, connected
+from aioelasticjob.coordination.commit import connected
+from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Claimed, Tally
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints
-from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context
@@ -33,6 +34,7 @@ from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.reins import Reins, left_open
 from aioelasticjob.running.requests import Requests
 from aioelasticjob.running.schedule import Starts
+from aioelasticjob.running.stopping import LAST_WORD, Stopping
 from aioelasticjob.running.trace import trace_of
 from aioelasticjob.running.waiting import Waiting
 
@@ -46,8 +48,6 @@ ASLEEP = 500
 """Milliseconds after its moment at which a claim that slept through it is given back: its session may have ended."""
 LAG = 1.0
 """Seconds to wait at most until the view shows what was written here."""
-LAST_WORD = 3.0
-"""Seconds that settling may take when everything is being cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,7 @@ class Runner:
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
         self._requests = Requests(member, self._duty, self._accounts, job.listeners)
         self._waiting = Waiting(member, self._duty, self._claims, self._freed)
-        self.done = Event()
-        """Set when the job has left or its session is over."""
+        self.stopping = Stopping(member)
         self._lead = LEADS[crc32(job.config.job_name.encode()) % len(LEADS)]
         self._leaving = False
         self._nap, self._flight = CancelScope(), Cut(lambda: None)
@@ -103,7 +102,8 @@ class Runner:
     @property
     def health(self) -> JobHealth:
         """What the job holds and runs here."""
-        return JobHealth.of(self._views.value, self._member.id, self._accounts.under_way, self._shared.clock.now())
+        now, refused = self._shared.clock.now(), self._member.refusals.present
+        return JobHealth.of(self._views.value, self._member.id, self._accounts.under_way, now, refused)
 
     @property
     def shutdown_timeout(self) -> float:
@@ -140,6 +140,7 @@ class Runner:
 
     async def run(self) -> None:
         """Fly until asked to leave; return early when the session is over."""
+        refused = 0
         async with create_task_group() as self._waiting.tasks:
             while not self._leaving:
                 try:
@@ -152,11 +153,19 @@ class Runner:
                         or await self._fly_ahead(view)
                     ):
                         await self._rest(view)
-                except (Suspended, OutcomeUnknown):
+                    refused = 0
+                    self._member.refusals.accepted("to be read")
+                except Suspended:
                     if not await self._connected():
                         break
                 except SessionEnded:
                     break
+                except RegistryError as error:  # what is owed stays owed
+                    self._member.refusals.refused("to be read", error)
+                    with CancelScope() as self._nap:
+                        if not self._leaving:
+                            await self._member.session.back_off(refused)
+                    refused += 1
             self._requests.give_up()
             self._waiting.tasks.cancel_scope.cancel()
 
@@ -177,8 +186,13 @@ class Runner:
             return False
         first = crc32(me.encode()) % len(waiting) if waiting else 0
         for item in waiting[first:] + waiting[:first]:
-            if await self._take_orphan(view, item):
-                return True
+            try:
+                if await self._take_orphan(view, item):
+                    return True
+            except (Suspended, SessionEnded):
+                raise
+            except RegistryError as error:  # one that cannot be had keeps nobody from the others
+                self._member.refusals.refused("to be read", error)
         return False  # and no reason to wait: what is owed goes on
 
     async def _take_orphan(self, view: JobView, item: int) -> bool:
@@ -277,8 +291,11 @@ class Runner:
                 catch_up = fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot)
                 self._accounts.began(flight, catch_up=catch_up)
                 try:
-                    if not scope.cancel_called:  # a reply that comes too late shall not start a handler's first step
-                        await fly(flight, self._member, self._views)
+                    with self.stopping.handling():
+                        if (
+                            not scope.cancel_called
+                        ):  # a reply that comes too late shall not start a handler's first step
+                            await fly(flight, self._member, self._views)
                 finally:
                     self._accounts.ended(flight, self._loop.time() - began)
         finally:
@@ -329,7 +346,7 @@ class Runner:
         if fire.source is FireSource.TRIGGER:
             await self._requests.claimed(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
-            await self._waiting.refused(view, fire, frozenset(taken.elsewhere))
+            self._waiting.refused(view, fire, frozenset(taken.elsewhere))
         if taken.stale and fire.source is not FireSource.FAILOVER and not self._leaving:
             await self._rest(view)
         if taken.claim is not None and taken.claim.incarnation != self._member.session.incarnation:
@@ -348,7 +365,9 @@ class Runner:
         if not flight.begun:
             return await self._claims.withdraw(claim)
         ended, hand_over = left_open(claim, unfinished), self._config.failover
+        self.stopping.settling = claim
         handed_over = await self._claims.settle(ended, flight.outcomes, duty.now(), hand_over=hand_over)
+        self.stopping.settling = None
         if handed_over and flight.trace is not None:
             flight.trace.handed_over(handed_over)
         return handed_over is not None

@@ -18,7 +18,8 @@ from anyio.abc import TaskGroup
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import coordinator, membership
-from aioelasticjob.coordination.membership import Member, connected, give_notice, leave
+from aioelasticjob.coordination.commit import connected
+from aioelasticjob.coordination.membership import Member, give_notice, leave
 from aioelasticjob.coordination.rules import Situation, decide
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints

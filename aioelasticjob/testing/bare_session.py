@@ -234,6 +234,10 @@ class BareSession:
         await self._read()
         self.zxid = max(self.zxid, self._registry.zxid)
 
+    async def back_off(self, _failures: int) -> None:
+        """Let others go first before something is tried again."""
+        await step()
+
     async def wait_deleted(self, path: str) -> None:
         """Wait until the node that is there now is gone.  Outlives connections and sessions."""
         while True:

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from aioelasticjob.coordination import claims, coordinator, effects, records, rules
+from aioelasticjob.coordination import claims, commit, coordinator, effects, records, rules
 from aioelasticjob.coordination.claims import Claims, _ended
 from aioelasticjob.coordination.effects import Assign, Mourn, TakeSeat, Transaction, to_transactions
 from aioelasticjob.coordination.membership import Member
@@ -283,10 +283,10 @@ def trust_a_lagging_server() -> AbstractContextManager[object]:
     This was ours: the simulation found an item that ran on for nobody until its session ended.
     """
 
-    async def look_up(self: Claims, fire: Any, wanted: Any, mine: Any) -> set[int]:
-        return await self._reconsider(fire, wanted, mine)
+    async def catch_up(_member: Member) -> None:
+        return
 
-    return mock.patch.object(Claims, "_look_up", look_up)
+    return mock.patch.object(commit, "catch_up", catch_up)
 
 
 @pytest.mark.parametrize(
