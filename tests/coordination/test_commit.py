@@ -391,6 +391,30 @@ def test_a_lock_that_an_earlier_life_under_the_same_session_left_is_removed(
     assert not bureau.record(0).completed
 
 
+@pytest.mark.parametrize("defect", [False, True], ids=["as it is", "trusting a server that lags behind"])
+def test_a_claim_mistaken_for_lost_is_found_locked_and_given_free_again(
+    defect: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def trust(_member: Member) -> None:
+        return
+
+    bureau = Bureau()
+    line, before = bureau.line, dict(bureau.registry.nodes)
+    if defect:
+        monkeypatch.setattr(commit, "catch_up", trust)
+    line.old = before
+    line.commits.extend(["reply lost", lambda: setattr(line, "old", None)])  # whoever is refused has caught up
+    taken = bureau.claim()
+    assert bureau.locked() == {0, 1, 2}
+    if not defect:
+        assert taken.claim is not None
+        return
+    assert (taken.claim, taken.elsewhere) == (None, {0, 1, 2})
+    for item in bureau.items:
+        done(bureau.claims.release(item, hand_over=True))
+    assert (bureau.locked(), bureau.waiting()) == (set(), {0, 1, 2})
+
+
 def test_an_item_that_is_locked_by_an_execution_of_ours_is_not_released() -> None:
     bureau = Bureau()
     claim = bureau.taken()
@@ -444,4 +468,3 @@ def test_of_a_conflict_the_reason_is_returned_and_nothing_is_noted() -> None:
     assert bureau.member.refusals.present == ()
     with pytest.raises(Conflict):
         written.get()
-    assert commit.connected is not None

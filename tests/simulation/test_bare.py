@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from aioelasticjob.coordination import claims, commit, coordinator, effects, records, rules
+from aioelasticjob.coordination import claims, coordinator, effects, records, rules
 from aioelasticjob.coordination.claims import Claims, _ended
 from aioelasticjob.coordination.effects import Assign, Mourn, TakeSeat, Transaction, to_transactions
 from aioelasticjob.coordination.membership import Member
@@ -277,18 +277,6 @@ def prune_blindly() -> AbstractContextManager[object]:
     return mock.patch.object(coordinator, "_idle", idle)
 
 
-def trust_a_lagging_server() -> AbstractContextManager[object]:
-    """Look up a claim whose reply was lost on whatever server is at hand.
-
-    This was ours: the simulation found an item that ran on for nobody until its session ended.
-    """
-
-    async def catch_up(_member: Member) -> None:
-        return
-
-    return mock.patch.object(commit, "catch_up", catch_up)
-
-
 @pytest.mark.parametrize(
     ("defect", "promises"),
     [
@@ -303,7 +291,6 @@ def trust_a_lagging_server() -> AbstractContextManager[object]:
         (assign_whatever_is_asked, {"assignments answer the newest question"}),
         (rescue_beside_the_mark, {"a rescue takes the mark"}),
         (prune_blindly, {"nothing that runs is pruned"}),
-        (trust_a_lagging_server, {"convergence", "a graceful stop is no crash"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
