@@ -10,6 +10,7 @@ from aioelasticjob.coordination.membership import Member, connected
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.layout import ItemPaths
+from aioelasticjob.model import Record, Seen
 from aioelasticjob.registry.txn import Check, Create, Op, Set
 
 MARKED_AT_ONCE = 400
@@ -26,7 +27,7 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
         Suspended: there is no connection; nothing was written.
         SessionEnded: the session was lost.
     """
-    left = {item: until for item, until in missed.items() if ledger.version(item) is not None}
+    left = dict(missed)
     entitled = Check(member.layout.sharding, view.sharding_version)
     while left:
         known = {item: ledger.version(item) for item in left}
@@ -46,12 +47,14 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
             left = {item: until for item, until in left.items() if ledger.version(item) == known[item]}
         else:
             ledger.marked |= left.keys()
+            ledger.note({item: Seen(Record(), 0) for item in left if known[item] is None})
             break
     return frozenset(left)
 
 
 def _marking(paths: ItemPaths, ledger: Ledger, item: int, until: int) -> Iterable[Op]:
-    yield Check(paths.execution, ledger.version(item) or 0)  # there is one: it has been run
+    record = ledger.version(item)
+    yield Create(paths.execution) if record is None else Check(paths.execution, record)  # empty: it never ran
     version, data = ledger.missed(item)[1], str(until).encode()
     yield Create(paths.misfire, data) if version is None else Set(paths.misfire, data, version)
 

@@ -18,7 +18,7 @@ from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.events import Events
-from aioelasticjob.model import Fire, FireSource, Record
+from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.misses import Misses
 from aioelasticjob.running.schedule import Passed, Timetable
@@ -192,7 +192,7 @@ class Duty:
     def _begin_monitoring(self, view: JobView) -> None:
         """What was run without a record shall not be run once more for lack of one."""
         known = (self.ledger.slot(item) for item in self.ledger.known())
-        self._floor = max(self._floor, int(view.scheduled_since * 1000), *known)
+        self._floor = max(self._floor, int(view.configured_at * 1000), *known)
 
     async def _hold(self, view: JobView, *, renew: bool) -> None:
         given = {
@@ -219,26 +219,21 @@ class Duty:
         self._report_gaps(gained)
 
     def _begin_holding(self, view: JobView, item: int) -> int:
-        """Return the moment after which an item gained owes what comes.
-
-        That the schedule is older than the last writing of the configuration shows in what the last claim expected.
-        """
-        record, up_since = self.ledger.record(item), min(view.up_since, self._up_since)
+        """Return the moment after which an item gained owes what comes."""
+        up_since = min(view.up_since, self._up_since)
         if view.config.catch_up:
             up_since = min(up_since, self.now() / 1000 - view.config.catch_up)
-        node = view.tree.get(view.layout.item(item).sharding)
-        born = 0.0 if node is None else node.stat.ctime
-        opened = int(max(born, up_since) * 1000)
-        if _is_of(record, self.timetable):
-            return opened
+        opened = max(_made_at(view, item), int(up_since * 1000))
         if self._former is not None:
             former, since = self._former
-            last = max(record.slot, opened, 0 if _is_of(record, former) else since)
+            last = max(self.ledger.record(item).slot, opened, since)
             self.misses.tell({item: last}, former, self._since, ENDED)
         return max(opened, self._since)
 
     async def _tell_of_absence(self, view: JobView, gained: Iterable[int]) -> frozenset[int]:
         """Tell of what came while nobody was up, but for items switched off: of them nobody misses a moment.
+
+        Of an item that never ran, that is what came since both the item and the schedule have been there.
 
         All are marked, or their next holders, who were not there either, would tell of it again.  Return those that
         could not be, for the view is old.
@@ -247,8 +242,7 @@ class Duty:
         for item in gained:
             record = self.ledger.record(item)
             last = max(record.slot, record.completed_at, self.ledger.missed(item)[0])  # during a run somebody was up
-            if not _is_of(record, self.timetable):
-                continue
+            last = max(last, _made_at(view, item), self._since)
             if passed := self.timetable.passed(last, min(self._floors[item], newest)):
                 since[item], missed[item] = last, passed.last
         told = missed.keys() - view.disabled_items if self._member.id in view.eligible else frozenset[int]()
@@ -340,9 +334,10 @@ class Duty:
             self._tell(self._due() - waiting, before, table.newest - 1, "this process was held up")
 
 
-def _is_of(record: Record, table: Timetable) -> bool:
-    """Whether an item's last claim expected what this schedule has next: then it was in force by then."""
-    return record.begun > 0 and table.after(record.begun) == record.next_fire
+def _made_at(view: JobView, item: int) -> int:
+    """Return when the item was made, in milliseconds since the epoch; 0 if that is unknown."""
+    node = view.tree.get(view.layout.item(item).sharding)
+    return 0 if node is None else int(node.stat.ctime * 1000)
 
 
 def _schedule(config: JobConfig) -> tuple[object, ...]:
