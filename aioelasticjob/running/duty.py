@@ -20,7 +20,7 @@ from aioelasticjob.errors import ClockSkew
 from aioelasticjob.events import Events
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.clockwork import Clockwork
-from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.misses import AWAY, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 
 BUSY = "the last run was still going on"
@@ -37,8 +37,8 @@ class Duty:
         """Items of ours that another instance still runs."""
         self.view = view
         """The newest view taken in."""
-        self.misses = Misses(member, clock, events)
         self._clockwork = Clockwork(member.session, clock)
+        self.misses = Misses(member, clock, events, self._clockwork)
         self._member, self._up_since = member, up_since
         self._since = int(view.scheduled_since * 1000)
         """Since when the schedule is known to be in force."""
@@ -90,6 +90,7 @@ class Duty:
             self.elsewhere |= begun
             self._note_rescued()
         self._advance()
+        self._drop_after_outage()
         closed = self.held & view.disabled_items if self._member.id in view.eligible else self.held
         self._report_gaps((closed - self._closed) & self.taken_off())  # what passed before that is missed all the same
         self._closed = closed
@@ -135,7 +136,19 @@ class Duty:
         """Return why items would be run for the newest moment now: on time, or as the rerun for what was missed."""
         newest = self.timetable.newest
         late = any(self._late.get(item) == newest or self.misses.knows(item, newest) for item in items)
-        return FireSource.MISFIRE if late or self.is_catch_up(newest) else FireSource.CRON
+        late = late or self._came_in_outage(newest) or self.is_catch_up(newest)
+        return FireSource.MISFIRE if late else FireSource.CRON
+
+    def _came_in_outage(self, moment: int) -> bool:
+        """Whether this process could not hear the registry when a moment came."""
+        return any(began <= moment <= ended for began, ended in self._clockwork.outages())
+
+    def _drop_after_outage(self) -> None:
+        """Report the newest moment, unless it is to be run again, if it came while the registry could not be heard."""
+        newest = self.timetable.newest
+        if not self.config.misfire and self._came_in_outage(newest) and (due := self._due()):
+            self._tell(due, newest - 1, newest, AWAY)
+            self.pass_over(due)
 
     def is_catch_up(self, slot: int) -> bool:
         """Whether nobody was up when the moment came."""
