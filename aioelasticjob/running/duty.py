@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
+from aioelasticjob.coordination.attendance import answer_for, attended
 from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.ledger import Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
@@ -54,6 +55,10 @@ class Duty:
         self._late: dict[int, int] = {}
         """The moment of each item that came while others ran it."""
         self._looked_at: JobView | None = None
+        self.accounted = 0
+        """The newest moment that an earlier life of this process has seen to."""
+        self._absence_told = False
+        """Whether, without records, what nobody was up for has been looked up."""
         self.timetable = Timetable(view.config.schedule, self.now())
         self._former: tuple[Timetable, int] | None = None
         """The schedule before the one in force, and since when that was known to be."""
@@ -86,6 +91,7 @@ class Duty:
             self._tell_of_lost_orphans(before, view)
             self.view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
+            await self._tell_of_unrecorded_absence(view)
             self._looked_at, begun = view, self._begun_elsewhere()
             self.elsewhere |= begun
             self._note_rescued()
@@ -268,6 +274,28 @@ class Duty:
                 self.misses.tell(alike, self.timetable, until, "nobody was up when they came")
             missed = {item: until for item, until in missed.items() if item not in part}
         return frozenset(missed)
+
+    async def _tell_of_unrecorded_absence(self, view: JobView) -> None:
+        """Let the leader tell, once, of what came while nobody was up, for all items of a job that keeps no records.
+
+        If nobody has written yet up to when somebody was there, as an older release does not, it counts from now on.
+        """
+        if view.config.monitor_execution or view.leader != self._member.id or self._absence_told:
+            return
+        known, before = await attended(self._member), None
+        while known is not None and known != before:
+            last = max(known[0], self.accounted, self._since)
+            passed = self.timetable.passed(last, int(min(view.up_since * 1000, self.timetable.newest)))
+            until = self.now() if not known[0] else 0 if passed is None else passed.last
+            if until and not await answer_for(self._member, view, until, known[1]):
+                before, known = known, await attended(self._member)
+                continue
+            if known[0] and passed is not None:
+                items = [item for item in view.items - view.disabled_items if item < view.config.sharding_total_count]
+                since = {item: max(last, _made_at(view, item)) for item in items}
+                self.misses.tell(since, self.timetable, passed.last, "nobody was up when they came")
+            self._absence_told = True
+            return
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> frozenset[int]:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written.

@@ -12,6 +12,7 @@ from anyio.abc import TaskStatus
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.attendance import attend
 from aioelasticjob.coordination.coordinator import coordinate, follow
 from aioelasticjob.coordination.membership import Member, give_notice, join, leave
 from aioelasticjob.coordination.view import JobView, read
@@ -86,6 +87,17 @@ class _Life:
     name: str = ""
     trouble: str = ""
     """What was complained of last."""
+    accounted: int = 0
+    """The newest moment that was run here or reported, in milliseconds since the epoch."""
+
+    @property
+    def up_since(self) -> float:
+        """Since when somebody was there for the job, as far as this process can answer for it.
+
+        Without records it cannot: what it did not run between two sessions nobody else knows of.
+        """
+        recorded = self.config is None or self.config.monitor_execution
+        return self.since if self.since is not None and recorded else inf
 
     def complain(self, error: ElasticJobError, job: str) -> None:
         """Say why the job has to join again, once for each reason."""
@@ -117,7 +129,7 @@ async def _live(
 ) -> bool:
     """Live one session's life; return whether there is to be another."""
     async with mirror(member.session, member.layout.mirrored, shallow=member.layout.shallow) as trees:
-        config = await join(member, job.config, trees, life.config, inf if life.since is None else life.since)
+        config = await join(member, job.config, trees, life.config, life.up_since)
         await _compare_clocks(member, shared)
         views = _Views(read(trees.value, member.layout, config, config.job_type))
         own_port = config.monitor_port == job.config.monitor_port  # an operator's must not keep a process from starting
@@ -126,7 +138,7 @@ async def _live(
                 here = views.value.instances.get(member.id)
                 life.since = shared.clock.now() if here is None else here.started
                 task_status.started()
-            runner = views.runner = Runner(job, member, views, shared, life.since)
+            runner = views.runner = Runner(job, member, views, shared, life.since, life.accounted)
             await _work(runner, member, trees, views, shared, leaving, life)
     return not runner.left
 
@@ -166,7 +178,7 @@ async def _work(
             with CancelScope(shield=True), move_on_after(AGAIN_AFTER):
                 await _say_goodbye(runner, member, views.value, shared.clock)
     finally:
-        life.config = views.value.config
+        life.config, life.accounted = views.value.config, max(life.accounted, runner.accounted)
         shared.runners.pop(runner, None)
         runner.done.set()
 
@@ -199,7 +211,10 @@ async def _give_notice(member: Member) -> None:
 async def _say_goodbye(runner: Runner, member: Member, view: JobView, clock: Clock) -> None:
     try:
         if runner.left:  # nobody else knows what ran here since the last tick
-            await runner.tally.publish(member, view, clock.now() - (member.session.clock_skew or 0.0))
+            now = clock.now() - (member.session.clock_skew or 0.0)
+            await runner.tally.publish(member, view, now)
+            if view.instances.keys() <= {member.id}:
+                await attend(member, view, now)
         await leave(member)
     except RegistryError as error:  # the session's end removes the instance all the same
         log.debug("left without a word: %s", error, extra={"job": member.layout.job})

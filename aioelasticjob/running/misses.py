@@ -32,6 +32,11 @@ class Misses:
         for item in items:
             self._known[item] = max(slot, self._known.get(item, 0))
 
+    @property
+    def newest_of_all(self) -> int:
+        """The newest moment of any item that was run here or told of, 0 if there is none."""
+        return max(self._known.values(), default=0)
+
     def newest(self, item: int) -> int:
         """Return the newest moment of an item that was run here or told of, 0 if there is none."""
         return self._known.get(item, 0)

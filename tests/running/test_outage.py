@@ -104,3 +104,26 @@ def test_what_came_before_the_outage_keeps_its_own_reason() -> None:
         assert 18 <= until <= 20 < 30 <= newest
 
     play(scene)
+
+
+def test_without_records_moments_of_an_outage_are_reported_and_not_taken_for_runs() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, monitor_execution=False)
+        await out_of_reach(here, 35, 82)
+        await here.until(105)
+        moments = [moment for first, last, _ in told(here) for moment in range(first, last + 1, 10)]
+        assert {why for _, _, why in told(here)} == {AWAY}
+        assert sorted([*moments, *on_time(here)]) == list(range(10, 101, 10))
+
+    play(scene)
+
+
+def test_without_records_moments_of_an_outage_that_the_session_survives_are_run_again() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, cron="0/2 * * * * ?", monitor_execution=False)
+        await out_of_reach(here, 38.5, 46.3)
+        await here.until(54.5)
+        assert told(here) == [(46, 46, AWAY)]
+        assert (on_time(here)[-6:], reruns(here)) == ([40, 42, 48, 50, 52, 54], [44, 46])
+
+    play(scene)
