@@ -1,8 +1,8 @@
 """Up to which moment a job whose execution is not monitored had somebody: the data of its ``execution`` node.
 
 Such a job keeps no records.  Its leader writes the newest moment on a tick if one has come since the last tick; while
-nobody may lead, one of its instances does.  So does the last instance when it leaves.  The first leader after an absence
-knows from it what nobody was up for.
+nobody may lead, one of its instances does.  So does the last instance when it leaves.  The first leader after an
+absence knows from it what nobody was up for.
 """
 
 from __future__ import annotations
