@@ -1,8 +1,8 @@
 """Up to which moment a job whose execution is not monitored had somebody: the data of its ``execution`` node.
 
 Such a job keeps no records.  Its leader writes the newest moment on a tick if one has come since the last tick; while
-nobody may lead, one of its instances does.  So does the last instance when it leaves.  The first leader after an
-absence knows from it what nobody was up for.
+nobody may lead, one of its instances does.  So does every instance that leaves.  The first leader after an absence
+knows from it what nobody was up for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspend
 from aioelasticjob.registry.txn import Check, Set
 
 
-async def attend(member: Member, view: JobView, now: float, last: int = 0) -> int:
+async def note_accounted(member: Member, view: JobView, now: float, last: int = 0) -> int:
     """Write the newest moment up to ``now`` (seconds) if it is later than ``last``, and return it; else ``last``.
 
     Raises:
@@ -37,7 +37,7 @@ async def attend(member: Member, view: JobView, now: float, last: int = 0) -> in
     return last
 
 
-async def attended(member: Member) -> tuple[int, int] | None:
+async def read_accounted(member: Member) -> tuple[int, int] | None:
     """Return the moment that was written, 0 if none was, and the version of its node; None without the node.
 
     Raises:
@@ -49,7 +49,7 @@ async def attended(member: Member) -> tuple[int, int] | None:
     return int(node.data) if node.data.isdigit() and len(node.data) < 16 else 0, node.stat.version
 
 
-async def answer_for(member: Member, view: JobView, until: int, version: int) -> bool:
+async def advance_accounted(member: Member, view: JobView, until: int, version: int) -> bool:
     """Write that moments up to ``until`` are accounted for; False if somebody else has written meanwhile.
 
     Raises:
@@ -72,5 +72,5 @@ async def _is_written(member: Member, until: int, version: int) -> bool:
     while await connected(member.session, member.incarnation):
         with suppress(Suspended):
             await member.session.sync(member.layout.root)
-            return await attended(member) == (until, version)
+            return await read_accounted(member) == (until, version)
     raise SessionEnded("the session was lost while something was written, and nobody can tell whether it was")

@@ -11,7 +11,7 @@ from anyio import current_time, move_on_after
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.attendance import attend
+from aioelasticjob.coordination.attendance import note_accounted
 from aioelasticjob.coordination.effects import Assign, Effect, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.faults import Grumbler, faults
 from aioelasticjob.coordination.membership import Member
@@ -49,7 +49,7 @@ class _Rest:
     mourned: tuple[frozenset[str], int] | None = None
     lingering: bool = False
     unmonitored: bool = False
-    attended: int = 0
+    accounted: int = 0
 
     def see(self, before: JobView, view: JobView) -> None:
         """Compare two views: has somebody removed what no rule removes?"""
@@ -153,7 +153,7 @@ async def _situation(member: Member, view: JobView, rest: _Rest, tally: Tally, c
     if tick:
         await tally.publish(member, view, time)
         if member.id == (view.leader or min(view.instances, default="")):  # while all are switched off, nobody leads
-            rest.attended = await attend(member, view, time, rest.attended)
+            rest.accounted = await note_accounted(member, view, time, rest.accounted)
     unwanted = await _unwanted_records(member) if rest.clears(member, view, tick) else {}
     runs, cut_off = _Runs(), dict[int, int]()
     if rest.mourns(member, view, tick):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
-from aioelasticjob.coordination.attendance import answer_for, attended
+from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
 from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.ledger import Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
@@ -282,13 +282,13 @@ class Duty:
         """
         if view.config.monitor_execution or view.leader != self._member.id or self._absence_told:
             return
-        known, before = await attended(self._member), None
+        known, before = await read_accounted(self._member), None
         while known is not None and known != before:
             last = max(known[0], self.accounted, self._since)
             passed = self.timetable.passed(last, int(min(view.up_since * 1000, self.timetable.newest)))
             until = self.now() if not known[0] else 0 if passed is None else passed.last
-            if until and not await answer_for(self._member, view, until, known[1]):
-                before, known = known, await attended(self._member)
+            if until and not await advance_accounted(self._member, view, until, known[1]):
+                before, known = known, await read_accounted(self._member)
                 continue
             if known[0] and passed is not None:
                 items = [item for item in view.items - view.disabled_items if item < view.config.sharding_total_count]

@@ -12,7 +12,7 @@ from anyio.abc import TaskStatus
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.attendance import attend
+from aioelasticjob.coordination.attendance import note_accounted
 from aioelasticjob.coordination.coordinator import coordinate, follow
 from aioelasticjob.coordination.membership import Member, give_notice, join, leave
 from aioelasticjob.coordination.view import JobView, read
@@ -213,8 +213,7 @@ async def _say_goodbye(runner: Runner, member: Member, view: JobView, clock: Clo
         if runner.left:  # nobody else knows what ran here since the last tick
             now = clock.now() - (member.session.clock_skew or 0.0)
             await runner.tally.publish(member, view, now)
-            if view.instances.keys() <= {member.id}:
-                await attend(member, view, now)
+            await note_accounted(member, view, now)
         await leave(member)
     except RegistryError as error:  # the session's end removes the instance all the same
         log.debug("left without a word: %s", error, extra={"job": member.layout.job})

@@ -50,9 +50,11 @@ class Misses:
 
         Of the moments that came while this process could not hear the registry, that is the reason, whatever ``why``.
         """
+        oldest = min(last.values(), default=until)
         for began, ended in self._clockwork.outages():
-            self._tell(last, table, min(until, began - 1), why)
-            self._tell(last, table, min(until, ended), AWAY)
+            if began <= until and oldest < ended:
+                self._tell(last, table, min(until, began - 1), why)
+                self._tell(last, table, min(until, ended), AWAY)
         self._tell(last, table, until, why)
 
     def _tell(self, last: Mapping[int, int], table: Timetable, until: int, why: str) -> None:
