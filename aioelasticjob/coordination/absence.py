@@ -10,6 +10,7 @@ from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import ItemPaths
+from aioelasticjob.model import Record, Seen
 from aioelasticjob.registry.txn import Check, Create, Op, Set
 
 MARKED_AT_ONCE = 400
@@ -27,13 +28,14 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
         SessionEnded: the session was lost.
         RegistryError: the registry refuses it; nothing was written.
     """
-    left = {item: until for item, until in missed.items() if ledger.version(item) is not None}
+    left = dict(missed)
     entitled = Check(member.layout.sharding, view.sharding_version)
     while left:
         writes = [op for item, until in left.items() for op in _marking(member.layout.item(item), ledger, item, until)]
         match await write(member, [entitled, *writes], "to mark items that nobody was up for"):
             case Applied():
                 ledger.marked |= left.keys()
+                ledger.note({item: Seen(Record(), 0) for item in left if ledger.version(item) is None})
                 break
             case Refused(Conflict() as conflict):
                 if conflict.path == entitled.path:
@@ -47,7 +49,8 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
 
 
 def _marking(paths: ItemPaths, ledger: Ledger, item: int, until: int) -> Iterable[Op]:
-    yield Check(paths.execution, ledger.version(item) or 0)  # there is one: it has been run
+    record = ledger.version(item)
+    yield Create(paths.execution) if record is None else Check(paths.execution, record)  # empty: it never ran
     version, data = ledger.missed(item)[1], str(until).encode()
     yield Create(paths.misfire, data) if version is None else Set(paths.misfire, data, version)
 

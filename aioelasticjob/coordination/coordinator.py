@@ -11,6 +11,7 @@ from anyio import current_time, move_on_after
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.attendance import note_accounted
 from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, catch_up, write
 from aioelasticjob.coordination.effects import Assign, Effect, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.faults import Grumbler, faults
@@ -52,6 +53,7 @@ class _Rest:
     mourned: tuple[frozenset[str], int] | None = None
     lingering: bool = False
     unmonitored: bool = False
+    accounted: int = 0
 
     def see(self, before: JobView, view: JobView) -> None:
         """Compare two views: has somebody removed what no rule removes?"""
@@ -158,6 +160,8 @@ async def _situation(member: Member, view: JobView, rest: _Rest, tally: Tally, c
     time = clock.now() - (member.session.clock_skew or 0.0)
     if tick:
         await tally.publish(member, view, time)
+        if member.id == (view.leader or min(view.instances, default="")):  # while all are switched off, nobody leads
+            rest.accounted = await note_accounted(member, view, time, rest.accounted)
     unwanted = await _unwanted_records(member) if rest.clears(member, view, tick) else {}
     runs, cut_off = _Runs(), dict[int, int]()
     if rest.mourns(member, view, tick):

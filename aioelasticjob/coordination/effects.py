@@ -101,6 +101,15 @@ class ClearRecords:
     """Versions by path, a record's mark before the record."""
 
 
+@dataclass(frozen=True, slots=True)
+class NoteSchedule:
+    """Note which schedule is in force, and since when."""
+
+    data: bytes
+    config_version: int
+    """The version of the configuration that it was read from."""
+
+
 Effect = (
     TakeSeat
     | LeaveSeat
@@ -113,6 +122,7 @@ Effect = (
     | Refresh
     | ForgetServer
     | ClearRecords
+    | NoteSchedule
 )
 Transaction = list[Op]
 
@@ -146,6 +156,8 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return [[*_leading(view), *map(Delete, counts), Delete(layout.server(ip), version)]]
         case ClearRecords(versions):
             return _clear(view, versions)
+        case NoteSchedule(data, config_version):
+            return [[*_leading(view), Check(layout.config, config_version), _written(view, layout.schedule, data)]]
     assert_never(effect)
 
 
@@ -219,6 +231,11 @@ def _clear(view: JobView, versions: Mapping[str, int]) -> list[Transaction]:
     removal = [Delete(path, version) for path, version in versions.items()]
     parts = [removal[n : n + PER_TRANSACTION] for n in range(0, len(removal), PER_TRANSACTION)]
     return [[*_leading(view), *still_off, *part] for part in parts]
+
+
+def _written(view: JobView, path: str, data: bytes) -> Op:
+    node = view.tree.get(path)
+    return Create(path, data) if node is None else Set(path, data, node.stat.version)
 
 
 def _data(view: JobView, path: str) -> bytes:

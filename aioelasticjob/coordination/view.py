@@ -149,10 +149,34 @@ class JobView:
         return min((one.up_since for one in self.instances.values()), default=float("inf"))
 
     @cached_property
-    def scheduled_since(self) -> float:
+    def configured_at(self) -> float:
         """When the configuration was last written, by the registry's clock."""
         node = self.tree.get(self.layout.config)
         return 0.0 if node is None else node.stat.mtime
+
+    @cached_property
+    def scheduled_since(self) -> float:
+        """Since when the schedule and ``monitor_execution`` have been as they are, by the registry's clock.
+
+        The leader notes it, so it stays known when another setting is written later.  Until the leader has noted it, it
+        is when the configuration was last written.
+        """
+        noted, since = self._noted_schedule
+        return min(since, self.configured_at) if noted == scheduling(self.config) else self.configured_at
+
+    @cached_property
+    def schedule_is_noted(self) -> bool:
+        """Whether the leader's note is about the schedule in force."""
+        return self._noted_schedule[0] == scheduling(self.config)
+
+    @cached_property
+    def _noted_schedule(self) -> tuple[Mapping[str, object], float]:
+        node = self.tree.get(self.layout.schedule)
+        noted = {} if node is None else dict(said(node.data))
+        since = noted.pop("since", None)
+        if isinstance(since, bool) or not isinstance(since, int) or since < 0:
+            return {}, 0.0
+        return noted, since / 1000
 
     @cached_property
     def _admitted(self) -> tuple[str, ...]:
@@ -162,6 +186,16 @@ class JobView:
     def _server_is_open(self, ip: str) -> bool:
         closed = (self.layout.server_disabled(ip), self.layout.server_paused(ip))
         return not any(flag in self.tree for flag in closed)
+
+
+def scheduling(config: JobConfig) -> Mapping[str, object]:
+    """Return the settings that decide which moments there are, and whether their runs are recorded."""
+    return {
+        "cron": config.cron,
+        "timeZone": config.time_zone,
+        "dst": config.dst,
+        "monitorExecution": config.monitor_execution,
+    }
 
 
 def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -> JobView:

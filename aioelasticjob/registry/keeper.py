@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 
 SILENCE: Final = 2  # of a server, as a part of the session timeout: half of it is three heartbeats without an answer
 CLOSING: Final = 2.0  # seconds to say goodbye at most
+SILENT: Final = "silent"  # why a connection was given up
+OUTAGES: Final = 32  # that are remembered
 NOBODY: Final = bytes(16)  # the password of no session
 
 
@@ -79,6 +82,8 @@ class Keeper:
         self._hosts = random.sample(settings.hosts, len(settings.hosts))
         self._password = NOBODY
         self._loop = asyncio.get_running_loop()
+        self.outages: deque[tuple[float, float]] = deque(maxlen=OUTAGES)  # from when to when, by the loop's clock
+        self.away_since: float | None = None  # the outage that goes on
 
     async def keep(self) -> None:
         """Connect, stay connected, connect again: until cancelled."""
@@ -175,6 +180,9 @@ class Keeper:
     def _begin(self, connection: Connection) -> None:
         """Go CONNECTED, all in one round of the loop: nobody's request can come before auth and watches."""
         self.connection, self.host = connection, connection.host
+        if self.away_since is not None:
+            self.outages.append((self.away_since, self._loop.time()))
+            self.away_since = None
         if self.settings.digest is not None:
             connection.call(AUTH, credentials(self.settings.digest)).add_done_callback(self._authenticated)
         for shallow in (False, True):
@@ -203,11 +211,12 @@ class Keeper:
             await asyncio.sleep(0)  # a loop that was blocked reads first what has come meanwhile, and judges then
             await asyncio.sleep(0)
             if self._loop.time() >= connection.heard + self.lease.timeout / SILENCE:
-                connection.abort("silent")
+                connection.abort(SILENT)
 
     def _lost(self, connection: Connection) -> None:
         if connection is self.connection:  # the end of any other one means nothing
             self.connection, self.reason = None, connection.reason
+            self.away_since = connection.heard if connection.reason == SILENT else self._loop.time()
             log.warning("connection lost", extra={"reason": connection.reason})
             self.status.set(SessionStatus(SessionState.SUSPENDED, self.lease.incarnation))
 

@@ -71,6 +71,16 @@ class Session:
         return self._keeper.lease.zxid
 
     @property
+    def outages(self) -> tuple[tuple[float, float], ...]:
+        """The last outages of the registry, oldest first: how many seconds ago each began and ended; 0 if it goes on.
+
+        There is none before the first connection.
+        """
+        keeper, now = self._keeper, asyncio.get_running_loop().time()
+        going_on = () if keeper.away_since is None else ((keeper.away_since, now),)
+        return tuple((now - began, now - ended) for began, ended in (*keeper.outages, *going_on))
+
+    @property
     def requests(self) -> int:
         """How many requests were sent so far, over all sessions, heartbeats among them."""
         return self._keeper.lease.requests

@@ -31,3 +31,8 @@ class Clockwork:
         if tolerated < 0 or skew is None or abs(skew) <= tolerated:
             return None
         return ClockSkew.of(skew, tolerated)
+
+    def outages(self) -> tuple[tuple[int, int], ...]:
+        """Return from when to when this process could not hear the registry, oldest first, in milliseconds."""
+        now = self.now()
+        return tuple((now - round(began * 1000), now - round(ended * 1000)) for began, ended in self._session.outages)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
+from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
 from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.ledger import Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
@@ -18,9 +19,9 @@ from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.events import Events
-from aioelasticjob.model import Fire, FireSource, Record
+from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.clockwork import Clockwork
-from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.misses import AWAY, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 
 BUSY = "the last run was still going on"
@@ -37,8 +38,8 @@ class Duty:
         """Items of ours that another instance still runs."""
         self.view = view
         """The newest view taken in."""
-        self.misses = Misses(member, clock, events)
         self._clockwork = Clockwork(member.session, clock)
+        self.misses = Misses(member, clock, events, self._clockwork)
         self._member, self._up_since = member, up_since
         self._since = int(view.scheduled_since * 1000)
         """Since when the schedule is known to be in force."""
@@ -54,6 +55,10 @@ class Duty:
         self._late: dict[int, int] = {}
         """The moment of each item that came while others ran it."""
         self._looked_at: JobView | None = None
+        self.accounted = 0
+        """The newest moment that an earlier life of this process has seen to."""
+        self._absence_told = False
+        """Whether, without records, what nobody was up for has been looked up."""
         self.timetable = Timetable(view.config.schedule, self.now())
         self._former: tuple[Timetable, int] | None = None
         """The schedule before the one in force, and since when that was known to be."""
@@ -86,10 +91,12 @@ class Duty:
             self._tell_of_lost_orphans(before, view)
             self.view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
+            await self._tell_of_unrecorded_absence(view)
             self._looked_at, begun = view, self._begun_elsewhere()
             self.elsewhere |= begun
             self._note_rescued()
         self._advance()
+        self._drop_after_outage()
         closed = self.held & view.disabled_items if self._member.id in view.eligible else self.held
         self._report_gaps((closed - self._closed) & self.taken_off())  # what passed before that is missed all the same
         self._closed = closed
@@ -135,7 +142,19 @@ class Duty:
         """Return why items would be run for the newest moment now: on time, or as the rerun for what was missed."""
         newest = self.timetable.newest
         late = any(self._late.get(item) == newest or self.misses.knows(item, newest) for item in items)
-        return FireSource.MISFIRE if late or self.is_catch_up(newest) else FireSource.CRON
+        late = late or self._came_in_outage(newest) or self.is_catch_up(newest)
+        return FireSource.MISFIRE if late else FireSource.CRON
+
+    def _came_in_outage(self, moment: int) -> bool:
+        """Whether this process could not hear the registry when a moment came."""
+        return any(began <= moment <= ended for began, ended in self._clockwork.outages())
+
+    def _drop_after_outage(self) -> None:
+        """Report the newest moment, unless it is to be run again, if it came while the registry could not be heard."""
+        newest = self.timetable.newest
+        if not self.config.misfire and self._came_in_outage(newest) and (due := self._due()):
+            self._tell(due, newest - 1, newest, AWAY)
+            self.pass_over(due)
 
     def is_catch_up(self, slot: int) -> bool:
         """Whether nobody was up when the moment came."""
@@ -192,7 +211,7 @@ class Duty:
     def _begin_monitoring(self, view: JobView) -> None:
         """What was run without a record shall not be run once more for lack of one."""
         known = (self.ledger.slot(item) for item in self.ledger.known())
-        self._floor = max(self._floor, int(view.scheduled_since * 1000), *known)
+        self._floor = max(self._floor, int(view.configured_at * 1000), *known)
 
     async def _hold(self, view: JobView, *, renew: bool) -> None:
         given = {
@@ -219,26 +238,21 @@ class Duty:
         self._report_gaps(gained)
 
     def _begin_holding(self, view: JobView, item: int) -> int:
-        """Return the moment after which an item gained owes what comes.
-
-        That the schedule is older than the last writing of the configuration shows in what the last claim expected.
-        """
-        record, up_since = self.ledger.record(item), min(view.up_since, self._up_since)
+        """Return the moment after which an item gained owes what comes."""
+        up_since = min(view.up_since, self._up_since)
         if view.config.catch_up:
             up_since = min(up_since, self.now() / 1000 - view.config.catch_up)
-        node = view.tree.get(view.layout.item(item).sharding)
-        born = 0.0 if node is None else node.stat.ctime
-        opened = int(max(born, up_since) * 1000)
-        if _is_of(record, self.timetable):
-            return opened
+        opened = max(_made_at(view, item), int(up_since * 1000))
         if self._former is not None:
             former, since = self._former
-            last = max(record.slot, opened, 0 if _is_of(record, former) else since)
+            last = max(self.ledger.record(item).slot, opened, since)
             self.misses.tell({item: last}, former, self._since, ENDED)
         return max(opened, self._since)
 
     async def _tell_of_absence(self, view: JobView, gained: Iterable[int]) -> frozenset[int]:
         """Tell of what came while nobody was up, but for items switched off: of them nobody misses a moment.
+
+        Of an item that never ran, that is what came since both the item and the schedule have been there.
 
         All are marked, or their next holders, who were not there either, would tell of it again.  Return those that
         could not be, for the view is old.
@@ -247,8 +261,7 @@ class Duty:
         for item in gained:
             record = self.ledger.record(item)
             last = max(record.slot, record.completed_at, self.ledger.missed(item)[0])  # during a run somebody was up
-            if not _is_of(record, self.timetable):
-                continue
+            last = max(last, _made_at(view, item), self._since)
             if passed := self.timetable.passed(last, min(self._floors[item], newest)):
                 since[item], missed[item] = last, passed.last
         told = missed.keys() - view.disabled_items if self._member.id in view.eligible else frozenset[int]()
@@ -261,6 +274,28 @@ class Duty:
                 self.misses.tell(alike, self.timetable, until, "nobody was up when they came")
             missed = {item: until for item, until in missed.items() if item not in part}
         return frozenset(missed)
+
+    async def _tell_of_unrecorded_absence(self, view: JobView) -> None:
+        """Let the leader tell, once, of what came while nobody was up, for all items of a job that keeps no records.
+
+        If nobody has written yet up to when somebody was there, as an older release does not, it counts from now on.
+        """
+        if view.config.monitor_execution or view.leader != self._member.id or self._absence_told:
+            return
+        known, before = await read_accounted(self._member), None
+        while known is not None and known != before:
+            last = max(known[0], self.accounted, self._since)
+            passed = self.timetable.passed(last, int(min(view.up_since * 1000, self.timetable.newest)))
+            until = self.now() if not known[0] else 0 if passed is None else passed.last
+            if until and not await advance_accounted(self._member, view, until, known[1]):
+                before, known = known, await read_accounted(self._member)
+                continue
+            if known[0] and passed is not None:
+                items = [item for item in view.items - view.disabled_items if item < view.config.sharding_total_count]
+                since = {item: max(last, _made_at(view, item)) for item in items}
+                self.misses.tell(since, self.timetable, passed.last, "nobody was up when they came")
+            self._absence_told = True
+            return
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> frozenset[int]:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written.
@@ -341,9 +376,10 @@ class Duty:
             self._tell(self._due() - waiting, before, table.newest - 1, "this process was held up")
 
 
-def _is_of(record: Record, table: Timetable) -> bool:
-    """Whether an item's last claim expected what this schedule has next: then it was in force by then."""
-    return record.begun > 0 and table.after(record.begun) == record.next_fire
+def _made_at(view: JobView, item: int) -> int:
+    """Return when the item was made, in milliseconds since the epoch; 0 if that is unknown."""
+    node = view.tree.get(view.layout.item(item).sharding)
+    return 0 if node is None else int(node.stat.ctime * 1000)
 
 
 def _schedule(config: JobConfig) -> tuple[object, ...]:

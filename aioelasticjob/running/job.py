@@ -13,6 +13,7 @@ from anyio.abc import TaskStatus
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.attendance import note_accounted
 from aioelasticjob.coordination.coordinator import coordinate, follow
 from aioelasticjob.coordination.faults import lacks
 from aioelasticjob.coordination.membership import Member, give_notice, join, leave
@@ -97,6 +98,17 @@ class _Life:
     """What was complained of last."""
     refusals: Refusals | None = None
     """What the registry refuses, which may outlast a life."""
+    accounted: int = 0
+    """The newest moment that was run here or reported, in milliseconds since the epoch."""
+
+    @property
+    def up_since(self) -> float:
+        """Since when somebody was there for the job, as far as this process can answer for it.
+
+        Without records it cannot: what it did not run between two sessions nobody else knows of.
+        """
+        recorded = self.config is None or self.config.monitor_execution
+        return self.since if self.since is not None and recorded else inf
 
     def begin(self, task_status: TaskStatus[None]) -> None:
         """Tell the process's start, once, that the job is up."""
@@ -141,7 +153,7 @@ async def _live(
     async with mirror(member.session, member.layout.mirrored, shallow=member.layout.shallow) as trees:
         if life.config is None and (lacking := member.lacks(trees.value)):
             return await _stand_by(job, member, trees, shared, leaving, life, lacks(lacking), task_status)
-        config = await join(member, job.config, trees, life.config, inf if life.since is None else life.since)
+        config = await join(member, job.config, trees, life.config, life.up_since)
         await _compare_clocks(member, shared)
         views = _Views(read(trees.value, member.layout, config, config.job_type))
         own_port = config.monitor_port == job.config.monitor_port  # an operator's must not keep a process from starting
@@ -150,7 +162,7 @@ async def _live(
                 here = views.value.instances.get(member.id)
                 life.since = shared.clock.now() if here is None else here.started
             life.begin(task_status)
-            runner = views.runner = Runner(job, member, views, shared, life.since)
+            runner = views.runner = Runner(job, member, views, shared, life.since, life.accounted)
             await _work(runner, member, trees, views, shared, leaving, life)
     return not runner.left
 
@@ -211,7 +223,7 @@ async def _work(
             with CancelScope(shield=True), move_on_after(AGAIN_AFTER):
                 await _say_goodbye(runner, member, views.value, shared.clock)
     finally:
-        life.config = views.value.config
+        life.config, life.accounted = views.value.config, max(life.accounted, runner.accounted)
         shared.runners.pop(runner, None)
         runner.stopping.end()
 
@@ -245,7 +257,9 @@ async def _give_notice(member: Member) -> None:
 async def _say_goodbye(runner: Runner, member: Member, view: JobView, clock: Clock) -> None:
     try:
         if runner.left:  # nobody else knows what ran here since the last tick
-            await runner.tally.publish(member, view, clock.now() - (member.session.clock_skew or 0.0))
+            now = clock.now() - (member.session.clock_skew or 0.0)
+            await runner.tally.publish(member, view, now)
+            await note_accounted(member, view, now)
         await leave(member)
     except RegistryError as error:  # the session's end removes the instance all the same
         log.debug("left without a word: %s", error, extra={"job": member.layout.job})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from anyio import CancelScope, Lock, create_task_group, get_cancelled_exc_class, move_on_after
+from anyio import CancelScope, Lock, create_task_group, get_cancelled_exc_class, move_on_after, sleep_forever
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
@@ -68,9 +68,18 @@ class Surroundings:
 class Runner:
     """The single flight of one job in one session."""
 
-    def __init__(self, job: Job, member: Member, views: Latest[JobView], shared: Surroundings, up_since: float) -> None:
+    def __init__(
+        self,
+        job: Job,
+        member: Member,
+        views: Latest[JobView],
+        shared: Surroundings,
+        up_since: float,
+        accounted: int = 0,
+    ) -> None:
         self._job, self._member, self._views, self._shared = job, member, views, shared
         self._duty = Duty(member, views.value, shared.clock, shared.events, up_since)
+        self._duty.accounted = accounted
         self._claims = Claims(member, self._duty.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
         self._requests = Requests(member, self._duty, self._accounts, job.listeners)
@@ -88,6 +97,11 @@ class Runner:
     def tally(self) -> Tally:
         """Runs that ended here; the coordinator publishes them."""
         return self._accounts.tally
+
+    @property
+    def accounted(self) -> int:
+        """The newest moment that was run here or reported, in milliseconds since the epoch; 0 before the first."""
+        return max(self._duty.accounted, self._duty.misses.newest_of_all)
 
     @property
     def left(self) -> bool:
@@ -327,6 +341,9 @@ class Runner:
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Taken:
         duty = self._duty
         if not view.config.monitor_execution:
+            if self._member.session.margin <= 0:  # a claim would say so
+                await self._pause()
+                return Taken(None)
             taken = Taken(self._claims.unmonitored(fire, items))
             if fire.source is FireSource.TRIGGER:
                 await self._requests.claimed(fire, taken)
@@ -371,6 +388,12 @@ class Runner:
         if handed_over and flight.trace is not None:
             flight.trace.handed_over(handed_over)
         return handed_over is not None
+
+    async def _pause(self) -> None:
+        """Wait a moment for the session to be certain again."""
+        with move_on_after(LAG) as self._nap:
+            if not self._leaving:
+                await sleep_forever()
 
     def _freed(self) -> None:
         """Look again: an item of ours runs nowhere else any more."""

@@ -105,7 +105,8 @@ class Judge:
         record = now.get(paths.execution)
         owns = any(one is not None and one.stat.ephemeral_owner == session for one in (runner, ran))
         changed = record is not None and (was[paths.execution] is None or was[paths.execution].data != record.data)  # type: ignore[union-attr]
-        if changed and not owns:
+        unused = was[paths.execution] is None and record is not None and not record.data  # the item never ran
+        if changed and not owns and not unused:
             yield "records are their runner's", "it wrote the record without holding the item"
         if was[paths.orphan] is None and paths.orphan in now:
             yield from self._judge_mourning(session, paths, was)

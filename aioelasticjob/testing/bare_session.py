@@ -143,6 +143,15 @@ class BareSession:
         self._connection = 0
         self._flying: list[_Request] = []
         self._withdrawn: Hold | None = None
+        self._outages: deque[tuple[float, float]] = deque(maxlen=32)
+        self._away_since: float | None = None
+
+    @property
+    def outages(self) -> tuple[tuple[float, float], ...]:
+        """How many seconds ago each outage began and ended; 0 if it goes on."""
+        now = self._registry.now
+        going_on = () if self._away_since is None else ((self._away_since, now),)
+        return tuple((now - began, now - ended) for began, ended in (*self._outages, *going_on))
 
     @property
     def status(self) -> BareStatus:
@@ -155,6 +164,8 @@ class BareSession:
 
     def cut(self) -> None:
         """Break the connection; what is under way may have arrived, or not."""
+        if self._away_since is None:
+            self._away_since = self._registry.now
         self.connected, self._connection = False, self._connection + 1
         for request in self._flying:
             request.lost = True
@@ -177,6 +188,9 @@ class BareSession:
         if self.over:
             self.incarnation, self.over = fresh, False
         self.connected = True
+        if self._away_since is not None:
+            self._outages.append((self._away_since, self._registry.now))
+            self._away_since = None
 
     async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
         """Write all of ``ops`` or none, under the session ``incarnation`` or not at all."""

@@ -17,6 +17,7 @@ from aioelasticjob.coordination.effects import (
     Forget,
     LeaveSeat,
     MarkNecessary,
+    NoteSchedule,
     Prune,
     TakeSeat,
     to_transactions,
@@ -301,7 +302,8 @@ def test_a_deposed_leader_writes_nothing() -> None:
     here.registry.expire(int(deposed.partition("@")[0].rpartition(".")[2]))  # type: ignore[union-attr]
     here.settle()
     before = dict(here.registry.nodes)
-    for effect in (MarkNecessary("late"), Assign({0: str(deposed)}), LeaveSeat(str(deposed)), Prune(frozenset({0}))):
+    late = (MarkNecessary("late"), Assign({0: str(deposed)}), LeaveSeat(str(deposed)), Prune(frozenset({0})))
+    for effect in (*late, NoteSchedule(b"late", 1)):
         with pytest.raises(Conflict):
             here.registry.commit(to_transactions(effect, old)[0], 1)
     assert here.registry.nodes == before
@@ -492,3 +494,36 @@ def test_an_instance_that_does_not_say_what_it_knows_knows_nothing(data: bytes) 
     there = world(0, requires=["x"])
     there.registry.commit([Create(LAYOUT.instance("10.0.0.1@-@1"), data, ephemeral=True)], incarnation=1)
     assert there.settle().eligible == ()
+
+
+def test_the_leader_notes_since_when_the_schedule_is_in_force_whoever_writes_another_setting() -> None:
+    here = world(2, cron="0 * * * * ?")
+    assert here.settle().scheduled_since == 1_000
+    changes: tuple[tuple[float, dict[str, object], float], ...] = (
+        (2_000.0, {"description": "hello"}, 1_000),
+        (3_000.0, {"cron": "0 0 * * * ?"}, 3_000),
+        (4_000.0, {"description": "again"}, 3_000),
+        (5_000.0, {"monitor_execution": False}, 5_000),
+        (6_000.0, {"time_zone": "Europe/Berlin"}, 6_000),
+    )
+    for now, changed, since in changes:
+        here.registry.now = now
+        here.registry.commit([Set(LAYOUT.config, here.view().config.changed(**changed).to_json(), -1)])
+        assert here.view().scheduled_since == since  # known at once, before it is noted
+        assert here.settle().scheduled_since == since
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"since": true}', b'{"cron": null, "since": "then"}', b"\xff"])
+def test_a_note_of_the_schedule_that_makes_no_sense_is_replaced(data: bytes) -> None:
+    here = world(1)
+    here.settle()
+    here.registry.commit([Set(LAYOUT.schedule, data, -1)])
+    assert here.view().scheduled_since == 1_000
+    assert here.settle().schedule_is_noted
+
+
+def test_a_configuration_that_makes_no_sense_is_not_noted() -> None:
+    here = world(1)
+    here.settle()
+    here.registry.commit([Set(LAYOUT.config, b"nonsense", -1), Delete(LAYOUT.schedule)])
+    assert LAYOUT.schedule not in here.settle().tree

@@ -15,6 +15,7 @@ from aioelasticjob.coordination.rules.housekeeping import (
     refresh,
     restore,
 )
+from aioelasticjob.coordination.rules.schedule import note_schedule
 from aioelasticjob.coordination.rules.sharding import assign, require
 from aioelasticjob.coordination.rules.situation import Situation
 
@@ -24,6 +25,7 @@ RULES: tuple[Rule, ...] = (
     restore,
     elect,
     abdicate,
+    note_schedule,
     mourn,
     forget,
     require,
