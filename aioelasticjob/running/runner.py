@@ -19,7 +19,7 @@ from aioelasticjob.error_handlers import Complaints
 from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job
-from aioelasticjob.jobs.context import Context
+from aioelasticjob.jobs.context import Context, tenure
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.txn import Hold
@@ -138,6 +138,7 @@ class Runner:
 
     async def run(self) -> None:
         """Fly until asked to leave; return early when the session is over."""
+        tenure.set(self._member.session.tenure(self._member.incarnation))
         async with create_task_group() as self._waiting.tasks:
             while not self._leaving:
                 try:
@@ -261,7 +262,8 @@ class Runner:
         checkpoints = Claimed(self._duty.offsets, claim, offsets)
         trace = trace_of(claim, view.config, self._shared.events, self._shared.clock)
         complain = self._failed if trace is None else trace.complaining(self._failed)
-        return Flight(self._job, view.config, claim, checkpoints, self._shared.means, complain, trace=trace)
+        means, proven = self._shared.means, self._member.session.is_proven
+        return Flight(self._job, view.config, claim, checkpoints, means, complain, trace=trace, is_proven=proven)
 
     async def _handle(self, view: JobView, flight: Flight, scope: Cut) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
@@ -275,7 +277,8 @@ class Runner:
                 catch_up = fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot)
                 self._accounts.began(flight, catch_up=catch_up)
                 try:
-                    if not scope.cancel_called:  # a reply that comes too late shall not start a handler's first step
+                    # a reply that comes too late shall not start a handler's first step
+                    if session.is_proven() and not scope.cancel_called:
                         await fly(flight, self._member, self._views)
                 finally:
                     self._accounts.ended(flight, self._loop.time() - began)
@@ -308,6 +311,8 @@ class Runner:
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Taken:
         duty = self._duty
         if not view.config.monitor_execution:
+            if not self._member.session.is_proven():  # of a claim that is written the registry's client sees to it
+                raise Suspended("the session can no longer be proven alive; nothing was claimed")
             taken = Taken(self._claims.unmonitored(fire, items))
             if fire.source is FireSource.TRIGGER:
                 await self._requests.claimed(fire, taken)
