@@ -354,11 +354,12 @@ def _begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Recor
     else:  # whoever rescues the rescue has to know as well
         asked, parameter = last.asked, last.parameter
     begun = Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
-    return replace(begun, asked=asked, parameter=parameter) if asked else begun
+    ahead = last.ahead if last.ahead > slot else 0
+    return replace(begun, asked=asked, parameter=parameter, ahead=ahead) if asked or ahead else begun
 
 
 def _is_taken(record: Record, fire: Fire) -> bool:
-    return fire.source in SCHEDULED and record.slot >= fire.slot
+    return fire.source in SCHEDULED and (record.slot >= fire.slot or record.ahead == fire.slot)
 
 
 def _same(record: Record, wanted: Record) -> bool:

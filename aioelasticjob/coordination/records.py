@@ -18,6 +18,7 @@ LARGEST_PARAMETER = 64 * 1024
 def encode(record: Record) -> bytes:
     """Return the data of ``execution/{item}``."""
     asked = "" if not record.asked else f',"asked":{record.asked},"parameter":{json.dumps(record.parameter)}'
+    asked += f',"ahead":{record.ahead}' if record.ahead else ""
     return (
         f'{{"slot":{record.slot},"source":"{record.source}","instance":{json.dumps(record.instance)},'
         f'"lastBeginTime":{record.begun},"lastCompleteTime":{record.completed_at},"nextFireTime":{record.next_fire},'
@@ -43,6 +44,7 @@ def decode(data: bytes) -> Record | None:
             completed=told.get("completed", True) is not False,
             outcome=str(told.get("outcome", "")),
             asked=_number(told.get("asked", 0)),
+            ahead=_number(told.get("ahead", 0)),
             parameter=None if told.get("parameter") is None else str(told["parameter"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -127,6 +127,20 @@ class Runner:
         if self._start is not None and not self._start.done():
             self._start.set_result(False)
 
+    def look_again(self) -> None:
+        """Look anew at what is due: the time was set."""
+        self._duty.now()  # which notices it, also while a flight is under way
+        self.reconsider()
+        self._nap.cancel()
+
+    async def ask_time(self) -> None:
+        """Ask the registry what time it is.
+
+        Raises:
+            RegistryError: it does not say.
+        """
+        await self._member.session.server_time(self._member.layout.system_time)
+
     def _rein_in(self) -> None:
         """Let a run that could go on for ever end after what it has in process."""
         if self._reins is not None:
@@ -370,6 +384,6 @@ class Runner:
         delay = LONGEST_NAP * 1000 if upcoming is None else max(0, upcoming - self._duty.now())
         if view.config.monitor_execution and delay > self._lead:
             delay -= self._lead
-        with move_on_after(min(LONGEST_NAP, delay / 1000)) as self._nap:
+        with move_on_after(min(LONGEST_NAP, delay / 1000, self._duty.unsteady)) as self._nap:
             if not self._leaving:  # it may have been asked to before there was a nap to cancel
                 await self._views.until(lambda newer: newer is not view)
