@@ -65,6 +65,8 @@ class Record:
     """When somebody asked for the run by hand, milliseconds since the epoch; 0 if nobody did."""
     parameter: str | None = None
     """What he gave in the place of the job's parameter."""
+    ahead: int = 0
+    """A later moment that was claimed while the registry's clock was ahead, and is not run again; 0 if none was."""
     rescues: int = 0
     """How many times in a row the run was cut off and claimed again as ``FAILOVER``."""
     unknown: str = ""

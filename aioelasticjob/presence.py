@@ -23,7 +23,7 @@ from aioelasticjob.observers.vitals import Vitals
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.blocking import Means, pickled
 from aioelasticjob.running.health import Health
-from aioelasticjob.running.job import Host, retire, run_job
+from aioelasticjob.running.job import Host, retire, run_job, watch_clock
 from aioelasticjob.running.runner import Surroundings
 from aioelasticjob.running.watchdog import watchdog
 
@@ -101,6 +101,7 @@ class Presence:
         host, leaving = Host(session.host, socket.gethostname(), os.getpid()), Event()
         async with means.processes.open(), create_task_group() as tasks:
             tasks.start_soon(complaints.tell)
+            tasks.start_soon(watch_clock, session, shared)
             async with create_task_group() as starting:
                 for job in jobs:
                     starting.start_soon(tasks.start, run_job, job, session, host, shared, leaving)

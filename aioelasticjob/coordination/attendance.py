@@ -12,7 +12,7 @@ from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, wri
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, Suspended
-from aioelasticjob.registry.txn import Check, Set
+from aioelasticjob.registry.txn import Check, Op, Set
 
 
 async def note_accounted(member: Member, view: JobView, now: float, last: int = 0) -> int:
@@ -29,7 +29,10 @@ async def note_accounted(member: Member, view: JobView, now: float, last: int = 
     newest = 0 if came is None else round(came.timestamp() * 1000)
     if newest <= last:
         return last
-    operations = [Check(member.layout.instance(member.id)), Set(member.layout.execution, str(newest).encode(), -1)]
+    operations: list[Op] = [
+        Check(member.layout.instance(member.id)),
+        Set(member.layout.execution, str(newest).encode(), -1),
+    ]
     match await write(member, operations, "to note that its moments are accounted for"):
         case Applied():
             return newest
@@ -60,7 +63,7 @@ async def advance_accounted(member: Member, view: JobView, until: int, version: 
         RegistryError: the registry refuses it; nothing was written.
     """
     leading = Check(member.layout.epoch, -1 if view.epoch is None else view.epoch)
-    operations = [leading, Set(member.layout.execution, str(until).encode(), version)]
+    operations: list[Op] = [leading, Set(member.layout.execution, str(until).encode(), version)]
     match await write(member, operations, "to note what nobody was up for"):
         case Applied():
             return True

@@ -357,13 +357,14 @@ def _begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Recor
     else:  # whoever rescues the rescue has to know as well
         asked, parameter = last.asked, last.parameter
     begun = Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
-    begun = replace(begun, asked=asked, parameter=parameter) if asked else begun
+    ahead = last.ahead if last.ahead > slot else 0
+    begun = replace(begun, asked=asked, parameter=parameter, ahead=ahead) if asked or ahead else begun
     rescues = last.rescues + 1 if fire.source is FireSource.FAILOVER else 0
     return replace(begun, rescues=rescues, unknown=last.unknown) if rescues or last.unknown else begun
 
 
 def _is_taken(record: Record, fire: Fire) -> bool:
-    return fire.source in SCHEDULED and record.slot >= fire.slot
+    return fire.source in SCHEDULED and (record.slot >= fire.slot or record.ahead == fire.slot)
 
 
 def _ended(seen: Seen, outcome: Outcome | None, now: int) -> Seen:

@@ -27,6 +27,7 @@ def encode(record: Record) -> bytes:
     """Return the data of ``execution/{item}``."""
     rescues = f',"rescues":{record.rescues}' if record.rescues else ""
     asked = "" if not record.asked else f',"asked":{record.asked},"parameter":{json.dumps(record.parameter)}'
+    asked += f',"ahead":{record.ahead}' if record.ahead else ""
     return (
         f'{{"slot":{record.slot},"source":"{record.source}","instance":{json.dumps(record.instance)},'
         f'"lastBeginTime":{record.begun},"lastCompleteTime":{record.completed_at},"nextFireTime":{record.next_fire},'
@@ -53,6 +54,7 @@ def decode(data: bytes) -> Record | None:
             completed=told.get("completed", True) is not False,
             outcome=str(told.get("outcome", "")),
             asked=_number(told.get("asked", 0)),
+            ahead=_number(told.get("ahead", 0)),
             parameter=None if told.get("parameter") is None else str(told["parameter"]),
             rescues=_number(told.get("rescues", 0)),
             unknown="" if told.keys() <= _KNOWN else _unknown(told),

@@ -132,7 +132,7 @@ class Batcher:
         keeper, incarnation = self._keeper, group[0].incarnation
         if incarnation != keeper.lease.incarnation or not incarnation:
             _fail(group, SessionEnded, f"session {incarnation:#x} is over; nothing was written")
-        elif keeper.connection is None:
+        elif keeper.connection is None or not keeper.lease.check():
             _fail(group, Suspended, f"no connection to the registry ({keeper.reason}); nothing was written")
         else:
             body = group[0].body if len(group) == 1 else joined([transaction.body for transaction in group])
@@ -140,7 +140,7 @@ class Batcher:
             if due:
                 self._due += 1
                 self._lull.clear()
-            reply.add_done_callback(partial(self._answered, group, due, self._loop.time()))
+            reply.add_done_callback(partial(self._answered, group, due, keeper.lease.now()))
 
     def _answered(self, group: Sequence[_Transaction], due: bool, sent: float, reply: asyncio.Future[Reply]) -> None:
         self._judge(group, due, sent, *reply.result())
@@ -176,7 +176,7 @@ class Batcher:
             _fail(group, OutcomeUnknown, f"the reply made no sense ({mistake}): {LOOK}")
         else:
             if whole.time:
-                self._told(whole.time, self._loop.time() - sent)
+                self._told(whole.time, self._keeper.lease.now() - sent)
             _tell(group, whole)
 
 

@@ -72,7 +72,7 @@ class Keeper:
 
     def __init__(self, settings: ConnectionSettings, codec: Codec, random: Random) -> None:
         self.settings, self.codec = settings, codec
-        self.lease, self.watches, self.backoff = Lease(), Watches(), Backoff(settings, random)
+        self.lease, self.watches, self.backoff = Lease(expired=self._unproven), Watches(), Backoff(settings, random)
         self.status = Latest(SessionStatus(SessionState.SUSPENDED, 0))
         self.connection: Connection | None = None  # set exactly while the state is CONNECTED
         self.host = ""  # our own address
@@ -96,7 +96,7 @@ class Keeper:
             elif self.summon is not None:
                 await self.summon()
             self.backoff.ended(lived)
-            urgent = self._loop.time() < self.lease.proven + self.lease.timeout
+            urgent = self.lease.now() < self.lease.proven + self.lease.timeout
             await anyio.sleep(self.backoff.before_connecting(urgent=urgent))
 
     async def close(self) -> None:
@@ -153,7 +153,7 @@ class Keeper:
         try:
             with anyio.fail_after(patience):
                 await self._loop.create_connection(lambda: connection, *host)
-                asked, seen, sent = self.lease.incarnation, self._seen(), self._loop.time()
+                asked, seen, sent = self.lease.incarnation, self._seen(), self.lease.now()
                 answer = await connection.greet(attach(asked, self._password, self.settings.session_timeout, seen))
             session, password, timeout = attached(answer)
         except (OSError, Malformed) as error:  # a timeout and the end of a connection are OSErrors
@@ -220,6 +220,14 @@ class Keeper:
             log.warning("connection lost", extra={"reason": connection.reason})
             self.status.set(SessionStatus(SessionState.SUSPENDED, self.lease.incarnation))
 
+    def _unproven(self) -> None:
+        """Connect again where the lease has ended on a connection: the answer says whether the session has lived.
+
+        Otherwise a connection is given up well before that; so this machine was suspended, or the loop was held up.
+        """
+        if self.connection is not None:
+            self.connection.abort("the session may have ended while this process stood still")
+
     def _expire(self) -> None:
         log.warning("session expired", extra={"session": f"{self.lease.incarnation:#x}"})
         self.status.set(SessionStatus(SessionState.EXPIRED, self.lease.incarnation))
@@ -250,7 +258,7 @@ class Keeper:
         Not for ever: when nobody takes us back for long after the session's end, the registry may have been wiped, and
         what we have seen with it.
         """
-        return self.lease.zxid if self._loop.time() < self.lease.proven + 2 * self.lease.timeout else 0
+        return self.lease.zxid if self.lease.now() < self.lease.proven + 2 * self.lease.timeout else 0
 
 
 def _report(reply: asyncio.Future[Reply]) -> None:

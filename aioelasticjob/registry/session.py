@@ -23,7 +23,7 @@ from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.client import Client
 from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.keeper import Keeper, SessionState, SessionStatus
-from aioelasticjob.registry.lease import Cancellable
+from aioelasticjob.registry.lease import Cancellable, Tenure
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.tree import Node, Stat, Tree, parent
 from aioelasticjob.registry.txn import Committed, Create, Hold, Op, Set
@@ -89,6 +89,18 @@ class Session:
     def margin(self) -> float:
         """Seconds until work is cancelled unless the registry answers; below 0 there is no session to work under."""
         return self._keeper.lease.left
+
+    def is_proven(self) -> bool:
+        """Say whether the session can be proven alive now; if not, cancel what is bound to it and connect again."""
+        return self._keeper.lease.check()
+
+    def tenure(self, incarnation: int) -> Tenure:
+        """Return for how long what was claimed under a session is certain to be nobody else's."""
+        return Tenure(self._keeper.lease, incarnation)
+
+    def steady_time(self) -> float:
+        """Return seconds on a clock that nobody sets and that goes on while the machine is suspended."""
+        return self._keeper.lease.now()
 
     @property
     def clock_skew(self) -> float | None:

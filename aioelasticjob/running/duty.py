@@ -7,6 +7,7 @@ So a moment survives a re-sharding, whoever held the item when it came.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
@@ -20,6 +21,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.events import Events
 from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.running.ahead import AHEAD, SET_BACK, Ahead
 from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.misses import AWAY, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
@@ -32,15 +34,18 @@ class Duty:
     """The items held here, what is known of them, and the moments that are due; times in milliseconds."""
 
     def __init__(self, member: Member, view: JobView, clock: Clock, events: Events, up_since: float) -> None:
-        self.ledger, self.offsets = Ledger(member), Offsets(member)
+        self._clockwork = Clockwork(member.session, clock)
+        self.ledger, self.offsets = Ledger(member, self._clockwork.now), Offsets(member)
         self.held: frozenset[int] = frozenset()
         self.elsewhere: set[int] = set()
         """Items of ours that another instance still runs."""
         self.view = view
         """The newest view taken in."""
-        self._clockwork = Clockwork(member.session, clock)
         self.misses = Misses(member, clock, events, self._clockwork)
+        self._ahead = Ahead(member, self.ledger, self.misses)
         self._member, self._up_since = member, up_since
+        self._set_back = inf
+        """To where the time was last set back: what came since then this instance was up for."""
         self._since = int(view.scheduled_since * 1000)
         """Since when the schedule is known to be in force."""
         self._floor = 0
@@ -76,6 +81,11 @@ class Duty:
         """Return the clocks' difference if it is beyond what the job tolerates."""
         return self._clockwork.intolerable(self.config)
 
+    @property
+    def unsteady(self) -> float:
+        """Return after how many seconds to look again because the time was set; infinite if it was not."""
+        return self._clockwork.unsteady if self._clockwork.may_be_set_back or self._ahead else inf
+
     async def look(self, view: JobView) -> frozenset[int]:
         """Take in a view: schedule, items gained and lost, what is switched off; and what has become due.
 
@@ -83,6 +93,7 @@ class Duty:
         which no view will tell.
         """
         before, begun = self.view, frozenset[int]()
+        self._follow_clock()
         if view is not self._looked_at:
             if _schedule(view.config) != _schedule(before.config):
                 self._change_schedule(view)
@@ -95,6 +106,7 @@ class Duty:
             self._looked_at, begun = view, self._begun_elsewhere()
             self.elsewhere |= begun
             self._note_rescued()
+        await self._settle_ahead(view)
         self._advance()
         self._drop_after_outage()
         closed = self.held & view.disabled_items if self._member.id in view.eligible else self.held
@@ -106,6 +118,29 @@ class Duty:
             self._floors[item] = self.timetable.newest
         return begun
 
+    def _follow_clock(self) -> None:
+        """Notice that the time was set.
+
+        That it was set back is believed once it has stayed there, and then all begins anew from there: what was set by
+        mistake for some seconds costs no more than the moments in them.
+        """
+        self.now()
+        if self._clockwork.has_jumped():
+            self._ahead.find_anew(self.held, self._clockwork.since)
+        if self._clockwork.is_set_back():
+            since = self._set_back = self._clockwork.since
+            self.timetable = Timetable(self.config.schedule, since)
+            self._floor = min(self._floor, since)
+            self._floors = {i: min(floor, max(since, self.misses.newest(i))) for i, floor in self._floors.items()}
+
+    async def _settle_ahead(self, view: JobView) -> None:
+        """See to records from the future, once it is certain that they are."""
+        if not self._ahead or self._clockwork.unsteady or self._member.id not in view.eligible:
+            return
+        lowered = await self._ahead.settle(view, self.timetable, self.held - view.disabled_items)
+        self._floors.update({item: min(self._floors.get(item, 0), self.ledger.slot(item)) for item in lowered})
+        self._tell(lowered, 0, self.timetable.newest - 1, SET_BACK)
+
     def owed(self, moment: int | None = None) -> frozenset[int]:
         """Return the items whose newest moment (or the one given) has not been claimed and is ours to claim."""
         owed = self._unclaimed(moment or self.timetable.newest)
@@ -116,7 +151,8 @@ class Duty:
         if moment <= self._floor:
             return frozenset()
         record, floors = self.ledger.record, self._floors
-        return frozenset(item for item in self.held if record(item).slot < moment and floors.get(item, 0) < moment)
+        owed = frozenset(item for item in self.held if record(item).slot < moment and floors.get(item, 0) < moment)
+        return frozenset(item for item in owed if record(item).ahead != moment) if owed else owed
 
     def _due(self, view: JobView | None = None) -> frozenset[int]:
         """Return those owed that are to be run: of others nobody misses a moment, or their next holder tells."""
@@ -158,7 +194,7 @@ class Duty:
 
     def is_catch_up(self, slot: int) -> bool:
         """Whether nobody was up when the moment came."""
-        return slot < min(self.view.up_since, self._up_since) * 1000
+        return slot < min(self.view.up_since * 1000, self._up_since * 1000, self._set_back)
 
     def pass_over(self, items: Iterable[int] | None = None) -> None:
         """Owe the newest moment no longer: to these items, or to any."""
@@ -230,9 +266,11 @@ class Duty:
             self.ledger.assume(gained, self.timetable.newest)
         if gained:
             await self.offsets.learn(gained)
+        self._ahead.find(gained, self.now(), self._clockwork.since)
         for item in gained:
             told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
-            self._floors[item] = max(self._begin_holding(view, item), told)
+            opened, now = self._begin_holding(view, item), self.now()
+            self._floors[item] = max(now if opened > now + AHEAD else opened, told)
         unsure = await self._tell_of_absence(view, gained - running)
         self.held, self._given = held, {item: at for item, at in given.items() if item not in unsure}
         self._report_gaps(gained)
@@ -351,7 +389,7 @@ class Duty:
 
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
-        written, table = int(view.scheduled_since * 1000), self.timetable
+        written, table = min(int(view.scheduled_since * 1000), self.now() + AHEAD), self.timetable
         before, taken_off, due = table.newest, self.taken_off() & self.held, self._due()
         table.advance(written)
         until = min(table.newest, written)  # later ones are the new schedule's, if they are any

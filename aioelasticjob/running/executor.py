@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from anyio import CancelScope, Event, create_task_group, get_cancelled_exc_class
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import Job, instance_context, item_context
@@ -39,6 +40,8 @@ class Flight:
     """Whether its moment has come and its handlers may have run."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     """How each item ended; those cut off stay absent."""
+    is_proven: Callable[[], bool] = lambda: True
+    """Whether the session is certain to live now; if not, the flight is cancelled."""
     under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
     """The handlers that have begun, by the tasks they run in."""
 
@@ -53,6 +56,8 @@ class Flight:
 async def execute(flight: Flight) -> None:
     """Run the handlers of all claimed items and note how each one ended."""
     config, claim, checkpoints = flight.config, flight.claim, flight.checkpoints
+    if not flight.is_proven():
+        await checkpoint_if_cancelled()  # a listener may have waited, and the machine may have slept meanwhile
     if flight.job.engine is not None:
         await flight.job.engine(flight)
     elif config.per == "instance":

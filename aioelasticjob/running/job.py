@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import get_running_loop
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from uuid import uuid4
@@ -27,12 +28,17 @@ from aioelasticjob.model import instance_id
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.tree import Tree
+from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.monitor import monitored
 from aioelasticjob.running.runner import Runner, Surroundings
 from aioelasticjob.running.standby import stand_by
 from aioelasticjob.running.stopping import LAST_WORD
 
+CLOCK_CHECK = 1.0
+"""Seconds between two looks at the time, to see whether it was set."""
+CLOCK_CHECK_AT_LAST = 60.0
+"""Seconds between two questions for the registry's time when it has long been far from this host's."""
 AGAIN_AFTER = 1.0
 """Seconds before a job that could not join under a new session tries again."""
 
@@ -233,6 +239,26 @@ async def _compare_clocks(member: Member, shared: Surroundings) -> None:
     async with shared.comparing:
         if member.session.clock_skew is None:
             await member.session.server_time(member.layout.system_time)
+
+
+async def watch_clock(session: Session, shared: Surroundings) -> None:
+    """Let the jobs look again when the time that they go by is set; ask the registry for it while it is far from ours.
+
+    Only writes are answered with the registry's time: jobs that are at rest would follow a clock that was put right.
+    """
+    time, pause, asked = Clockwork(session, shared.clock), CLOCK_CHECK, 0.0
+    while True:
+        await sleep(CLOCK_CHECK)
+        time.now()
+        if time.has_jumped():
+            pause = CLOCK_CHECK
+            for runner in shared.runners:
+                runner.look_again()
+        if time.is_astray and shared.runners and session.steady_time() >= asked + pause:
+            asked = session.steady_time()
+            pause = CLOCK_CHECK if time.unsteady else min(2 * pause, CLOCK_CHECK_AT_LAST)
+            with suppress(RegistryError):  # then with the next write, or later
+                await next(iter(shared.runners)).ask_time()
 
 
 async def retire(runner: Runner) -> None:

@@ -37,6 +37,10 @@ class Misses:
         """The newest moment of any item that was run here or told of, 0 if there is none."""
         return max(self._known.values(), default=0)
 
+    def lower(self, item: int, moment: int) -> None:
+        """Take nothing later than a moment for known of an item: the clock was ahead, and what follows comes again."""
+        self._known[item] = min(moment, self._known.get(item, 0))
+
     def newest(self, item: int) -> int:
         """Return the newest moment of an item that was run here or told of, 0 if there is none."""
         return self._known.get(item, 0)

@@ -20,7 +20,7 @@ from aioelasticjob.error_handlers import Complaints
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job
-from aioelasticjob.jobs.context import Context
+from aioelasticjob.jobs.context import Context, tenure
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.txn import Hold
@@ -143,6 +143,20 @@ class Runner:
         if self._start is not None and not self._start.done():
             self._start.set_result(False)
 
+    def look_again(self) -> None:
+        """Look anew at what is due: the time was set."""
+        self._duty.now()  # which notices it, also while a flight is under way
+        self.reconsider()
+        self._nap.cancel()
+
+    async def ask_time(self) -> None:
+        """Ask the registry what time it is.
+
+        Raises:
+            RegistryError: it does not say.
+        """
+        await self._member.session.server_time(self._member.layout.system_time)
+
     def _rein_in(self) -> None:
         """Let a run that could go on for ever end after what it has in process."""
         if self._reins is not None:
@@ -155,6 +169,7 @@ class Runner:
     async def run(self) -> None:
         """Fly until asked to leave; return early when the session is over."""
         refused = 0
+        tenure.set(self._member.session.tenure(self._member.incarnation))
         async with create_task_group() as self._waiting.tasks:
             while not self._leaving:
                 try:
@@ -291,7 +306,8 @@ class Runner:
         checkpoints = Claimed(self._duty.offsets, claim, offsets)
         trace = trace_of(claim, view.config, self._shared.events, self._shared.clock)
         complain = self._failed if trace is None else trace.complaining(self._failed)
-        return Flight(self._job, view.config, claim, checkpoints, self._shared.means, complain, trace=trace)
+        means, proven = self._shared.means, self._member.session.is_proven
+        return Flight(self._job, view.config, claim, checkpoints, means, complain, trace=trace, is_proven=proven)
 
     async def _handle(self, view: JobView, flight: Flight, scope: Cut) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
@@ -305,10 +321,9 @@ class Runner:
                 catch_up = fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot)
                 self._accounts.began(flight, catch_up=catch_up)
                 try:
-                    with self.stopping.handling():
-                        if (
-                            not scope.cancel_called
-                        ):  # a reply that comes too late shall not start a handler's first step
+                    # a reply that comes too late shall not start a handler's first step
+                    if session.is_proven() and not scope.cancel_called:
+                        with self.stopping.handling():
                             await fly(flight, self._member, self._views)
                 finally:
                     self._accounts.ended(flight, self._loop.time() - began)
@@ -341,7 +356,7 @@ class Runner:
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Taken:
         duty = self._duty
         if not view.config.monitor_execution:
-            if self._member.session.margin <= 0:  # a claim would say so
+            if not self._member.session.is_proven():  # of a claim that is written the registry's client sees to it
                 await self._pause()
                 return Taken(None)
             taken = Taken(self._claims.unmonitored(fire, items))
@@ -409,6 +424,6 @@ class Runner:
         delay = LONGEST_NAP * 1000 if upcoming is None else max(0, upcoming - self._duty.now())
         if view.config.monitor_execution and delay > self._lead:
             delay -= self._lead
-        with move_on_after(min(LONGEST_NAP, delay / 1000)) as self._nap:
+        with move_on_after(min(LONGEST_NAP, delay / 1000, self._duty.unsteady)) as self._nap:
             if not self._leaving:  # it may have been asked to before there was a nap to cancel
                 await self._views.until(lambda newer: newer is not view)

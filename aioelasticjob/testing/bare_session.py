@@ -158,6 +158,14 @@ class BareSession:
         """The state and the incarnation it is about."""
         return BareStatus(self)
 
+    def is_proven(self) -> bool:
+        """Say whether the session is known to live: here whoever waits finds out about it in other ways."""
+        return True
+
+    def steady_time(self) -> float:
+        """Return the time that no step of a clock changes."""
+        return self._registry.now
+
     def as_session(self) -> Session:
         """Return it as what the house takes it for."""
         return cast(Session, self)

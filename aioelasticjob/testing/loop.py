@@ -27,6 +27,7 @@ from unittest import mock
 
 from anyio._backends._asyncio import CancelScope, _task_states
 
+from aioelasticjob import clock
 from aioelasticjob.testing.network import Network
 from aioelasticjob.testing.process import Process, current_process
 
@@ -87,6 +88,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         """Return the simulated seconds since the loop was made."""
+        return self._now
+
+    def boot_time(self) -> float:
+        """Return the simulated seconds since the loop was made, on the clock that no suspension of a machine stops."""
         return self._now
 
     def wall(self) -> float:
@@ -344,6 +349,7 @@ def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
             (time, "time", loop.wall),
             (time, "time_ns", lambda: int(loop.wall() * 1e9)),
             (time, "monotonic", loop.time),
+            (clock, "_read_boot_time", loop.boot_time),
             (time, "sleep", _refuse("time.sleep")),
             (os, "urandom", entropy),  # for uuid
             (random, "_urandom", entropy),  # for secrets
