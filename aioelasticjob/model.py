@@ -28,6 +28,10 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
+GIVEN_UP = "given up"
+"""The outcome of a run that was cut off so often in a row that it is rescued no more; no handler ends so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fire:
     """One scheduled moment of a job."""
@@ -65,6 +69,8 @@ class Record:
     """When somebody asked for the run by hand, milliseconds since the epoch; 0 if nobody did."""
     parameter: str | None = None
     """What he gave in the place of the job's parameter."""
+    rescues: int = 0
+    """How many rescues in a row this run is by now; 0 for a run that is none."""
 
     @property
     def moment(self) -> int:

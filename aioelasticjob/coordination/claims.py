@@ -353,7 +353,8 @@ def _begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Recor
         asked, parameter = fire.slot, fire.parameter
     else:  # whoever rescues the rescue has to know as well
         asked, parameter = last.asked, last.parameter
-    begun = Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
+    rescues = last.rescues + 1 if fire.source is FireSource.FAILOVER else 0
+    begun = Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False, rescues=rescues)
     return replace(begun, asked=asked, parameter=parameter) if asked else begun
 
 
@@ -368,4 +369,6 @@ def _same(record: Record, wanted: Record) -> bool:
 def _ended(seen: Seen, outcome: Outcome | None, now: int) -> Seen:
     outcome = outcome or Outcome.CANCELLED
     done = outcome is not Outcome.CANCELLED
-    return Seen(replace(seen.record, completed=done, completed_at=now, outcome=outcome.value), seen.version)
+    rescues = 0 if done else seen.record.rescues
+    ended = replace(seen.record, completed=done, completed_at=now, outcome=outcome.value, rescues=rescues)
+    return Seen(ended, seen.version)

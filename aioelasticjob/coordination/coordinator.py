@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from anyio import current_time, move_on_after
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.effects import Assign, Effect, Prune, Transaction, to_transactions
+from aioelasticjob.coordination.effects import Assign, Effect, GiveUp, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.faults import Grumbler, faults
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Tally
@@ -35,6 +36,9 @@ CAUGHT_UP_WITHIN = 5.0
 """Seconds to wait for one's own write to come back through the mirror before looking again all the same."""
 
 log = logging.getLogger(__name__)
+
+Report: TypeAlias = Callable[[int, Record], None]
+"""Takes an item and its run that was given up."""
 
 
 @dataclass(slots=True)
@@ -101,8 +105,14 @@ class _Rest:
         return max(0.0, until - current_time())
 
 
-async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView], tally: Tally, clock: Clock) -> bool:
-    """Keep the registry as the rules want it, and ``views`` as the registry is.
+def _unheard(item: int, run: Record) -> None:
+    """Tell nobody of a run that was given up."""
+
+
+async def coordinate(
+    member: Member, trees: Latest[Tree], views: Latest[JobView], tally: Tally, clock: Clock, report: Report = _unheard
+) -> bool:
+    """Keep the registry as the rules want it, and ``views`` as the registry is; ``report`` the runs given up.
 
     Return True when this instance is asked to leave, False when its session is over.
     """
@@ -121,7 +131,7 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
             if not rest.hesitates:
                 grumbler.hear(faults(view))
                 now = await _situation(member, view, rest, tally, clock)
-                written, quiet = await _commit(member, view, decide(now)), now.quiet
+                written, quiet = await _commit(member, view, decide(now), report), now.quiet
         except Suspended:
             rest.look_again()
             await _news_of_the_connection(member)
@@ -253,7 +263,7 @@ async def _unwanted_records(member: Member) -> dict[str, int]:
     return found
 
 
-async def _commit(member: Member, view: JobView, effects: Sequence[Effect]) -> int:
+async def _commit(member: Member, view: JobView, effects: Sequence[Effect], report: Report = _unheard) -> int:
     """Write the effects; return the zxid of the last that took, 0 if there was none."""
     written = 0
     for effect in effects:
@@ -266,8 +276,12 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect]) -> i
                 log.info("items assigned", extra={"job": member.layout.job, "items": len(effect.assignment)})
             for item, record in lost.items():
                 _tell_lost(member.layout.job, item, record)
+            if isinstance(effect, GiveUp):
+                report(effect.item, effect.run)
         except (Conflict, OutcomeUnknown) as news:  # the view had aged; the next one knows better
             log.debug("not written", extra={"job": member.layout.job, "effect": effect, "news": str(news)})
+            if isinstance(effect, GiveUp) and isinstance(news, OutcomeUnknown):
+                report(effect.item, effect.run)  # nobody would, if it was written
             with suppress(RegistryError):
                 await member.session.sync(member.layout.root)
     return written

@@ -18,6 +18,7 @@ LARGEST_PARAMETER = 64 * 1024
 def encode(record: Record) -> bytes:
     """Return the data of ``execution/{item}``."""
     asked = "" if not record.asked else f',"asked":{record.asked},"parameter":{json.dumps(record.parameter)}'
+    asked += f',"rescues":{record.rescues}' if record.rescues else ""
     return (
         f'{{"slot":{record.slot},"source":"{record.source}","instance":{json.dumps(record.instance)},'
         f'"lastBeginTime":{record.begun},"lastCompleteTime":{record.completed_at},"nextFireTime":{record.next_fire},'
@@ -44,6 +45,7 @@ def decode(data: bytes) -> Record | None:
             outcome=str(told.get("outcome", "")),
             asked=_number(told.get("asked", 0)),
             parameter=None if told.get("parameter") is None else str(told["parameter"]),
+            rescues=_number(told.get("rescues", 0)),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
