@@ -271,7 +271,8 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], repo
             lost = dict[int, Record]()
             for transaction in await _transactions(member, view, effect, lost):
                 committed = await member.session.commit(transaction, incarnation=member.incarnation)
-                written = committed.zxid
+                if not isinstance(effect, GiveUp):  # records are not mirrored: nobody could wait for it to come back
+                    written = committed.zxid
             if isinstance(effect, Assign):
                 log.info("items assigned", extra={"job": member.layout.job, "items": len(effect.assignment)})
             for item, record in lost.items():

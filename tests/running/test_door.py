@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -33,6 +34,7 @@ from aioelasticjob.jobs.kinds import Options as KindOptions
 from aioelasticjob.testing import VirtualCluster, run, simulated
 from tests.error_handlers.some import told_by
 from tests.running.flows import Flown
+from tests.running.office import Office, play
 from tests.running.test_executor import flight
 
 Raise = Callable[[], None]
@@ -492,3 +494,15 @@ def test_an_observer_that_fails_misses_the_event_and_the_others_do_not(caplog: p
             events.put(Refused("job", "me", "why"))
     assert len(listener) == 2
     assert caplog.text.count("the listener Bad did not take an event, which is lost to it") == 1
+
+
+def test_raise_lets_out_an_error_that_is_an_exception() -> None:
+    async def scene(here: Office) -> None:
+        async def bad(context: ItemContext) -> None:
+            sys.exit(3)
+
+        with pytest.raises(NotAnException, match="the handler raised SystemExit: 3"):
+            async with here.app(bad, cron=CRON, error_handler="raise").running():
+                await here.until(90)
+
+    play(scene)
