@@ -119,6 +119,8 @@ class JobConfig(BaseModel):
     record_timeout: Limit | None = None
     """Dataflow: seconds that one call of process may take; None for no limit."""
     failover: bool = False
+    max_rescues: int = Field(default=3, ge=1, le=AGES)
+    """Failover: rescues in a row that may be cut off like the run itself before the run is given up."""
     misfire: bool = True
     catch_up: Seconds = 0
     """Window in seconds within which a moment that nobody was up for is run once; 0 is off."""

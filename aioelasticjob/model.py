@@ -28,6 +28,10 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
+GIVEN_UP = "given up"
+"""The outcome of a run that was cut off so often in a row that it is rescued no more; no handler ends so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fire:
     """One scheduled moment of a job."""

@@ -17,7 +17,7 @@ DATAFLOW: Final = ("streaming", "ordered", "concurrency", "batch_size", "prefetc
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Schedule": ("cron", "time_zone", "dst", "misfire", "catch_up"),
     "Items": ("sharding_total_count", "sharding_item_parameters", "job_parameter", "sharding_strategy", "per"),
-    "Safety": ("monitor_execution", "failover", "timeout", "shutdown_timeout", "max_time_diff_seconds"),
+    "Safety": ("monitor_execution", "failover", "max_rescues", "timeout", "shutdown_timeout", "max_time_diff_seconds"),
     "Failures": ("error_handler", "error_handler_options"),
     "Dataflow": DATAFLOW,
     "Own settings of this kind": ("options",),
@@ -26,6 +26,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
 MORE: Final = "More"
 LABELS: Final[Mapping[str, str]] = {
     "catch_up": "Catch up (seconds)",
+    "max_rescues": "Give up after so many rescues",
     "dst": "When the clocks change",
     "per": "One call per",
     "timeout": "Timeout (seconds)",

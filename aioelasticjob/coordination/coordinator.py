@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from anyio import current_time, move_on_after
 
@@ -13,7 +14,7 @@ from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.attendance import note_accounted
 from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, catch_up, write
-from aioelasticjob.coordination.effects import Assign, Effect, Prune, Transaction, to_transactions
+from aioelasticjob.coordination.effects import Assign, Effect, GiveUp, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.faults import Grumbler, faults
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Tally
@@ -40,6 +41,9 @@ AGAIN_AFTER = 2.0
 """Seconds after which it is tried again what the registry has refused."""
 
 log = logging.getLogger(__name__)
+
+Report: TypeAlias = Callable[[int, Record], None]
+"""Takes an item and its run that was given up."""
 
 
 @dataclass(slots=True)
@@ -107,8 +111,14 @@ class _Rest:
         return max(0.0, until - current_time())
 
 
-async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView], tally: Tally, clock: Clock) -> bool:
-    """Keep the registry as the rules want it, and ``views`` as the registry is.
+def _unheard(item: int, run: Record) -> None:
+    """Tell nobody of a run that was given up."""
+
+
+async def coordinate(
+    member: Member, trees: Latest[Tree], views: Latest[JobView], tally: Tally, clock: Clock, report: Report = _unheard
+) -> bool:
+    """Keep the registry as the rules want it, and ``views`` as the registry is; ``report`` the runs given up.
 
     Return True when this instance is asked to leave, False when its session is over.
     """
@@ -127,7 +137,7 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
             if not rest.hesitates:
                 grumbler.hear(faults(view, member.id))
                 now = await _situation(member, view, rest, tally, clock)
-                written, quiet = await _commit(member, view, decide(now)), now.quiet
+                written, quiet = await _commit(member, view, decide(now), report), now.quiet
         except Suspended:
             rest.look_again()
             await _news_of_the_connection(member)
@@ -264,7 +274,7 @@ async def _unwanted_records(member: Member) -> dict[str, int]:
     return found
 
 
-async def _commit(member: Member, view: JobView, effects: Sequence[Effect]) -> int:
+async def _commit(member: Member, view: JobView, effects: Sequence[Effect], report: Report = _unheard) -> int:
     """Write the effects; return the zxid of the last that took, 0 if there was none."""
     written = 0
     for effect in effects:
@@ -272,7 +282,10 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect]) -> i
         for transaction in await _transactions(member, view, effect, lost):
             match await write(member, transaction, f"to coordinate the job ({type(effect).__name__})"):
                 case Applied(committed):
-                    written = committed.zxid
+                    if not isinstance(
+                        effect, GiveUp
+                    ):  # records are not mirrored: nobody could wait for it to come back
+                        written = committed.zxid
                 case Refused(Suspended() as error) | SessionOver(error):
                     raise error
                 case Refused(error):  # the view had aged, and the next one knows better; or it is tried again
@@ -285,6 +298,8 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect]) -> i
                 log.info("items assigned", extra={"job": member.layout.job, "items": len(effect.assignment)})
             for item, record in lost.items():
                 _tell_lost(member.layout.job, item, record)
+            if isinstance(effect, GiveUp):
+                report(effect.item, effect.run)
     return written
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.model import Record
+from aioelasticjob.model import GIVEN_UP, Record
 from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
 
 PER_TRANSACTION = 1000
@@ -59,6 +59,21 @@ class Mourn:
     """The version of the record that says so."""
     run: Record | None = None
     """What the record says."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Settle a run that was cut off, and whose rescues were cut off in a row, as failed."""
+
+    item: int
+    version: int
+    """The version of the record that says so."""
+    run: Record
+    """What the record says."""
+    at: int
+    """Now, in milliseconds since the epoch."""
+    marked: bool
+    """Whether the item is up for rescue, because an instance that left has handed it over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +132,7 @@ Effect = (
     | Assign
     | Prune
     | Mourn
+    | GiveUp
     | Forget
     | Restore
     | Refresh
@@ -145,6 +161,8 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return [_prune(view, items)]
         case Mourn():
             return [_mourn(view, effect)]
+        case GiveUp():
+            return [_give_up(view, effect)]
         case Forget(paths):
             return [[*_leading(view), Delete(path)] for path in paths]
         case Restore(me, nodes):
@@ -212,8 +230,20 @@ def _moves(view: JobView, assignment: Mapping[int, str]) -> Iterable[Op]:
 
 def _mourn(view: JobView, lost: Mourn) -> Transaction:
     paths, mark = view.layout.item(lost.item), b"" if lost.run is None else records.mark(lost.run)
-    nobody: Transaction = [Create(paths.running, ephemeral=True), Delete(paths.running)]  # ZooKeeper's "is absent"
-    return [*_leading(view), Check(paths.execution, lost.version), *nobody, Create(paths.orphan, mark)]
+    return [*_leading(view), Check(paths.execution, lost.version), *_absent(paths.running), Create(paths.orphan, mark)]
+
+
+def _give_up(view: JobView, given: GiveUp) -> Transaction:
+    paths = view.layout.item(given.item)
+    record = replace(given.run, completed=True, completed_at=given.at, outcome=GIVEN_UP)
+    settle = Set(paths.execution, records.encode(record), given.version)
+    unmark = [Delete(paths.orphan)] if given.marked else []
+    return [*_leading(view), settle, *_absent(paths.running), *unmark]
+
+
+def _absent(path: str) -> Transaction:
+    """Return ZooKeeper's way to check that a node does not exist."""
+    return [Create(path, ephemeral=True), Delete(path)]
 
 
 def _prune(view: JobView, items: frozenset[int]) -> Transaction:

@@ -18,7 +18,7 @@ LARGEST_PARAMETER = 64 * 1024
 _KNOWN = frozenset(
     {
         *("slot", "source", "instance", "lastBeginTime", "lastCompleteTime", "nextFireTime"),
-        *("completed", "outcome", "asked", "parameter", "rescues"),
+        *("completed", "outcome", "asked", "parameter", "ahead", "rescues"),
     }
 )
 

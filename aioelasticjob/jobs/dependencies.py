@@ -15,7 +15,8 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 from anyio import get_cancelled_exc_class, move_on_after
 
-from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.door import Door
+from aioelasticjob.errors import ElasticJobError, InvalidSetting, in_words
 from aioelasticjob.jobs.context import Context
 
 GRACE = 1.0
@@ -40,7 +41,7 @@ class ProviderFailed(ElasticJobError):
     """A provider could not make its value, or put it away."""
 
     def __init__(self, provider: str, error: BaseException) -> None:
-        super().__init__(f"provider {provider} failed: {type(error).__name__}: {error}")
+        super().__init__(f"provider {provider} failed: {in_words(error)}")
         self.provider = provider
 
 
@@ -133,7 +134,8 @@ class _Run:
         finally:
             self._under_way.discard(asked)
         try:
-            value = self._made[provider] = await self._make(needs, given)
+            async with Door("it"):
+                value = self._made[provider] = await self._make(needs, given)
         except Exception as error:
             raise ProviderFailed(needs.name, error) from error
         return value
@@ -161,10 +163,11 @@ class _Opened:
     ) -> bool | None:
         cancelled = isinstance(error, get_cancelled_exc_class())
         try:
-            if not self._waits:
-                return bool(self._manager.__exit__(kind, error, trace))
-            with move_on_after(GRACE if cancelled else None, shield=cancelled):
-                return bool(await self._manager.__aexit__(kind, error, trace))
+            async with Door("it"):
+                if not self._waits:
+                    return bool(self._manager.__exit__(kind, error, trace))
+                with move_on_after(GRACE if cancelled else None, shield=cancelled):
+                    return bool(await self._manager.__aexit__(kind, error, trace))
         except Exception as own:
             raise ProviderFailed(self._name, own) from own
         return None

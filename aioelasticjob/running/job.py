@@ -209,7 +209,7 @@ async def _work(
         async with create_task_group() as tasks:
 
             async def keep() -> None:
-                if await coordinate(member, trees, views, runner.tally, shared.clock):
+                if await coordinate(member, trees, views, runner.tally, shared.clock, runner.given_up):
                     tasks.start_soon(follow, trees, views)
                     tasks.start_soon(_give_notice, member)
                     await retire(runner)

@@ -22,7 +22,7 @@ from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, tenure
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.registry.txn import Hold
 from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.around import fly
@@ -33,7 +33,7 @@ from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.reins import Reins, left_open
 from aioelasticjob.running.requests import Requests
-from aioelasticjob.running.schedule import Starts
+from aioelasticjob.running.schedule import Passed, Starts
 from aioelasticjob.running.stopping import LAST_WORD, Stopping
 from aioelasticjob.running.trace import trace_of
 from aioelasticjob.running.waiting import Waiting
@@ -162,6 +162,11 @@ class Runner:
         if self._reins is not None:
             self._reins.end.set()
 
+    def given_up(self, item: int, run: Record) -> None:
+        """Report a run that this instance, the leader, has given up."""
+        if error := self._accounts.given_up(self._config, item, run):
+            self._duty.misses.put([item], Passed(run.moment, run.moment), str(error), run.instance)
+
     def cut(self) -> None:
         """Cancel the flight; its items are settled as cancelled."""
         self._flight.cancel()
@@ -230,7 +235,7 @@ class Runner:
         record = ledger.record(item)
         if record.completed:
             await self._claims.dismiss(item)
-        else:
+        elif record.rescues < view.config.max_rescues:  # else the leader gives it up
             fire = Fire(record.moment, FireSource.FAILOVER, record.parameter)
             taken = await self._fly(view, fire, frozenset({item}))
             if taken and item in self._duty.held:  # what it owes by now it is to run together with the others
@@ -415,7 +420,7 @@ class Runner:
         self._nap.cancel()
         self._rein_in()
 
-    def _failed(self, context: Context, error: BaseException) -> None:
+    def _failed(self, context: Context, error: Exception) -> None:
         self._accounts.failed(self._config, context, error)
 
     async def _rest(self, view: JobView) -> None:

@@ -13,7 +13,7 @@ from aioelasticjob.coordination.rules import Situation, decide
 from aioelasticjob.coordination.rules.sharding import wanted
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import ItemPaths, Layout
-from aioelasticjob.model import Claim, FireSource, Record
+from aioelasticjob.model import GIVEN_UP, Claim, FireSource, Record
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.testing.bare import BareRegistry, Before
 from aioelasticjob.testing.bare_process import Process
@@ -106,7 +106,8 @@ class Judge:
         owns = any(one is not None and one.stat.ephemeral_owner == session for one in (runner, ran))
         changed = record is not None and (was[paths.execution] is None or was[paths.execution].data != record.data)  # type: ignore[union-attr]
         unused = was[paths.execution] is None and record is not None and not record.data  # the item never ran
-        if changed and not owns and not unused:
+        given_up = session == self._leader and _record(record).outcome == GIVEN_UP
+        if changed and not (owns or unused or given_up):
             yield "records are their runner's", "it wrote the record without holding the item"
         if was[paths.orphan] is None and paths.orphan in now:
             yield from self._judge_mourning(session, paths, was)

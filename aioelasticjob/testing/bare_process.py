@@ -239,10 +239,11 @@ class Life:
         members = (frozenset(view.instances), view.config.sharding_total_count)
         mourns = view.leader == me and view.config.failover and (tick or members != self._members)
         self._members = members if view.leader == me and view.config.failover else ()
-        cut_off = await coordinator._cut_off(self.member, view) if mourns else {}
+        runs = coordinator._Runs()
+        cut_off = await coordinator._cut_off(self.member, view, runs) if mourns else {}
         if cut_off:
             self._members = ()
-        effects = decide(Situation(view, me, quiet, tick, world.now(), {}, cut_off))
+        effects = decide(Situation(view, me, quiet, tick, world.now(), {}, cut_off, runs.cut_off))
         for effect in effects:
             world.say(f"{process.number} wants {effect}")
         written = await coordinator._commit(self.member, view, effects)

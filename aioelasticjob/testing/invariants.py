@@ -13,7 +13,7 @@ from math import inf
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import Allotment, find, in_order
-from aioelasticjob.model import FireSource, Instance
+from aioelasticjob.model import GIVEN_UP, FireSource, Instance
 from aioelasticjob.running.runner import EARLY
 from aioelasticjob.testing import assignments, checkpoints, conduct, orphans
 from aioelasticjob.testing.facts import REGISTRY, RESENT, Facts, JobFacts, Run, Violation
@@ -33,6 +33,7 @@ HOWS = {
     "failed": ("failed",),
     "timed out": ("cut off", "completed", "failed"),  # a process that slept wakes up both done and out of time
     "cancelled": ("cut off",),
+    GIVEN_UP: ("cut off",),
 }
 
 
@@ -224,7 +225,7 @@ def _author(change: Change) -> str | None:
         return None
     if parts[0] == "execution" and len(parts) == 2:
         record = records.decode(change.data)
-        return None if record is None else record.instance
+        return None if record is None or record.outcome == GIVEN_UP else record.instance  # which the leader writes
     speaks = parts == ["leader", "election", "host"] or (parts[0] == "execution" and parts[-1] == "running")
     if speaks:
         return change.data.decode()

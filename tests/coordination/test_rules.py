@@ -23,6 +23,7 @@ from aioelasticjob.coordination.effects import (
     to_transactions,
 )
 from aioelasticjob.coordination.rules import RULES, Situation, decide
+from aioelasticjob.coordination.rules.failover import give_up
 from aioelasticjob.coordination.rules.sharding import wanted
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
@@ -61,15 +62,17 @@ class World:
     def situation(self, name: str, view: JobView | None = None, *, tick: bool = True) -> Situation:
         """Return what an instance would decide on: the busy nodes are looked up as the coordinator does."""
         nodes, cut_off, unwanted = self.registry.nodes, dict[int, int](), dict[str, int]()
+        runs = dict[int, Record]()
         for item in range(13):
             record, running = nodes.get(LAYOUT.item(item).execution), LAYOUT.item(item).running in nodes
             if record is not None and not running:
                 unwanted[LAYOUT.item(item).execution] = record.stat.version
                 told = records.decode(record.data)
                 if told is not None and not told.completed:
-                    cut_off[item] = record.stat.version
+                    cut_off[item], runs[item] = record.stat.version, told
         idle = {} if self.running() else unwanted
-        return Situation(view or self.view(), name, tick=tick, time=self.registry.now, records=idle, cut_off=cut_off)
+        found = view or self.view()
+        return Situation(found, name, tick=tick, time=self.registry.now, records=idle, cut_off=cut_off, runs=runs)
 
     def running(self) -> dict[str, object]:
         """Return the marks of runs."""
@@ -176,7 +179,7 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
     """Do what an operator does, or a run; what the tree refuses does not happen."""
     registry, paths, host = here.registry, LAYOUT.item(number), number % 7 + 1
     config = here.view().config
-    begun = records.encode(Record(slot=1, instance=name, begun=1, completed=False))
+    begun = records.encode(Record(slot=1, instance=name, begun=1, completed=False, rescues=number % 5))
     done = records.encode(Record(slot=1, instance=name, begun=1))
     changes = {
         "count": {"sharding_total_count": number or 1},
@@ -198,6 +201,79 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
     if what not in ("begin", "rescue") or LAYOUT.instance(name) in registry.nodes:
         with suppress(Conflict):
             registry.commit(transactions.get(what, []), host)
+
+
+def cut_off(rescues: int, *, item: int = 1, **settings: object) -> World:
+    """Return a world that has settled, one item of which was cut off after so many rescues."""
+    here = world(2, sharding_total_count=2, failover=True, **settings)
+    here.settle()
+    record = Record(slot=1_000, instance="10.0.0.9@-@1", begun=1_000, completed=False, rescues=rescues)
+    here.registry.commit([Create(LAYOUT.item(item).execution, records.encode(record))])
+    return here
+
+
+def record_of(here: World, item: int = 1) -> Record:
+    found = records.decode(here.registry.nodes[LAYOUT.item(item).execution].data)
+    assert found is not None
+    return found
+
+
+def leads(here: World) -> str:
+    leader = here.view().leader
+    assert leader is not None
+    return leader
+
+
+@pytest.mark.parametrize(
+    ("rescues", "most", "outcome"), [(2, 3, ""), (3, 3, "given up"), (4, 3, "given up"), (1, 1, "given up")]
+)
+def test_a_run_is_given_up_after_so_many_rescues_in_a_row(rescues: int, most: int, outcome: str) -> None:
+    here = cut_off(rescues, max_rescues=most)
+    here.registry.now = 5.0
+    view = here.settle()
+    assert (record_of(here).outcome, record_of(here).completed) == (outcome, bool(outcome))
+    assert view.orphans == (frozenset() if outcome else {1})
+    if outcome:
+        assert (record_of(here).completed_at, record_of(here).slot, record_of(here).rescues) == (5_000, 1_000, rescues)
+
+
+def test_a_run_that_was_handed_over_is_given_up_with_its_mark() -> None:
+    here = cut_off(3)
+    here.registry.commit([Create(LAYOUT.item(1).orphan)])
+    assert here.settle().orphans == frozenset()
+    assert record_of(here).outcome == "given up"
+
+
+def test_while_a_rescue_is_under_way_nothing_is_given_up() -> None:
+    here = cut_off(3)
+    here.registry.commit([Create(LAYOUT.item(1).failover, b"10.0.0.2@-@1", ephemeral=True)], incarnation=2)
+    assert list(give_up(here.situation(leads(here)))) == []
+
+
+@pytest.mark.parametrize("settings", [{"failover": False}, {"leader": False}])
+def test_only_a_leader_gives_up_and_only_with_failover(settings: dict[str, bool]) -> None:
+    here = cut_off(3)
+    (other,) = here.view().instances.keys() - {leads(here)}
+    if "failover" in settings:
+        here.registry.commit([Set(LAYOUT.config, here.config.changed(failover=False).to_json(), -1)])
+    assert list(give_up(here.situation(other if "leader" in settings else leads(here)))) == []
+
+
+@pytest.mark.parametrize(
+    "disturbance",
+    [
+        Create(LAYOUT.item(1).running, b"10.0.0.2@-@1", ephemeral=True),
+        Set(LAYOUT.item(1).execution, b"{}", -1),
+        Set(LAYOUT.epoch, b"", -1),
+    ],
+)
+def test_giving_up_is_refused_if_the_run_goes_on_or_was_claimed_or_another_leads(disturbance: Create | Set) -> None:
+    here = cut_off(3)
+    (effect,) = give_up(here.situation(leads(here)))
+    (transaction,) = to_transactions(effect, here.view())
+    here.registry.commit([disturbance], incarnation=2)
+    with pytest.raises(Conflict):
+        here.registry.commit(transaction, incarnation=1)
 
 
 @given(script=operations, strategy=st.sampled_from(["average", "round-robin", "sticky", "odevity"]))

@@ -400,6 +400,22 @@ def test_failover_is_switched_on_and_off() -> None:
     play(scene)
 
 
+@changes("max_rescues")
+def test_fewer_rescues_are_allowed_from_now_on() -> None:
+    async def scene(here: Office) -> None:
+        them = await staff(here, "abc", work=20, cron="0 * * * * ?", failover=True, sharding_total_count=1)
+        await here.until(61)
+        here.faults.crash(them.people[them.runs[-1].host])
+        await here.until(72)
+        await them.change(maxRescues=1)
+        here.faults.crash(them.people[them.runs[-1].host])
+        await here.until(100)
+        assert [run.source for run in them.runs] == ["CRON", "FAILOVER"]
+        assert (await here.record(0)).outcome == "given up"
+
+    play(scene)
+
+
 @changes("monitor_execution")
 def test_monitoring_is_switched_off_and_on_and_no_moment_is_run_twice() -> None:
     async def scene(here: Office) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.rules.election import abdicate, elect
-from aioelasticjob.coordination.rules.failover import forget, mourn
+from aioelasticjob.coordination.rules.failover import forget, give_up, mourn
 from aioelasticjob.coordination.rules.housekeeping import (
     clear_records,
     forget_requests,
@@ -27,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     abdicate,
     note_schedule,
     mourn,
+    give_up,
     forget,
     require,
     assign,
