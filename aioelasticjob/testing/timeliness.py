@@ -112,6 +112,8 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     last = f"/{job.name}/instances/{_holder(job, item, era.end)}"
     if era.end <= end and None in facts.nodes.over(last, era.end, end):
         return  # the last one who held it under that schedule was gone before he could tell what it left
+    if any(_overlooked(job, holder, moment) for holder in holders):
+        return
     left = era.end <= end or any(gone <= end and back >= start for gone, back in job.vacant)
     if left and _rescued(job, item, start, end):
         return  # its record is the rescue's: it hides that nobody was up, or that the schedule was another, before that
@@ -119,6 +121,19 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return
     text = f"{job.name}/{item} {slot} is neither run nor reported; held by {', '.join(sorted(holders))}"
     yield Violation("nothing lost", moment, text)
+
+
+def _overlooked(job: JobFacts, holder: str, moment: float) -> bool:
+    """Whether a schedule changed and the configuration was written again, all during one run of an instance.
+
+    It looks when the run is over, and takes the last writing for the only one.
+    """
+    for run in job.runs_by.get(holder, ()):
+        if run.begun.at - ASTRAY <= moment <= run.end:
+            written = [era for era in job.eras if era.end > run.begun.at and era.start <= run.end]
+            if len(written) > 2 and len({(era.config.cron, era.config.time_zone) for era in written}) > 1:
+                return True
+    return False
 
 
 def _rescued(job: JobFacts, item: int, start: float, end: float) -> bool:
