@@ -114,9 +114,11 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return  # the last one who held it under that schedule was gone before he could tell what it left
     if any(_overlooked(job, holder, moment) for holder in holders):
         return
-    left = era.end <= end or any(gone <= end and back >= start for gone, back in job.vacant)
-    if left and _rescued(job, item, start, end):
-        return  # its record is the rescue's: it hides that nobody was up, or that the schedule was another, before that
+    rescued = any(facts.nodes.over(f"{sharding}/failover", start, end))
+    ran = any(facts.nodes.over(f"/{job.name}/execution/{item}/running", start, moment + ASTRAY))
+    vacant = any(gone <= end and back >= start for gone, back in job.vacant)
+    if (ran and vacant) or (rescued and era.end <= end):
+        return  # the record says that it ran then, or by this schedule: who comes back takes it that somebody told
     if following == inf and any(facts.troubled(host, start, end) for host in (*hosts, REGISTRY)):
         return
     text = f"{job.name}/{item} {slot} is neither run nor reported; held by {', '.join(sorted(holders))}"
@@ -134,11 +136,6 @@ def _overlooked(job: JobFacts, holder: str, moment: float) -> bool:
             if len(written) > 2 and len({(era.config.cron, era.config.time_zone) for era in written}) > 1:
                 return True
     return False
-
-
-def _rescued(job: JobFacts, item: int, start: float, end: float) -> bool:
-    """Whether an item was being rescued at any time of a span."""
-    return any(job.facts.nodes.over(f"/{job.name}/sharding/{item}/failover", start, end))
 
 
 def _refused(job: JobFacts, holders: Collection[str], start: float, end: float) -> bool:
