@@ -125,6 +125,10 @@ class Judge:
         if record.source == FireSource.FAILOVER:
             if was[paths.orphan] is None or _text(now.get(paths.failover)) != me:
                 yield "a rescue takes the mark", "it was rescued without a mark"
+            if last.completed or not last.begun:
+                yield "one rescue", f"its run of {last.moment} was rescued and has an end"
+            elif last.moment != record.moment:
+                yield "one rescue", f"its run of {last.moment} was cut off, and {record.moment} is rescued"
             return
         if _text(now.get(paths.instance)) != me:
             yield "claims are assigned", f"it is assigned to {_text(now.get(paths.instance))!r}"

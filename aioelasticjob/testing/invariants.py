@@ -15,10 +15,10 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import Allotment, find, in_order
 from aioelasticjob.model import GIVEN_UP, FireSource, Instance
 from aioelasticjob.running.runner import EARLY
-from aioelasticjob.testing import assignments, checkpoints, conduct, orphans
-from aioelasticjob.testing.facts import REGISTRY, RESENT, Facts, JobFacts, Run, Violation
+from aioelasticjob.testing import assignments, checkpoints, conduct, leases, orphans, writes
+from aioelasticjob.testing.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Change, Entry, Stopped, Written, of_kind
-from aioelasticjob.testing.timeliness import nothing_lost, on_time, reports_are_true
+from aioelasticjob.testing.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
 
 Rule = Callable[[Facts], Iterator[Violation]]
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
@@ -26,8 +26,10 @@ AHEAD = 1.0 + 0.7 + EARLY / 1000
 """Seconds by which a clock may be ahead unnoticed, a slow network mislead who measures that, and claims leave early."""
 NEWS = 2.0
 """Seconds that the end of a session may be on its way to its owner, who begins what was claimed before."""
-LAG = 0.25
-"""Seconds within which an undisturbed instance knows what the registry has."""
+LONGEST_LEASE = 10.0
+"""Seconds that a handler may run on at most when its session's end cannot be heard of."""
+GIVEN_UP = "given up"
+"""How the leader ends a run for everybody when its rescuers died one after the other."""
 HOWS = {
     "completed": ("completed",),
     "failed": ("failed",),
@@ -118,7 +120,7 @@ def claims_are_settled(facts: Facts) -> Iterator[Violation]:
             elif path.startswith("execution/") and path.endswith("/running") and change.data is not None:
                 since, host = marked.get(job, inf), hosts.get(change.data.decode(), "")
                 known = change.path.removesuffix("/running") not in _rescued(written)
-                known = known and since + LAG < written.at and not facts.troubled(host, since - RESENT, written.at)
+                known = known and since + KNOWN < written.at and not facts.troubled(host, since - RESENT, written.at)
                 if known and not facts.troubled(REGISTRY, since - RESENT, written.at):
                     text = f"{change.path} claimed by {host} though an assignment is due since {since:.3f}"
                     yield Violation("settled claims", written.at, text)
@@ -180,10 +182,13 @@ RULES: tuple[Rule, ...] = (
     nothing_lost,
     on_time,
     reports_are_true,
+    catches_up_only_if_asked,
     *conduct.RULES,
     *orphans.RULES,
     *assignments.RULES,
     *checkpoints.RULES,
+    *leases.RULES,
+    *writes.RULES,
     converged,
 )
 
@@ -196,20 +201,34 @@ def check(entries: Sequence[Entry], rules: Sequence[Rule] = RULES) -> list[Viola
 
 def _awake(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
     """Yield the spans in which a handler ran, and had to know that it may."""
-    start = run.begun.at
-    ends = (max(start, at) for at in facts.expired.get(run.begun.host, ()) if at >= start - NEWS)
-    end = min([run.end, *ends])
-    for asleep, awake in facts.paused.get(run.begun.process, ()):
-        if start < awake and asleep < end:
-            yield start, max(start, asleep)
-            start = awake
-    if start <= end:
-        yield start, end
+    for start, end in _informed(run, facts):
+        for asleep, awake in facts.paused.get(run.begun.process, ()):
+            if start < awake and asleep < end:
+                yield start, max(start, asleep)
+                start = awake
+        if start <= end:
+            yield start, end
+
+
+def _informed(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
+    """Yield the spans in which the instance that runs could know whether its session lives.
+
+    When a stranger has ended it, the news has to arrive first; where packets get lost, the lease ends the run.
+    """
+    session, (start, end) = facts.incarnations.get(run.begun.instance, 0), (run.begun.at, run.end)
+    ended = facts.ended_by_hand.get(session, inf)
+    if start <= ended:
+        yield start, min(end, ended)
+    peace = facts.undisturbed(run.begun.host, ended + KNOWN, ended + NEWS, but="expire")
+    known = ended + (NEWS if peace else LONGEST_LEASE)
+    if known < end:
+        yield max(start, known), end
 
 
 def _is_news(run: Run, facts: Facts) -> bool:
-    """Say whether a run began just after a stranger had ended its session."""
-    return any(0 <= run.begun.at - at <= NEWS for at in facts.expired.get(run.begun.host, ()))
+    """Say whether a run began under a session that a stranger had just ended."""
+    ended = facts.ended_by_hand.get(facts.incarnations.get(run.begun.instance, 0), inf)
+    return 0 <= run.begun.at - ended <= NEWS
 
 
 def _rescued(written: Written) -> frozenset[str]:
