@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import TypeAlias
 
 from anyio import create_task_group, sleep
 
@@ -16,6 +17,8 @@ from aioelasticjob.testing.cluster import Cluster, Host
 from aioelasticjob.testing.facts import REGISTRY
 from aioelasticjob.testing.faults import Farewell
 
+OFTEN = 0.45
+"""How many faults begin in a second."""
 FAREWELLS: tuple[Farewell, ...] = ("fin", "reset", "silent")
 
 
@@ -242,7 +245,9 @@ async def evict(chaos: Chaos) -> None:
     await _operate(chaos, f"evict an instance of {layout.job}", act)
 
 
-KINDS: Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]]]] = {
+Kinds: TypeAlias = Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]]]]
+
+KINDS: Kinds = {
     "crash": (5, crash),
     "pause": (5, pause),
     "drop": (5, drop),
@@ -265,19 +270,28 @@ KINDS: Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]
 }
 """What can happen, and how often compared to the rest."""
 
-WILD: Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]]]] = {"switch": (6, switch)}
+WILD: Kinds = {"switch": (6, switch)}
 """What else can happen in a wild plan: seeds from before there were any live as they did."""
 
 
-async def rage(cluster: Cluster, dice: Random, seconds: float) -> None:
-    """Let things happen for a while, several at a time; what is still broken at the end stays so."""
+async def rage(
+    cluster: Cluster, dice: Random, seconds: float, known: Kinds | None = None, often: float = OFTEN
+) -> None:
+    """Let things happen for a while, several at a time; what is still broken at the end stays so.
+
+    ``known`` is what can happen, by default what the plan says; ``often`` is how many of them begin in a second.
+    """
     chaos, end = Chaos(cluster, dice), cluster.history.now() + seconds
-    known = {**KINDS, **(WILD if cluster.plan.wild else {})}
+    if known is None:
+        known = {**KINDS, **(WILD if cluster.plan.wild else {})}
     kinds = [kind for kind in known if not cluster.plan.kinds or kind in cluster.plan.kinds]
+    if not kinds:
+        await sleep(seconds)
+        return
     weights = [known[kind][0] for kind in kinds]
     async with create_task_group() as tasks:
         while (now := cluster.history.now()) < end:
-            await sleep(min(end - now, dice.expovariate(0.45)))
+            await sleep(min(end - now, dice.expovariate(often)))
             (kind,) = dice.choices(kinds, weights)
             tasks.start_soon(known[kind][1], chaos)
         tasks.cancel_scope.cancel()

@@ -23,6 +23,7 @@ from aioelasticjob.testing.history import (
     Held,
     Nodes,
     Phase,
+    Refusal,
     Started,
     Stopped,
     Told,
@@ -210,8 +211,18 @@ class Facts:
         return any(one <= end and other >= start for one, other in self.troubles[but].get(host, ()))
 
     def undisturbed(self, host: str, start: float, end: float, *, but: str = "") -> bool:
-        """Say whether a host and the registry were in order from ``start`` to ``end``."""
+        """Say whether a host and the registry were in order, and the host's writes taken, from ``start`` to ``end``."""
+        if any(start <= at <= end for at in self.refused.get(host, ())):
+            return False
         return not (self.troubled(host, start, end, but=but) or self.troubled(REGISTRY, start, end))
+
+    @cached_property
+    def refused(self) -> Mapping[str, list[float]]:
+        """When the registry refused a write of each host for a reason that lay with the registry."""
+        found: dict[str, list[float]] = {}
+        for refusal in of_kind(self.entries, Refusal):
+            found.setdefault(refusal.host, []).append(refusal.at)
+        return found
 
     def _trouble(self, but: str) -> Mapping[str, list[Span]]:
         """Return when something was broken at each host."""

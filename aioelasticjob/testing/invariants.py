@@ -154,7 +154,7 @@ def nobody_dies(facts: Facts) -> Iterator[Violation]:
     """A process ends when it is told to or killed, not of an error; while nothing can be reached it may give up."""
     for stopped in of_kind(facts.entries, Stopped):
         hosts = (stopped.host, REGISTRY) if stopped.how.startswith("gave up") else ()
-        unreached = any(facts.troubled(host, stopped.at - 10, stopped.at) for host in hosts)
+        unreached = any(not facts.undisturbed(host, stopped.at - 10, stopped.at) for host in hosts)
         if stopped.how not in ("crashed", "left") and not unreached:
             yield Violation("nobody dies", stopped.at, f"{stopped.process}: {stopped.how}")
 

@@ -1,0 +1,96 @@
+"""Faults of the surroundings: a registry that refuses, clocks and machines that stop, users' code, careless operators.
+
+They have dice of their own, so that the plans without them live as they did before.
+"""
+
+from __future__ import annotations
+
+from anyio import sleep
+
+from aioelasticjob.testing.chaos import Chaos, Kinds
+from aioelasticjob.testing.cluster import NAMESPACE, Cluster, JobPlan
+from aioelasticjob.testing.refusals import CONFLICTS, DOUBTFUL, ERRORS, Refusing
+from aioelasticjob.zookeeper.acl import OPEN_UNSAFE, Acl
+from aioelasticjob.zookeeper.codes import ErrorCode, Perms
+
+OFTEN = 0.25
+"""How many of these faults there are in a second."""
+PARTS = ("", "", "/execution/", "/execution/", "/running", "/instances/", "/sharding", "/leader/", "/guarantee")
+"""What a refused write is about: everything more often than one part of a job."""
+
+
+async def error_code(chaos: Chaos) -> None:
+    """The registry answers writes with an error, once or for a while, and may carry them out all the same."""
+    dice = chaos.dice
+    applied = dice.random() < 0.25
+    code = dice.choice(DOUBTFUL if applied else ERRORS)
+    whole = applied or code is ErrorCode.RUNTIME_INCONSISTENCY or dice.random() < 0.5
+    await _refuse(chaos, "error code", code, applied=applied, whole=whole)
+
+
+async def false_conflict(chaos: Chaos) -> None:
+    """The registry says that a condition of a write does not hold, although it does."""
+    await _refuse(chaos, "false conflict", chaos.dice.choice(CONFLICTS))
+
+
+async def quota(chaos: Chaos) -> None:
+    """A quota is met: nothing that needs room is written below a job until it is lifted."""
+    await _refuse(chaos, "quota", ErrorCode.QUOTA_EXCEEDED, growing=True)
+
+
+async def write_permission(chaos: Chaos) -> None:
+    """Somebody withdraws the permission to create, to change or to remove nodes below a job, and gives it back."""
+    layout, dice = chaos.layout(), chaos.dice
+    withdrawn = dice.choice((Perms.WRITE, Perms.CREATE, Perms.DELETE, Perms.WRITE | Perms.CREATE | Perms.DELETE))
+    below = dice.choice((layout.root, layout.root, layout.execution, layout.instances, layout.sharding, layout.leader))
+    chaos.cluster.break_("write permission", detail=f"{below} without {withdrawn!r}")
+    _set_acl(chaos.cluster, below, Acl(Perms.ALL & ~withdrawn, "world", "anyone"))
+    await sleep(dice.uniform(0.3, 8))
+    _set_acl(chaos.cluster, below, *OPEN_UNSAFE)
+    chaos.cluster.mend("write permission")
+
+
+KINDS: Kinds = {
+    "error-code": (6, error_code),
+    "false-conflict": (2, false_conflict),
+    "quota": (2, quota),
+    "write-permission": (3, write_permission),
+}
+"""What can happen, and how often compared to the rest."""
+
+
+def jobs(seed: int, given: tuple[JobPlan, ...], kinds: tuple[str, ...]) -> tuple[JobPlan, ...]:
+    """Return the jobs of a seed with what these faults, or those of ``kinds``, need of them."""
+    return given
+
+
+async def mend(cluster: Cluster) -> None:
+    """End all that goes on of this, at once."""
+    cluster.registry.tree.refusals.active.clear()
+    for layout in cluster.layouts.values():
+        _set_acl(cluster, layout.root, *OPEN_UNSAFE)
+
+
+async def _refuse(
+    chaos: Chaos, kind: str, code: ErrorCode, *, applied: bool = False, whole: bool = False, growing: bool = False
+) -> None:
+    dice, cluster, job = chaos.dice, chaos.cluster, chaos.layout().root
+    everybody = [host.address for host in cluster.hosts]
+    hosts = everybody if dice.random() < 0.5 else [dice.choice(everybody)]
+    part = f"/{NAMESPACE}{job}{'' if growing else dice.choice(PARTS)}"
+    once = not growing and dice.random() < 0.4
+    refusing = Refusing(code, frozenset(hosts), part, applied, whole, once, growing)
+    told = f"{code.name}{' once' if once else ''}{' but applied' if applied else ''} at {part} for {' '.join(hosts)}"
+    cluster.break_(kind, detail=told)
+    cluster.registry.tree.refusals.active.append(refusing)
+    await sleep(dice.uniform(0.2, 8))
+    cluster.registry.tree.refusals.end(refusing)
+    cluster.mend(kind)
+
+
+def _set_acl(cluster: Cluster, below: str, *acl: Acl) -> None:
+    """Do what ``setAcl -R`` does, at once and whoever owns the nodes."""
+    tree, root = cluster.registry.tree, f"/{NAMESPACE}{below}"
+    for path in [path for path in tree.nodes if path == root or path.startswith(f"{root}/")]:
+        tree.nodes[path].acl = OPEN_UNSAFE if acl == OPEN_UNSAFE else acl
+        tree.nodes[path].aversion += 1
