@@ -216,7 +216,15 @@ class Host:
         self._lives += 1
         self._leaving, self.session, self.dismissed = Event(), None, False
         self.cluster.history.note(Started(self.cluster.history.now(), self.name, self.address))
+        if self.skew:
+            self.cluster.history.note(ClockSet(self.cluster.history.now(), self.address, self.skew))
         self.process = self.cluster.faults.start(self.name, self.address, self._main, skew=self.skew)
+        self.process.exited = self._exit
+
+    def _exit(self, error: SystemExit) -> None:
+        """End as a process does whose code has ended the interpreter."""
+        self.cluster.history.stop(self.name, self.address, f"SystemExit: {error}")
+        self.crash("fin")
 
     def crash(self, farewell: Farewell) -> None:
         """Kill the process."""

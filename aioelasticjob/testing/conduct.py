@@ -90,11 +90,18 @@ def triggers_are_answered(facts: Facts) -> Iterator[Violation]:
     for (job, instance), asked in taken.items():
         for at in asked:
             for item in _runnable(facts.job(job), instance, at):
-                if not any(at <= begun <= at + PROMPT for begun in runs.get((job, instance, item), ())):
+                known = runs.get((job, instance, item), []) + _failed(facts.job(job), instance, item)
+                if not any(at <= begun <= at + PROMPT for begun in known):
                     yield Violation("triggers", at, f"{job}/{item}: {instance} was asked to run it, and has not")
 
 
 RULES = (rests_when_switched_off, reruns_are_wanted, timeouts_hold, cut_off_for_a_reason, triggers_are_answered)
+
+
+def _failed(job: JobFacts, instance: str, item: int) -> list[float]:
+    """Return when triggered runs of an item failed, perhaps before their handler was called."""
+    failed = (end for (one, _), ends in job.failed.items() if one == item for end in ends)
+    return [end.at for end in failed if end.instance == instance and end.source is FireSource.TRIGGER]
 
 
 def _triggers_taken(facts: Facts) -> dict[tuple[str, str], list[float]]:

@@ -5,11 +5,16 @@ They have dice of their own, so that the plans without them live as they did bef
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
 from anyio import sleep
 
-from aioelasticjob.testing.chaos import Chaos, Kinds
+from aioelasticjob.testing.chaos import Chaos, Kinds, trigger
 from aioelasticjob.testing.cluster import NAMESPACE, Cluster, JobPlan
 from aioelasticjob.testing.refusals import CONFLICTS, DOUBTFUL, ERRORS, Refusing
+from aioelasticjob.testing.users import ERRORS as ERRORS_OF_USERS
+from aioelasticjob.testing.users import PLACES, UNRULY
 from aioelasticjob.zookeeper.acl import OPEN_UNSAFE, Acl
 from aioelasticjob.zookeeper.codes import ErrorCode, Perms
 
@@ -50,23 +55,56 @@ async def write_permission(chaos: Chaos) -> None:
     chaos.cluster.mend("write permission")
 
 
+async def users_code(chaos: Chaos) -> None:
+    """Code of the users' raises whatever Python lets it raise, for a while."""
+    job, place = chaos.dice.choice(chaos.cluster.plan.jobs).name, chaos.dice.choice(PLACES)
+    error = chaos.dice.choice(tuple(ERRORS_OF_USERS))
+    chaos.cluster.break_("users code", detail=f"{place} of {job} raises {error}")
+    chaos.cluster.unruly[job, place] = error
+    await sleep(chaos.dice.uniform(1, 8))
+    chaos.cluster.unruly.pop((job, place), None)
+    chaos.cluster.mend("users code")
+
+
+async def listeners(chaos: Chaos) -> None:
+    """An operator wants a job run now, whose listeners go with that run; with this kind alone, some jobs have some."""
+    await trigger(chaos)
+
+
 KINDS: Kinds = {
     "error-code": (6, error_code),
     "false-conflict": (2, false_conflict),
     "quota": (2, quota),
     "write-permission": (3, write_permission),
+    "users-code": (6, users_code),
+    "listeners": (1, listeners),
 }
 """What can happen, and how often compared to the rest."""
 
 
 def jobs(seed: int, given: tuple[JobPlan, ...], kinds: tuple[str, ...]) -> tuple[JobPlan, ...]:
     """Return the jobs of a seed with what these faults, or those of ``kinds``, need of them."""
-    return given
+    dice = Random(f"hostile jobs {seed}")
+    jobs = []
+    for job in given:
+        settings, chances = dict(job.settings), [dice.random() for _ in range(6)]
+        listened, provided = chances[0] < 0.6, chances[1] < 0.5
+        if not kinds or "users-code" in kinds:
+            if chances[2] < 0.5:
+                settings["error_handler"] = UNRULY
+            if chances[3] < 0.3:
+                settings["sharding_strategy"] = UNRULY
+        else:
+            provided = False
+            listened = listened and "listeners" in kinds
+        jobs.append(replace(job, settings=tuple(settings.items()), listened=listened, provided=provided))
+    return tuple(jobs)
 
 
 async def mend(cluster: Cluster) -> None:
     """End all that goes on of this, at once."""
     cluster.registry.tree.refusals.active.clear()
+    cluster.unruly.clear()
     for layout in cluster.layouts.values():
         _set_acl(cluster, layout.root, *OPEN_UNSAFE)
 

@@ -15,7 +15,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import Allotment, find, in_order
 from aioelasticjob.model import FireSource, Instance
 from aioelasticjob.running.runner import EARLY
-from aioelasticjob.testing import assignments, checkpoints, conduct, orphans
+from aioelasticjob.testing import assignments, checkpoints, conduct, listening, orphans
 from aioelasticjob.testing.facts import REGISTRY, RESENT, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Change, Entry, Stopped, Written, of_kind
 from aioelasticjob.testing.timeliness import nothing_lost, on_time, reports_are_true
@@ -183,6 +183,7 @@ RULES: tuple[Rule, ...] = (
     *orphans.RULES,
     *assignments.RULES,
     *checkpoints.RULES,
+    *listening.RULES,
     converged,
 )
 

@@ -246,8 +246,15 @@ class _Held:
 
     def _run(self) -> None:
         process = current_process(self._context)
-        if process is None or process.admits(self):  # type: ignore[arg-type]  # mixed into handles only
+        if process is None:
             super()._run()  # type: ignore[misc]
+        elif process.admits(self):  # type: ignore[arg-type]  # mixed into handles only
+            try:
+                super()._run()  # type: ignore[misc]
+            except SystemExit as error:  # it passes through a loop and ends the interpreter that runs it
+                if process.exited is None:
+                    raise
+                process.exited(error)
 
 
 class _Handle(_Held, asyncio.Handle):

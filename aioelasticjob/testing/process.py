@@ -28,6 +28,8 @@ class Process:
         self.skew = skew
         """Seconds by which this process's wall clock is ahead of the true one."""
         self.alive, self.paused = True, False
+        self.exited: Callable[[SystemExit], None] | None = None
+        """Called when its code ends the interpreter; None to let that end the whole simulation."""
         self._held: deque[asyncio.Handle] = deque()
         self._main: asyncio.Task[object] | None = None
         self._ended = asyncio.get_running_loop().create_future()

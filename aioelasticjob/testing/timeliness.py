@@ -54,7 +54,8 @@ def nothing_lost(facts: Facts) -> Iterator[Violation]:
             for slot in era.moments:
                 if era.start + FUZZ < slot / 1000 < min(era.end - FUZZ, facts.end - LAST):
                     for item in range(era.config.sharding_total_count):
-                        if (item, slot) not in job.begun and (item, slot) not in job.reports:
+                        known = ((item, slot) in found for found in (job.begun, job.reports, job.failed))
+                        if not any(known):
                             yield from _lost(job, item, slot, era)
 
 

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Sequence
+from unittest import mock
 
 import pytest
 
-from aioelasticjob.testing.history import Entry, Fault, Refusal, Written, of_kind
+from aioelasticjob.coordination.guarantee import Guarantee
+from aioelasticjob.running import around
+from aioelasticjob.testing.history import (
+    Called,
+    Entry,
+    Fault,
+    Raised,
+    Refusal,
+    Stopped,
+    Written,
+    of_kind,
+)
 from aioelasticjob.testing.refusals import CONFLICTS, ERRORS
 from aioelasticjob.testing.simulation import live, plan, replay
+from aioelasticjob.testing.users import PLACES, Code
 from aioelasticjob.zookeeper.codes import ErrorCode
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(240)]
@@ -18,7 +33,7 @@ def lived(kind: str, seed: int = 0, minutes: float = 0.4) -> Sequence[Entry]:
     """Return the history of a seed with faults of one kind alone."""
     entries = live(plan(seed, kinds=(kind,), minutes=minutes)).entries
     kinds = {fault.kind for fault in of_kind(entries, Fault)}
-    assert kinds <= {kind.replace("-", " "), "leave"}
+    assert kinds <= {kind.replace("-", " "), "leave", "operator"}
     return entries
 
 
@@ -47,8 +62,47 @@ def test_what_was_applied_may_be_answered_with_an_error() -> None:
     assert applied
 
 
+def test_users_code_raises_everywhere_whatever_it_likes() -> None:
+    raised = [one for seed in (0, 3, 4) for one in of_kind(lived("users-code", seed, 1.0), Raised)]
+    assert len({one.where for one in raised} & set(PLACES)) >= 5
+    assert {one.error for one in raised} >= {"Panic", "SystemExit", "CancelledError"}
+
+
+def test_a_process_whose_code_ends_the_interpreter_is_gone() -> None:
+    async def handle(_self: object, _context: object) -> None:
+        asyncio.get_running_loop().call_soon(sys.exit, 3)
+
+    with mock.patch.object(Code, "_handle", handle):
+        entries = live(plan(0, kinds=("listeners",), minutes=0.1)).entries
+    (end, *_) = [one for one in of_kind(entries, Stopped) if one.how == "SystemExit: 3"]
+    assert not [one for one in of_kind(entries, Called) if one.process == end.process and one.at > end.at]
+
+
+def test_listeners_are_called_at_their_places() -> None:
+    called = list(of_kind(lived("listeners", 1), Called))
+    assert {one.which for one in called} == {"before", "after", "once before", "once after"}
+
+
+def test_a_listener_that_is_called_once_and_again_is_noticed() -> None:
+    async def turn(*_args: object) -> bool:
+        return True
+
+    with mock.patch.object(Guarantee, "turn", turn):
+        verdict = live(plan(3, kinds=("listeners",), minutes=0.2))
+    assert {"called once", "called in peace"} <= {one.rule for one in verdict.violations}
+
+
+def test_a_handler_that_does_not_wait_for_its_listeners_is_noticed() -> None:
+    async def begin(_self: object) -> None:
+        pass
+
+    with mock.patch.object(around._Once, "begin", begin):
+        verdict = live(plan(3, kinds=("listeners",), minutes=0.2))
+    assert {"called before", "called in peace"} <= {one.rule for one in verdict.violations}
+
+
 def test_plans_without_these_faults_are_what_they_were() -> None:
     assert plan(7, kinds=("quota",)).hostile
     assert not plan(7, wild=True).hostile
-    assert plan(7).jobs == plan(7, kinds=("quota",)).jobs
+    assert plan(1).jobs == plan(1, kinds=("quota",)).jobs != plan(1, kinds=("listeners",)).jobs
     assert "--hostile" in replay(plan(7, hostile=True))
