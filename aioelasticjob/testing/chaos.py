@@ -165,7 +165,9 @@ async def reconfigure(chaos: Chaos) -> None:
     cron = dice.choice(["* * * * * ?", "0/2 * * * * ?", "0/3 * * * * ?", "0/5 * * * * ?", "1/10 * * * * ?"])
     cron = cron if count is None or dice.random() < 0.3 else ""
     told = ({"shardingTotalCount": count} if count else {}) | ({"cron": cron} if cron else {})
-    await _operate(chaos, f"config of {layout.job}: {count or ''} {cron}", lambda session: _set(session, layout, told))
+    await operate(
+        chaos, f"config of {layout.job}: {count or ''} {cron}", lambda session: set_config(session, layout, told)
+    )
 
 
 async def switch(chaos: Chaos) -> None:
@@ -180,7 +182,7 @@ async def switch(chaos: Chaos) -> None:
         ]
     )
     told = dict([what])
-    await _operate(chaos, f"config of {layout.job}: {told}", lambda session: _set(session, layout, told))
+    await operate(chaos, f"config of {layout.job}: {told}", lambda session: set_config(session, layout, told))
 
 
 async def close_server(chaos: Chaos) -> None:
@@ -210,7 +212,7 @@ async def dismiss(chaos: Chaos) -> None:
 async def depose(chaos: Chaos) -> None:
     """An operator removes the leader from its seat by hand."""
     layout = chaos.layout()
-    await _operate(chaos, f"depose the leader of {layout.job}", lambda session: _delete(session, layout.host))
+    await operate(chaos, f"depose the leader of {layout.job}", lambda session: _delete(session, layout.host))
 
 
 async def coup(chaos: Chaos) -> None:
@@ -242,7 +244,7 @@ async def evict(chaos: Chaos) -> None:
             _mark_dismissed(chaos.cluster, name)
             await _delete(session, layout.instance(name))
 
-    await _operate(chaos, f"evict an instance of {layout.job}", act)
+    await operate(chaos, f"evict an instance of {layout.job}", act)
 
 
 Kinds: TypeAlias = Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]]]]
@@ -324,7 +326,8 @@ async def mend(cluster: Cluster, dice: Random) -> None:
         host.start()
 
 
-async def _operate(chaos: Chaos, what: str, act: Callable[[Session], Awaitable[object]]) -> bool:
+async def operate(chaos: Chaos, what: str, act: Callable[[Session], Awaitable[object]]) -> bool:
+    """Do what an operator would, and note it."""
     chaos.cluster.break_("operator", detail=what)
 
     async def run(session: Session) -> None:
@@ -344,7 +347,7 @@ async def _ask(chaos: Chaos, what: str, path: Callable[[Layout, str], str]) -> N
                 _mark_dismissed(chaos.cluster, name)
             await session.commit([Create(path(layout, name))], incarnation=session.incarnation)
 
-    await _operate(chaos, f"{what} an instance of {layout.job}", act)
+    await operate(chaos, f"{what} an instance of {layout.job}", act)
 
 
 async def _raise_and_lower(chaos: Chaos, flag: str, *hosts: str) -> None:
@@ -354,10 +357,10 @@ async def _raise_and_lower(chaos: Chaos, flag: str, *hosts: str) -> None:
         await session.commit([Create(flag)], incarnation=session.incarnation)
 
     chaos.cluster.break_("flag", *hosts, detail=flag)
-    await _operate(chaos, f"set {flag}", up)
+    await operate(chaos, f"set {flag}", up)
     await sleep(chaos.dice.uniform(0.2, 12))
     if not stays:
-        await _operate(chaos, f"remove {flag}", lambda session: _delete(session, flag))
+        await operate(chaos, f"remove {flag}", lambda session: _delete(session, flag))
     chaos.cluster.mend("flag", *hosts)
 
 
@@ -367,7 +370,8 @@ def _mark_dismissed(cluster: Cluster, instance: str) -> None:
         host.dismissed = host.dismissed or host.address == address
 
 
-async def _set(session: Session, layout: Layout, told: Mapping[str, object]) -> None:
+async def set_config(session: Session, layout: Layout, told: Mapping[str, object]) -> None:
+    """Change settings in a job's configuration."""
     node = await session.get(layout.config)
     data = json.dumps(json.loads(node.data) | told).encode()
     await session.commit([Set(layout.config, data, node.stat.version)], incarnation=session.incarnation)

@@ -152,7 +152,8 @@ class Registry:
         self._history = history
         self.tree = Witness(history)
         self.process: Process | None = None
-        self.skew = 0.0
+        self.skew, self.caught_up = 0.0, 0.0
+        """How far its clock is ahead, and when the true time will have come to all that its clock has shown."""
         self._timeouts: dict[int, int] = {}
         self._server: Server | None = None
 
@@ -167,6 +168,8 @@ class Registry:
 
     def turn_clock(self, seconds: float) -> None:
         """Set the registry's clock forward or back."""
+        if seconds < 0:
+            self.caught_up = max(self.caught_up, self._history.now() + self.skew)
         self.skew += seconds
         self._history.note(ClockSet(self._history.now(), REGISTRY, self.skew))
         if self.process is not None:

@@ -12,6 +12,7 @@ from math import inf
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
+from aioelasticjob.testing.excuses import failed_unheard
 from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Told, Written, of_kind
 
@@ -100,7 +101,7 @@ RULES = (rests_when_switched_off, reruns_are_wanted, timeouts_hold, cut_off_for_
 
 def _failed(job: JobFacts, instance: str, item: int) -> list[float]:
     """Return when triggered runs of an item failed, perhaps before their handler was called."""
-    failed = (end for (one, _), ends in job.failed.items() if one == item for end in ends)
+    failed = (end for (one, _), ends in failed_unheard(job).items() if one == item for end in ends)
     return [end.at for end in failed if end.instance == instance and end.source is FireSource.TRIGGER]
 
 

@@ -13,8 +13,8 @@ from math import inf
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.events import Ended, Misfired, Refused
-from aioelasticjob.model import Outcome, Record
+from aioelasticjob.events import Misfired, Refused
+from aioelasticjob.model import Record
 from aioelasticjob.testing.history import (
     Begun,
     Entry,
@@ -306,16 +306,6 @@ class JobFacts:
                 for slot in {slot for era in self.eras for slot in era.passed(event.first, event.slot)}:
                     for item in event.items:
                         found.setdefault((item, slot), []).append(told)
-        return found
-
-    @cached_property
-    def failed(self) -> Mapping[tuple[int, int], list[Ended]]:
-        """The runs (item, slot) that failed, though their handlers may never have been called."""
-        found: dict[tuple[int, int], list[Ended]] = {}
-        for told in of_kind(self.facts.entries, Told):
-            event = told.event
-            if isinstance(event, Ended) and event.job == self.name and event.outcome is Outcome.FAILED:
-                found.setdefault((event.item, event.slot), []).append(event)
         return found
 
     @cached_property

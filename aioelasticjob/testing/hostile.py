@@ -10,7 +10,7 @@ from random import Random
 
 from anyio import sleep
 
-from aioelasticjob.testing.chaos import Chaos, Kinds, trigger
+from aioelasticjob.testing.chaos import Chaos, Kinds, operate, set_config, trigger
 from aioelasticjob.testing.cluster import NAMESPACE, Cluster, JobPlan
 from aioelasticjob.testing.refusals import CONFLICTS, DOUBTFUL, ERRORS, Refusing
 from aioelasticjob.testing.users import ERRORS as ERRORS_OF_USERS
@@ -18,6 +18,8 @@ from aioelasticjob.testing.users import PLACES, UNRULY
 from aioelasticjob.zookeeper.acl import OPEN_UNSAFE, Acl
 from aioelasticjob.zookeeper.codes import ErrorCode, Perms
 
+AHEAD = 55.0
+"""Seconds by which the registry's clock is ahead at most, but for those steps of an hour."""
 OFTEN = 0.25
 """How many of these faults there are in a second."""
 PARTS = ("", "", "/execution/", "/execution/", "/running", "/instances/", "/sharding", "/leader/", "/guarantee")
@@ -66,6 +68,41 @@ async def users_code(chaos: Chaos) -> None:
     chaos.cluster.mend("users code")
 
 
+async def registry_clock(chaos: Chaos) -> None:
+    """The registry's clock is set: by a little for good, or by much for a while."""
+    registry, dice = chaos.cluster.registry, chaos.dice
+    kind = dice.choice(("a little", "a little", "ahead", "ahead", "ahead", "an hour ahead", "an hour back"))
+    hours = {"an hour ahead": 3600.0, "an hour back": -3600.0}
+    by = hours.get(kind) or (dice.uniform(5, AHEAD - 10) if kind == "ahead" else dice.uniform(-1.5, 1.5))
+    if abs(registry.skew) > 5:
+        return  # one at a time, or nobody could say which moments it concerns
+    chaos.cluster.break_("registry clock", detail=f"{by:+.3f} s")
+    registry.turn_clock(by)
+    await sleep(dice.uniform(2, 12 if kind == "ahead" else 5))
+    if kind != "a little":
+        registry.turn_clock(-by)
+    chaos.cluster.mend("registry clock")
+
+
+async def clock_limit(chaos: Chaos) -> None:
+    """A host's clock is set by more than jobs tolerate, for a while."""
+    host, by = chaos.host(), chaos.dice.choice((-1, 1)) * chaos.dice.uniform(3, 15)
+    chaos.cluster.break_("clock limit", host.address, detail=f"{by:+.3f} s")
+    host.turn_clock(by)
+    await sleep(chaos.dice.uniform(4, 12))
+    host.turn_clock(-by)
+    chaos.cluster.mend("clock limit", host.address)
+
+
+async def unmonitored(chaos: Chaos) -> None:
+    """An operator switches the monitoring of a job's execution off or on again, and with it what needs it."""
+    job = chaos.dice.choice(chaos.cluster.plan.jobs)
+    on, failover = chaos.dice.random() < 0.5, dict(job.settings).get("failover", False)
+    told = {"monitorExecution": on, "failover": on and failover, "catchUp": 0}
+    layout = chaos.cluster.layouts[job.name]
+    await operate(chaos, f"config of {job.name}: {told}", lambda session: set_config(session, layout, told))
+
+
 async def listeners(chaos: Chaos) -> None:
     """An operator wants a job run now, whose listeners go with that run; with this kind alone, some jobs have some."""
     await trigger(chaos)
@@ -78,6 +115,9 @@ KINDS: Kinds = {
     "write-permission": (3, write_permission),
     "users-code": (6, users_code),
     "listeners": (1, listeners),
+    "registry-clock": (3, registry_clock),
+    "clock-limit": (2, clock_limit),
+    "unmonitored": (2, unmonitored),
 }
 """What can happen, and how often compared to the rest."""
 
@@ -97,6 +137,10 @@ def jobs(seed: int, given: tuple[JobPlan, ...], kinds: tuple[str, ...]) -> tuple
         else:
             provided = False
             listened = listened and "listeners" in kinds
+        if (not kinds or "clock-limit" in kinds) and chances[4] < 0.5:
+            settings["max_time_diff_seconds"] = 1 + int(chances[4] * 8)
+        if (not kinds or "unmonitored" in kinds) and chances[5] < 0.3:
+            settings |= {"monitor_execution": False, "failover": False}
         jobs.append(replace(job, settings=tuple(settings.items()), listened=listened, provided=provided))
     return tuple(jobs)
 
@@ -105,6 +149,8 @@ async def mend(cluster: Cluster) -> None:
     """End all that goes on of this, at once."""
     cluster.registry.tree.refusals.active.clear()
     cluster.unruly.clear()
+    if cluster.registry.skew:
+        cluster.registry.turn_clock(-cluster.registry.skew)
     for layout in cluster.layouts.values():
         _set_acl(cluster, layout.root, *OPEN_UNSAFE)
 

@@ -15,7 +15,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import Allotment, find, in_order
 from aioelasticjob.model import FireSource, Instance
 from aioelasticjob.running.runner import EARLY
-from aioelasticjob.testing import assignments, checkpoints, conduct, listening, orphans
+from aioelasticjob.testing import assignments, checkpoints, conduct, excuses, listening, orphans
 from aioelasticjob.testing.facts import REGISTRY, RESENT, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Change, Entry, Stopped, Written, of_kind
 from aioelasticjob.testing.timeliness import nothing_lost, on_time, reports_are_true
@@ -43,7 +43,8 @@ def one_runner(facts: Facts) -> Iterator[Violation]:
     session before the news arrives, so a run counts no further than that; the fence is for what it does then.
     """
     for (job, item), runs in facts.runs_of.items():
-        awake = [(span, run) for run in runs for span in _awake(run, facts)]
+        monitored = [run for run in runs if not excuses.is_unmonitored(run, facts)]
+        awake = [(span, run) for run in monitored for span in _awake(run, facts)]
         latest, running = -inf, None
         for (start, end), run in sorted(awake, key=lambda one: one[0]):
             if running is not None and running.begun.run != run.begun.run and min(latest, end) > start + 1e-6:
@@ -58,7 +59,7 @@ def one_run_per_slot(facts: Facts) -> Iterator[Violation]:
     first: dict[tuple[str, int, int], Run] = {}
     for run in facts.runs:
         one = run.begun
-        if one.source in SCHEDULED:
+        if one.source in SCHEDULED and not excuses.is_unmonitored(run, facts):
             earlier = first.setdefault((one.job, one.item, one.slot), run)
             if earlier is not run:
                 yield Violation("one run per slot", one.at, f"{one.job}/{one.item} {one.slot}: {run} after {earlier}")
@@ -67,7 +68,7 @@ def one_run_per_slot(facts: Facts) -> Iterator[Violation]:
 def fences_grow(facts: Facts) -> Iterator[Violation]:
     """Each run of an item has a larger fence than any before it, unless news of its session's end is on its way."""
     for (job, item), runs in facts.runs_of.items():
-        informed = [run for run in runs if not _is_news(run, facts)]
+        informed = [run for run in runs if not (_is_news(run, facts) or excuses.is_unmonitored(run, facts))]
         for before, run in pairwise(informed):
             if run.begun.fence <= before.begun.fence:
                 fences = f"{run.begun.fence:#x} after {before.begun.fence:#x}"
@@ -123,7 +124,8 @@ def claims_are_settled(facts: Facts) -> Iterator[Violation]:
                     yield Violation("settled claims", written.at, text)
             elif path.startswith("execution/") and change.data and "/" not in path.removeprefix("execution/"):
                 record = records.decode(change.data)
-                if record is not None and record.slot / 1000 > written.at + AHEAD:
+                ahead = AHEAD + excuses.ahead_of_time(facts, written.at)
+                if record is not None and record.slot / 1000 > written.at + ahead:
                     early = record.slot / 1000 - written.at
                     yield Violation("no claims ahead", written.at, f"{change.path} claimed {early:.3f} s too early")
 
@@ -184,6 +186,7 @@ RULES: tuple[Rule, ...] = (
     *assignments.RULES,
     *checkpoints.RULES,
     *listening.RULES,
+    *excuses.RULES,
     converged,
 )
 

@@ -28,7 +28,7 @@ from unittest import mock
 from anyio._backends._asyncio import CancelScope, _task_states
 
 from aioelasticjob.testing.network import Network
-from aioelasticjob.testing.process import Process, current_process
+from aioelasticjob.testing.process import Process, current_process, describe
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -100,7 +100,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         Raises: Deadlock if there is none, Livelock if time has stood still for very long.
         """
         if timeout is None:
-            raise Deadlock([_describe(task) for task in sorted(asyncio.all_tasks(self), key=hash)])
+            raise Deadlock([describe(task) for task in sorted(asyncio.all_tasks(self), key=hash)])
         if timeout > 0:
             self._now, self._idle_turns = max(self._now, self._scheduled[0].when()), 0
         elif (turns := self._idle_turns + 1) > _PATIENCE:
@@ -387,16 +387,3 @@ def _shut_down(loop: VirtualLoop) -> None:
         for noted in [one for one in _task_states if one.get_loop() is loop]:
             del _task_states[noted]  # which keeps a task that was killed, and through it all of its world
         loop.close()
-
-
-def _describe(task: asyncio.Task[Any]) -> str:
-    """Name a task and the places it waits at, innermost first."""
-    places: list[str] = []
-    awaited: Any = task.get_coro()
-    while awaited is not None:
-        frame = next((f for a in ("cr_frame", "gi_frame", "ag_frame") if (f := getattr(awaited, a, None))), None)
-        if frame:
-            places.append(f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})")
-        awaited = next((n for a in ("cr_await", "gi_yieldfrom", "ag_await") if (n := getattr(awaited, a, None))), None)
-    process = f" of {task.process}" if isinstance(task, _SimulatedTask) and task.process else ""
-    return f"  {task.get_name()}{process} at " + " <- ".join(reversed(places))

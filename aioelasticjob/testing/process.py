@@ -12,6 +12,7 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from typing import Any
 
 Main = Callable[[], Coroutine[object, object, object]]
 
@@ -105,3 +106,16 @@ _current: ContextVar[Process | None] = ContextVar("aioelasticjob.testing.process
 def current_process(context: contextvars.Context | None = None) -> Process | None:
     """Return the process whose code is running, or ``context``'s; ``None`` is the world outside of all processes."""
     return _current.get() if context is None else context.get(_current)
+
+
+def describe(task: asyncio.Task[Any]) -> str:
+    """Name a task and the places it waits at, innermost first."""
+    places: list[str] = []
+    awaited: Any = task.get_coro()
+    while awaited is not None:
+        frame = next((f for a in ("cr_frame", "gi_frame", "ag_frame") if (f := getattr(awaited, a, None))), None)
+        if frame:
+            places.append(f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})")
+        awaited = next((n for a in ("cr_await", "gi_yieldfrom", "ag_await") if (n := getattr(awaited, a, None))), None)
+    process = f" of {owner}" if (owner := getattr(task, "process", None)) else ""
+    return f"  {task.get_name()}{process} at " + " <- ".join(reversed(places))

@@ -160,7 +160,8 @@ async def _life(cluster: Cluster, dice: Random) -> None:
     if cluster.plan.hostile:
         await surroundings.mend(cluster)
     await mend(cluster, dice)
-    await sleep(JOINING + cluster.plan.session_timeout)
+    ahead = cluster.registry.caught_up - history.now()  # beyond a minute what it showed is forgotten
+    await sleep(max(JOINING + cluster.plan.session_timeout, ahead if ahead < surroundings.AHEAD else 0))
     enter("calm")
     await sleep(cluster.plan.calm)
     enter("end")

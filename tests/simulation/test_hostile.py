@@ -10,14 +10,20 @@ from unittest import mock
 import pytest
 
 from aioelasticjob.coordination.guarantee import Guarantee
+from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.running import around
+from aioelasticjob.running.clockwork import Clockwork
+from aioelasticjob.testing.facts import REGISTRY
 from aioelasticjob.testing.history import (
+    Begun,
     Called,
+    ClockSet,
     Entry,
     Fault,
     Raised,
     Refusal,
     Stopped,
+    Told,
     Written,
     of_kind,
 )
@@ -99,6 +105,34 @@ def test_a_handler_that_does_not_wait_for_its_listeners_is_noticed() -> None:
     with mock.patch.object(around._Once, "begin", begin):
         verdict = live(plan(3, kinds=("listeners",), minutes=0.2))
     assert {"called before", "called in peace"} <= {one.rule for one in verdict.violations}
+
+
+def test_the_registry_is_believed_though_its_clock_is_wrong() -> None:
+    entries = [entry for seed in (0, 1) for entry in lived("registry-clock", seed, 1.0)]
+    ahead = [one for one in of_kind(entries, ClockSet) if one.host == REGISTRY]
+    assert max(one.ahead for one in ahead) > 5 > -3000 > min(one.ahead for one in ahead)
+    early = [one for one in of_kind(entries, Begun) if one.slot / 1000 > one.at + 4]
+    assert early
+
+
+def test_an_instance_whose_clock_differs_too_much_runs_nothing() -> None:
+    entries = lived("clock-limit", 0, 1.0)
+    assert [one for one in of_kind(entries, ClockSet) if abs(one.ahead) > 3]
+    told = [one.event for one in of_kind(entries, Told)]
+    assert [one for one in told if isinstance(one, Refused | Misfired) and "clock is off" in one.why]
+
+
+def test_a_run_in_spite_of_the_clocks_is_noticed() -> None:
+    with mock.patch.object(Clockwork, "intolerable", return_value=None):
+        verdict = live(plan(0, kinds=("clock-limit",)))
+    assert "clock limit" in {one.rule for one in verdict.violations}
+
+
+def test_a_job_is_run_without_claims_for_a_while() -> None:
+    entries = lived("unmonitored", 0, 1.0)
+    unclaimed = [one for one in of_kind(entries, Begun) if not one.fence]
+    assert unclaimed
+    assert len(unclaimed) < len(list(of_kind(entries, Begun)))
 
 
 def test_plans_without_these_faults_are_what_they_were() -> None:
