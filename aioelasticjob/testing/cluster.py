@@ -241,9 +241,26 @@ class Host:
 
     def hold(self, paused: bool) -> None:
         """Pause the process or let it go on."""
-        if self.process is not None and self.up and self.process.paused is not paused:
+        if self.process is not None and self.up and not self.suspended and self.process.paused is not paused:
             self.cluster.history.note(Held(self.cluster.history.now(), self.name, paused))
             (self.cluster.faults.pause if paused else self.cluster.faults.resume)(self.process)
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the machine sleeps."""
+        return self.process is not None and self.process.suspended_at is not None
+
+    def suspend(self) -> None:
+        """Suspend the machine; nothing happens if its process is stopped already."""
+        if self.process is not None and self.up and not self.process.paused:
+            self.cluster.history.note(Held(self.cluster.history.now(), self.name, True, suspended=True))
+            self.cluster.faults.suspend(self.process)
+
+    def wake(self) -> None:
+        """Let a suspended machine go on."""
+        if self.process is not None and self.suspended:
+            self.cluster.history.note(Held(self.cluster.history.now(), self.name, False, suspended=True))
+            self.cluster.faults.wake(self.process)
 
     def turn_clock(self, seconds: float) -> None:
         """Set the clock forward or back."""
@@ -284,7 +301,7 @@ class Cluster:
     def __init__(self, plan: Plan) -> None:
         self.faults = Faults()
         loop = self.faults.loop
-        self.plan, self.history = plan, History(lambda: loop.start + loop.time())
+        self.plan, self.history = plan, History(lambda: loop.start + loop.boot_time())
         self.peaceful = True
         """Handlers are quick in peace: nothing but faults may make a moment collapse."""
         self.registry = Registry(self.faults, self.history, tick=min(1.0, plan.session_timeout / 5))

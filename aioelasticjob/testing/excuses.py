@@ -17,6 +17,9 @@ NEWS = 10.0
 """Seconds within which everybody has learnt of the registry's time, which replies to writes tell."""
 SETTLED = 4.0
 """Seconds within which a change of settings or of clocks is known everywhere."""
+CHECKED = 1.25
+"""Seconds after its machine has woken within which a process finds out that its session may be over."""
+ROUNDED = 0.001
 MEASURED = 0.7
 """Seconds by which a slow network may mislead who compares clocks."""
 
@@ -107,6 +110,16 @@ def is_unmonitored(run: Run, facts: Facts) -> bool:
     begun = run.begun
     configs = facts.job(begun.job).configs(begun.at - SETTLED, run.end)
     return any(not config.monitor_execution for config in configs)
+
+
+def woken(run: Run, facts: Facts, start: float, end: float) -> float:
+    """Return since when a run must know that its session may be over: its machine may just have been woken.
+
+    The lease is checked at least every second of the loop's clock, and before handlers and writes; so this is for runs
+    that had begun before the machine was suspended.
+    """
+    wakes = facts.wakes.get(run.begun.process, ())
+    return max([start, *(min(end, at + CHECKED) for at in wakes if run.begun.at < at <= start + ROUNDED)])
 
 
 def clocks_agree(facts: Facts) -> Iterator[Violation]:

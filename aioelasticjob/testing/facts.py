@@ -159,6 +159,15 @@ class Facts:
         return found
 
     @cached_property
+    def wakes(self) -> Mapping[str, list[float]]:
+        """When the machine of each process woke from a suspension."""
+        found: dict[str, list[float]] = {}
+        for held in of_kind(self.entries, Held):
+            if held.suspended and not held.paused:
+                found.setdefault(held.process, []).append(held.at)
+        return found
+
+    @cached_property
     def living(self) -> Mapping[str, str]:
         """The processes that are up at the end, and their hosts."""
         found: dict[str, str] = {}

@@ -51,6 +51,8 @@ class Held:
     at: float
     process: str
     paused: bool
+    suspended: bool = False
+    """Whether its whole machine was, monotonic clock and kernel included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,8 +317,9 @@ def describe(entry: Entry, origin: float) -> str:
             return f"{told}start {process}"
         case Stopped(_, process, _, how):
             return f"{told}end of {process}: {how}"
-        case Held(_, process, paused):
-            return f"{told}{'pause' if paused else 'resume'} {process}"
+        case Held(_, process, paused, suspended):
+            words = ("suspend", "wake") if suspended else ("pause", "resume")
+            return f"{told}{words[not paused]} {process}"
         case Begun():
             slot = entry.slot / 1000 - origin
             run = f"{entry.job}/{entry.item} {entry.source} {slot:.3f} fence {entry.fence:#x}"

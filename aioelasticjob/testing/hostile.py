@@ -103,6 +103,16 @@ async def unmonitored(chaos: Chaos) -> None:
     await operate(chaos, f"config of {job.name}: {told}", lambda session: set_config(session, layout, told))
 
 
+async def suspend(chaos: Chaos) -> None:
+    """A machine sleeps: its monotonic clock stands still while the true time goes on."""
+    host = chaos.host()
+    chaos.cluster.break_("suspend", host.address)
+    host.suspend()
+    await sleep(chaos.span())
+    host.wake()
+    chaos.cluster.mend("suspend", host.address)
+
+
 async def listeners(chaos: Chaos) -> None:
     """An operator wants a job run now, whose listeners go with that run; with this kind alone, some jobs have some."""
     await trigger(chaos)
@@ -114,6 +124,7 @@ KINDS: Kinds = {
     "quota": (2, quota),
     "write-permission": (3, write_permission),
     "users-code": (6, users_code),
+    "suspend": (4, suspend),
     "listeners": (1, listeners),
     "registry-clock": (3, registry_clock),
     "clock-limit": (2, clock_limit),
@@ -149,6 +160,8 @@ async def mend(cluster: Cluster) -> None:
     """End all that goes on of this, at once."""
     cluster.registry.tree.refusals.active.clear()
     cluster.unruly.clear()
+    for host in cluster.hosts:
+        host.wake()
     if cluster.registry.skew:
         cluster.registry.turn_clock(-cluster.registry.skew)
     for layout in cluster.layouts.values():

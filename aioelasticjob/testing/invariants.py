@@ -205,7 +205,7 @@ def _awake(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
     for asleep, awake in facts.paused.get(run.begun.process, ()):
         if start < awake and asleep < end:
             yield start, max(start, asleep)
-            start = awake
+            start = excuses.woken(run, facts, awake, end)
     if start <= end:
         yield start, end
 

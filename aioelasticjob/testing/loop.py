@@ -22,13 +22,18 @@ import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 from unittest import mock
 
 from anyio._backends._asyncio import CancelScope, _task_states
 
+from aioelasticjob.testing.errors import Deadlock, Livelock, OutsideWorld, UnhandledErrors
 from aioelasticjob.testing.network import Network
 from aioelasticjob.testing.process import Process, current_process, describe
+from aioelasticjob.testing.suspension import clock_gettime, monotonic, wake
+
+__all__ = ["START", "Deadlock", "Livelock", "OutsideWorld", "UnhandledErrors", "VirtualClock", "VirtualLoop", "run"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -38,29 +43,6 @@ START = 1_767_225_600.0
 
 _PATIENCE = 200_000
 """So many turns of the loop without time passing are taken for an endless loop."""
-
-
-class Deadlock(RuntimeError):
-    """Every task waits and no timer is set: nothing can ever happen again."""
-
-    def __init__(self, waiting: list[str]) -> None:
-        super().__init__("nothing is scheduled and nothing is ready; waiting are:\n" + "\n".join(waiting))
-        self.waiting = waiting
-
-
-class Livelock(RuntimeError):
-    """Tasks keep waking each other and time stands still."""
-
-
-class OutsideWorld(RuntimeError):
-    """Something was asked for that a simulation cannot have."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what} cannot be simulated: use the in-memory network, and asyncio.sleep for time")
-
-
-class UnhandledErrors(ExceptionGroup[Exception]):
-    """Errors that reached the loop's exception handler during a run, where they would only have been logged."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -86,7 +68,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.network = Network(self)
 
     def time(self) -> float:
-        """Return the simulated seconds since the loop was made."""
+        """Return the simulated seconds since the loop was made, less those that the asking process was suspended."""
+        process = current_process()
+        return monotonic(process, self._now) if process else self._now
+
+    def boot_time(self) -> float:
+        """Return the simulated seconds since the loop was made, on the clock that no suspension of a machine stops."""
         return self._now
 
     def wall(self) -> float:
@@ -128,7 +115,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Run ``callback`` at ``when``, if its process lives and is not paused then."""
+        """Run ``callback`` at ``when`` by the asking process's clock, if its process lives and is not paused then."""
+        process = current_process()
+        return self.call_at_boot_time(when + process.asleep if process else when, callback, *args, context=context)
+
+    def call_at_boot_time(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run ``callback`` at ``when`` by the clock that is never suspended."""
         self._check_closed()
         timer = _Timer(when, callback, args, self, context)
         heapq.heappush(self._scheduled, timer)
@@ -143,7 +141,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run ``callback`` after ``delay`` seconds, if its process lives and is not paused then."""
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        return self.call_at_boot_time(self._now + delay, callback, *args, context=context)
 
     def call_soon_threadsafe(
         self,
@@ -351,6 +349,7 @@ def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
             (time, "time", loop.wall),
             (time, "time_ns", lambda: int(loop.wall() * 1e9)),
             (time, "monotonic", loop.time),
+            (time, "clock_gettime", partial(clock_gettime, loop)),
             (time, "sleep", _refuse("time.sleep")),
             (os, "urandom", entropy),  # for uuid
             (random, "_urandom", entropy),  # for secrets
@@ -373,6 +372,7 @@ def _shut_down(loop: VirtualLoop) -> None:
             gc.collect()  # now, while nobody hears what their last frames complain of
     for task in living:
         if task.process and task.process.paused:
+            wake(loop, task.process)
             loop.resume(task.process)
         task.cancel()
     loop.count_turns_anew()

@@ -29,6 +29,11 @@ class Process:
         self.skew = skew
         """Seconds by which this process's wall clock is ahead of the true one."""
         self.alive, self.paused = True, False
+        self.asleep = 0.0
+        """Seconds that its machine was suspended: its monotonic clock is behind the true one by so many."""
+        self.suspended_at: float | None = None
+        self.timers: list[asyncio.TimerHandle] = []
+        """What it has set and has not come due, while its machine is suspended."""
         self.exited: Callable[[SystemExit], None] | None = None
         """Called when its code ends the interpreter; None to let that end the whole simulation."""
         self._held: deque[asyncio.Handle] = deque()
@@ -77,8 +82,9 @@ class Process:
 
     def kill(self) -> None:
         """End the process between two of its steps; no code of it runs again."""
-        self.alive = False
+        self.alive, self.suspended_at = False, None
         self._held.clear()
+        self.timers.clear()
         if not self._ended.done():
             self._ended.set_exception(ProcessKilled(self.name))
             self._ended.exception()  # nobody has to wait for a process that was killed on purpose

@@ -129,7 +129,7 @@ def live(wanted: Plan) -> Verdict:
     entries, loop = cluster.history.entries, cluster.faults.loop
     violations = check(entries)
     if fallen:
-        violations.append(Violation("the world goes on", loop.start + loop.time(), fallen))
+        violations.append(Violation("the world goes on", loop.start + loop.boot_time(), fallen))
     cost = time.process_time() - began
     return Verdict(wanted, entries, tuple(violations), cluster.faults.network.fingerprint, cost, loop.time())
 

@@ -20,6 +20,7 @@ from aioelasticjob.testing.history import (
     ClockSet,
     Entry,
     Fault,
+    Held,
     Raised,
     Refusal,
     Stopped,
@@ -133,6 +134,20 @@ def test_a_job_is_run_without_claims_for_a_while() -> None:
     unclaimed = [one for one in of_kind(entries, Begun) if not one.fence]
     assert unclaimed
     assert len(unclaimed) < len(list(of_kind(entries, Begun)))
+
+
+def test_a_suspended_machine_does_nothing_and_wakes_to_a_clock_that_stood_still() -> None:
+    entries = lived("suspend", 1, 1.0)
+    asleep: dict[str, float] = {}
+    longest = 0.0
+    for entry in entries:
+        if isinstance(entry, Held) and entry.suspended and entry.paused:
+            asleep[entry.process] = entry.at
+        elif isinstance(entry, Held):
+            longest = max(longest, entry.at - asleep.pop(entry.process))
+        elif isinstance(entry, Begun | Told | Called):
+            assert entry.process not in asleep
+    assert longest > 3
 
 
 def test_plans_without_these_faults_are_what_they_were() -> None:
