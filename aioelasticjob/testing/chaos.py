@@ -238,7 +238,7 @@ async def evict(chaos: Chaos) -> None:
     layout = chaos.layout()
 
     async def act(session: Session) -> None:
-        names = await session.children(layout.instances)
+        names = [name for name in await session.children(layout.instances) if "nonsense" not in name]
         if names:
             name = chaos.dice.choice(names)
             _mark_dismissed(chaos.cluster, name)
@@ -340,7 +340,7 @@ async def _ask(chaos: Chaos, what: str, path: Callable[[Layout, str], str]) -> N
     layout = chaos.layout()
 
     async def act(session: Session) -> None:
-        names = await session.children(layout.instances)
+        names = [name for name in await session.children(layout.instances) if "nonsense" not in name]
         if names:
             name = chaos.dice.choice(names)
             if what == "dismiss":
@@ -373,7 +373,10 @@ def _mark_dismissed(cluster: Cluster, instance: str) -> None:
 async def set_config(session: Session, layout: Layout, told: Mapping[str, object]) -> None:
     """Change settings in a job's configuration."""
     node = await session.get(layout.config)
-    data = json.dumps(json.loads(node.data) | told).encode()
+    try:
+        data = json.dumps(json.loads(node.data) | told).encode()
+    except (ValueError, TypeError):  # somebody has written nonsense there: to mend that is up to them
+        return
     await session.commit([Set(layout.config, data, node.stat.version)], incarnation=session.incarnation)
 
 

@@ -24,7 +24,18 @@ from aioelasticjob.registry.lease import Lease
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.testing.facts import REGISTRY
 from aioelasticjob.testing.faults import Farewell, Faults
-from aioelasticjob.testing.history import Change, ClockSet, Fault, Held, History, Refusal, Started, Told, Written
+from aioelasticjob.testing.history import (
+    Change,
+    ClockSet,
+    Fault,
+    Held,
+    History,
+    Nonsense,
+    Refusal,
+    Started,
+    Told,
+    Written,
+)
 from aioelasticjob.testing.loop import VirtualClock
 from aioelasticjob.testing.process import Process
 from aioelasticjob.testing.refusals import CONFLICTS, NO_ERROR, Refusals
@@ -91,6 +102,9 @@ class Witness(DataTree):
         super().__init__()
         self.history, self.refusals = history, Refusals()
         self.processor: Processor | None = None
+        self.garbled: set[str] = set()
+        self.is_nonsense: Callable[[str, bytes | None], bool] = lambda _path, _data: False
+        """Says which changes are of no meaning to a judge, so that they are noted apart."""
 
     def apply_all(self, writes: Sequence[Write], author: Author) -> Sequence[Applied | ErrorCode]:
         """Carry out a transaction and note what it changed, unless something refuses it.
@@ -136,7 +150,13 @@ class Witness(DataTree):
             if event.kind is EventType.CHILDREN_CHANGED:
                 continue
             path, node = event.path.removeprefix(f"/{NAMESPACE}"), self.nodes.get(event.path)
-            if node is None:
+            data = None if node is None else node.data or b""
+            nonsense = self.is_nonsense(path, data)
+            mended = path in self.garbled and not nonsense and not self._host(session).startswith("10.0.1.")
+            if nonsense or mended:
+                (self.garbled.add if nonsense else self.garbled.discard)(path)
+                self.history.note(Nonsense(self.history.now(), path, data or b"", mended or data is None))
+            elif node is None:
                 changes[path] = Change(path, None)
             else:
                 changes[path] = Change(path, node.data or b"", event.kind is EventType.CREATED, node.owner)
@@ -307,6 +327,8 @@ class Cluster:
         self.registry = Registry(self.faults, self.history, tick=min(1.0, plan.session_timeout / 5))
         self.hosts = [Host(self, f"10.0.1.{n}", skew) for n, skew in enumerate(plan.skews, 1)]
         self.layouts = {job.name: Layout(job.name) for job in plan.jobs}
+        self.garbled: dict[str, bytes | None] = {}
+        """What was at a path before an operator wrote nonsense there; None for nodes that were not there."""
         self.unruly: dict[tuple[str, str], str] = {}
         """What the users' code of a job raises at the moment, by job and place: a name in ``users.ERRORS``."""
 

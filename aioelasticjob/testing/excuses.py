@@ -122,6 +122,16 @@ def woken(run: Run, facts: Facts, start: float, end: float) -> float:
     return max([start, *(min(end, at + CHECKED) for at in wakes if run.begun.at < at <= start + ROUNDED)])
 
 
+def removals(facts: Facts, name: str) -> list[float]:
+    """Return when a job was removed by an operator."""
+    return [at for at, data in facts.nodes.changes(f"/{name}/config") if data is None]
+
+
+def lives(facts: Facts, name: str, at: float) -> int:
+    """Return how often a job had been removed: what it did before that, it knows nothing of."""
+    return bisect_right(removals(facts, name), at)
+
+
 def clocks_agree(facts: Facts) -> Iterator[Violation]:
     """Nothing is run where the clock differs from the registry's by more than the job tolerates."""
     for run in facts.runs:

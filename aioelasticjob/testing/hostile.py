@@ -10,6 +10,7 @@ from random import Random
 
 from anyio import sleep
 
+from aioelasticjob.testing.carelessness import is_nonsense, mend_nonsense, nonsense, remove_job
 from aioelasticjob.testing.chaos import Chaos, Kinds, operate, set_config, trigger
 from aioelasticjob.testing.cluster import NAMESPACE, Cluster, JobPlan
 from aioelasticjob.testing.refusals import CONFLICTS, DOUBTFUL, ERRORS, Refusing
@@ -125,6 +126,8 @@ KINDS: Kinds = {
     "write-permission": (3, write_permission),
     "users-code": (6, users_code),
     "suspend": (4, suspend),
+    "nonsense": (4, nonsense),
+    "remove-job": (1, remove_job),
     "listeners": (1, listeners),
     "registry-clock": (3, registry_clock),
     "clock-limit": (2, clock_limit),
@@ -156,7 +159,18 @@ def jobs(seed: int, given: tuple[JobPlan, ...], kinds: tuple[str, ...]) -> tuple
     return tuple(jobs)
 
 
-async def mend(cluster: Cluster) -> None:
+def prepare(cluster: Cluster) -> None:
+    """Let the witness of a cluster know what these faults do."""
+    cluster.registry.tree.is_nonsense = is_nonsense
+
+
+async def tidy(cluster: Cluster) -> None:
+    """Mend what is left of nonsense, once everything else is mended."""
+    for path in list(cluster.garbled):
+        await mend_nonsense(cluster, path)
+
+
+def mend(cluster: Cluster) -> None:
     """End all that goes on of this, at once."""
     cluster.registry.tree.refusals.active.clear()
     cluster.unruly.clear()

@@ -56,11 +56,12 @@ def one_runner(facts: Facts) -> Iterator[Violation]:
 
 def one_run_per_slot(facts: Facts) -> Iterator[Violation]:
     """A scheduled moment of an item is begun once in the whole cluster."""
-    first: dict[tuple[str, int, int], Run] = {}
+    first: dict[tuple[str, int, int, int], Run] = {}
     for run in facts.runs:
         one = run.begun
         if one.source in SCHEDULED and not excuses.is_unmonitored(run, facts):
-            earlier = first.setdefault((one.job, one.item, one.slot), run)
+            life = excuses.lives(facts, one.job, one.at)
+            earlier = first.setdefault((one.job, one.item, one.slot, life), run)
             if earlier is not run:
                 yield Violation("one run per slot", one.at, f"{one.job}/{one.item} {one.slot}: {run} after {earlier}")
 
@@ -98,7 +99,8 @@ def leaders_assign(facts: Facts) -> Iterator[Violation]:
                 seated[job] = written.session
             assigns = path == "sharding" or (path.startswith("sharding/") and path.endswith("/instance"))
             assigns = assigns and not (path == "sharding" and change.created)
-            if assigns and seated.get(job) != written.session:
+            removed = assigns and any(one.path == f"/{job}/config" and one.data is None for one in written.changes)
+            if assigns and not removed and seated.get(job) != written.session:
                 text = f"{job}: {written.session:#x} assigns while {seated.get(job, 0):#x} holds the seat"
                 yield Violation("leaders assign", written.at, text)
 
@@ -200,7 +202,8 @@ def check(entries: Sequence[Entry], rules: Sequence[Rule] = RULES) -> list[Viola
 def _awake(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
     """Yield the spans in which a handler ran, and had to know that it may."""
     start = run.begun.at
-    ends = (max(start, at) for at in facts.expired.get(run.begun.host, ()) if at >= start - NEWS)
+    ends = [max(start, at) for at in facts.expired.get(run.begun.host, ()) if at >= start - NEWS]
+    ends += [at for at in excuses.removals(facts, run.begun.job) if at >= start]
     end = min([run.end, *ends])
     for asleep, awake in facts.paused.get(run.begun.process, ()):
         if start < awake and asleep < end:

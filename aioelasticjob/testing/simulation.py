@@ -140,6 +140,8 @@ async def _life(cluster: Cluster, dice: Random) -> None:
     def enter(name: str) -> None:
         history.note(Phase(history.now(), name))
 
+    if cluster.plan.hostile:
+        surroundings.prepare(cluster)
     enter("joining")
     cluster.registry.start()
     for host in cluster.hosts:
@@ -158,8 +160,9 @@ async def _life(cluster: Cluster, dice: Random) -> None:
     cluster.peaceful = True
     enter("recovery")
     if cluster.plan.hostile:
-        await surroundings.mend(cluster)
+        surroundings.mend(cluster)
     await mend(cluster, dice)
+    await surroundings.tidy(cluster)
     ahead = cluster.registry.caught_up - history.now()  # beyond a minute what it showed is forgotten
     await sleep(max(JOINING + cluster.plan.session_timeout, ahead if ahead < surroundings.AHEAD else 0))
     enter("calm")

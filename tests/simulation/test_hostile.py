@@ -13,7 +13,7 @@ from aioelasticjob.coordination.guarantee import Guarantee
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.running import around
 from aioelasticjob.running.clockwork import Clockwork
-from aioelasticjob.testing.facts import REGISTRY
+from aioelasticjob.testing.facts import REGISTRY, Facts
 from aioelasticjob.testing.history import (
     Begun,
     Called,
@@ -21,6 +21,7 @@ from aioelasticjob.testing.history import (
     Entry,
     Fault,
     Held,
+    Nonsense,
     Raised,
     Refusal,
     Stopped,
@@ -148,6 +149,22 @@ def test_a_suspended_machine_does_nothing_and_wakes_to_a_clock_that_stood_still(
         elif isinstance(entry, Begun | Told | Called):
             assert entry.process not in asleep
     assert longest > 3
+
+
+def test_nonsense_is_written_and_mended() -> None:
+    seen = [one for seed in (0, 1) for one in of_kind(lived("nonsense", seed, 1.0), Nonsense)]
+    assert {one.path.split("/")[2] for one in seen} >= {"config", "execution"}
+    assert {one.path for one in seen if one.gone} & {one.path for one in seen if not one.gone}
+
+
+def test_a_job_is_removed_and_made_anew() -> None:
+    verdict = live(plan(0, kinds=("remove-job",)))
+    facts = Facts(verdict.entries)
+    changes = facts.nodes.changes("/job0/config")
+    gone = next(place for place, (_, data) in enumerate(changes) if data is None)
+    assert changes[gone + 1][1]
+    assert [run for run in facts.runs if run.begun.at > changes[gone + 1][0]]
+    assert facts.job("job0").eras[0].end == changes[gone][0]
 
 
 def test_plans_without_these_faults_are_what_they_were() -> None:
