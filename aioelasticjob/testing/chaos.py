@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import TypeAlias
 
 from anyio import create_task_group, sleep
 
@@ -16,6 +17,8 @@ from aioelasticjob.testing.cluster import Cluster, Host
 from aioelasticjob.testing.facts import REGISTRY
 from aioelasticjob.testing.faults import Farewell
 
+OFTEN = 0.45
+"""How many faults begin in a second."""
 FAREWELLS: tuple[Farewell, ...] = ("fin", "reset", "silent")
 
 
@@ -162,7 +165,9 @@ async def reconfigure(chaos: Chaos) -> None:
     cron = dice.choice(["* * * * * ?", "0/2 * * * * ?", "0/3 * * * * ?", "0/5 * * * * ?", "1/10 * * * * ?"])
     cron = cron if count is None or dice.random() < 0.3 else ""
     told = ({"shardingTotalCount": count} if count else {}) | ({"cron": cron} if cron else {})
-    await _operate(chaos, f"config of {layout.job}: {count or ''} {cron}", lambda session: _set(session, layout, told))
+    await operate(
+        chaos, f"config of {layout.job}: {count or ''} {cron}", lambda session: set_config(session, layout, told)
+    )
 
 
 async def switch(chaos: Chaos) -> None:
@@ -177,7 +182,7 @@ async def switch(chaos: Chaos) -> None:
         ]
     )
     told = dict([what])
-    await _operate(chaos, f"config of {layout.job}: {told}", lambda session: _set(session, layout, told))
+    await operate(chaos, f"config of {layout.job}: {told}", lambda session: set_config(session, layout, told))
 
 
 async def close_server(chaos: Chaos) -> None:
@@ -207,7 +212,7 @@ async def dismiss(chaos: Chaos) -> None:
 async def depose(chaos: Chaos) -> None:
     """An operator removes the leader from its seat by hand."""
     layout = chaos.layout()
-    await _operate(chaos, f"depose the leader of {layout.job}", lambda session: _delete(session, layout.host))
+    await operate(chaos, f"depose the leader of {layout.job}", lambda session: _delete(session, layout.host))
 
 
 async def coup(chaos: Chaos) -> None:
@@ -233,16 +238,18 @@ async def evict(chaos: Chaos) -> None:
     layout = chaos.layout()
 
     async def act(session: Session) -> None:
-        names = await session.children(layout.instances)
+        names = [name for name in await session.children(layout.instances) if "nonsense" not in name]
         if names:
             name = chaos.dice.choice(names)
             _mark_dismissed(chaos.cluster, name)
             await _delete(session, layout.instance(name))
 
-    await _operate(chaos, f"evict an instance of {layout.job}", act)
+    await operate(chaos, f"evict an instance of {layout.job}", act)
 
 
-KINDS: Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]]]] = {
+Kinds: TypeAlias = Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]]]]
+
+KINDS: Kinds = {
     "crash": (5, crash),
     "pause": (5, pause),
     "drop": (5, drop),
@@ -265,19 +272,28 @@ KINDS: Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]
 }
 """What can happen, and how often compared to the rest."""
 
-WILD: Mapping[str, tuple[int, Callable[[Chaos], Coroutine[object, object, None]]]] = {"switch": (6, switch)}
+WILD: Kinds = {"switch": (6, switch)}
 """What else can happen in a wild plan: seeds from before there were any live as they did."""
 
 
-async def rage(cluster: Cluster, dice: Random, seconds: float) -> None:
-    """Let things happen for a while, several at a time; what is still broken at the end stays so."""
+async def rage(
+    cluster: Cluster, dice: Random, seconds: float, known: Kinds | None = None, often: float = OFTEN
+) -> None:
+    """Let things happen for a while, several at a time; what is still broken at the end stays so.
+
+    ``known`` is what can happen, by default what the plan says; ``often`` is how many of them begin in a second.
+    """
     chaos, end = Chaos(cluster, dice), cluster.history.now() + seconds
-    known = {**KINDS, **(WILD if cluster.plan.wild else {})}
+    if known is None:
+        known = {**KINDS, **(WILD if cluster.plan.wild else {})}
     kinds = [kind for kind in known if not cluster.plan.kinds or kind in cluster.plan.kinds]
+    if not kinds:
+        await sleep(seconds)
+        return
     weights = [known[kind][0] for kind in kinds]
     async with create_task_group() as tasks:
         while (now := cluster.history.now()) < end:
-            await sleep(min(end - now, dice.expovariate(0.45)))
+            await sleep(min(end - now, dice.expovariate(often)))
             (kind,) = dice.choices(kinds, weights)
             tasks.start_soon(known[kind][1], chaos)
         tasks.cancel_scope.cancel()
@@ -310,7 +326,8 @@ async def mend(cluster: Cluster, dice: Random) -> None:
         host.start()
 
 
-async def _operate(chaos: Chaos, what: str, act: Callable[[Session], Awaitable[object]]) -> bool:
+async def operate(chaos: Chaos, what: str, act: Callable[[Session], Awaitable[object]]) -> bool:
+    """Do what an operator would, and note it."""
     chaos.cluster.break_("operator", detail=what)
 
     async def run(session: Session) -> None:
@@ -323,14 +340,14 @@ async def _ask(chaos: Chaos, what: str, path: Callable[[Layout, str], str]) -> N
     layout = chaos.layout()
 
     async def act(session: Session) -> None:
-        names = await session.children(layout.instances)
+        names = [name for name in await session.children(layout.instances) if "nonsense" not in name]
         if names:
             name = chaos.dice.choice(names)
             if what == "dismiss":
                 _mark_dismissed(chaos.cluster, name)
             await session.commit([Create(path(layout, name))], incarnation=session.incarnation)
 
-    await _operate(chaos, f"{what} an instance of {layout.job}", act)
+    await operate(chaos, f"{what} an instance of {layout.job}", act)
 
 
 async def _raise_and_lower(chaos: Chaos, flag: str, *hosts: str) -> None:
@@ -340,10 +357,10 @@ async def _raise_and_lower(chaos: Chaos, flag: str, *hosts: str) -> None:
         await session.commit([Create(flag)], incarnation=session.incarnation)
 
     chaos.cluster.break_("flag", *hosts, detail=flag)
-    await _operate(chaos, f"set {flag}", up)
+    await operate(chaos, f"set {flag}", up)
     await sleep(chaos.dice.uniform(0.2, 12))
     if not stays:
-        await _operate(chaos, f"remove {flag}", lambda session: _delete(session, flag))
+        await operate(chaos, f"remove {flag}", lambda session: _delete(session, flag))
     chaos.cluster.mend("flag", *hosts)
 
 
@@ -353,9 +370,13 @@ def _mark_dismissed(cluster: Cluster, instance: str) -> None:
         host.dismissed = host.dismissed or host.address == address
 
 
-async def _set(session: Session, layout: Layout, told: Mapping[str, object]) -> None:
+async def set_config(session: Session, layout: Layout, told: Mapping[str, object]) -> None:
+    """Change settings in a job's configuration."""
     node = await session.get(layout.config)
-    data = json.dumps(json.loads(node.data) | told).encode()
+    try:
+        data = json.dumps(json.loads(node.data) | told).encode()
+    except (ValueError, TypeError):  # somebody has written nonsense there: to mend that is up to them
+        return
     await session.commit([Set(layout.config, data, node.stat.version)], incarnation=session.incarnation)
 
 

@@ -7,19 +7,16 @@ handed on when its process is restarted, as a disk would; the witness reads what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from random import Random
 from typing import Any
 
-from anyio import Event, create_task_group, move_on_after, sleep
+from anyio import Event, create_task_group, move_on_after
 
 from aioelasticjob.app import ElasticJob
-from aioelasticjob.errors import AuthenticationFailed, Fenced, RegistryError, unwrapped
+from aioelasticjob.errors import AuthenticationFailed, RegistryError, unwrapped
 from aioelasticjob.events import Listener
-from aioelasticjob.jobs.context import InstanceContext, ItemContext
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.codec import CLOSE, attach, attached
 from aioelasticjob.registry.connection import Connection
@@ -27,12 +24,26 @@ from aioelasticjob.registry.lease import Lease
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.testing.facts import REGISTRY
 from aioelasticjob.testing.faults import Farewell, Faults
-from aioelasticjob.testing.history import Begun, Change, Fault, Held, History, Saved, Started, Told, Written
+from aioelasticjob.testing.history import (
+    Change,
+    ClockSet,
+    Fault,
+    Held,
+    History,
+    Nonsense,
+    Refusal,
+    Started,
+    Told,
+    Written,
+)
 from aioelasticjob.testing.loop import VirtualClock
 from aioelasticjob.testing.process import Process
-from aioelasticjob.zookeeper.codes import ErrorCode, EventType
+from aioelasticjob.testing.refusals import CONFLICTS, NO_ERROR, Refusals
+from aioelasticjob.testing.users import Code
+from aioelasticjob.zookeeper.codes import ErrorCode, EventType, RequestError
 from aioelasticjob.zookeeper.datatree import Applied, Author, DataTree
 from aioelasticjob.zookeeper.messages import Write
+from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.sessions import Sessions
 
@@ -57,6 +68,10 @@ class JobPlan:
     """The share of runs that take longer than a session may be silent."""
     saving: float = 0.0
     """The share of runs that save checkpoints, half-way and at their end."""
+    listened: bool = False
+    """Whether it has listeners, of its own and once per cluster."""
+    provided: bool = False
+    """Whether its handler asks a provider for something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +91,8 @@ class Plan:
     """The only kinds of faults wanted; all of them if empty."""
     wild: bool = False
     """Whether operators also change settings of every kind, and write nonsense."""
+    hostile: bool = False
+    """Whether the surroundings do what nobody expects of them: the kinds of faults in ``hostile``."""
 
 
 class Witness(DataTree):
@@ -83,14 +100,43 @@ class Witness(DataTree):
 
     def __init__(self, history: History) -> None:
         super().__init__()
-        self.history = history
+        self.history, self.refusals = history, Refusals()
+        self.processor: Processor | None = None
+        self.garbled: set[str] = set()
+        self.is_nonsense: Callable[[str, bytes | None], bool] = lambda _path, _data: False
+        """Says which changes are of no meaning to a judge, so that they are noted apart."""
 
     def apply_all(self, writes: Sequence[Write], author: Author) -> Sequence[Applied | ErrorCode]:
-        """Carry out a transaction and note what it changed."""
+        """Carry out a transaction and note what it changed, unless something refuses it.
+
+        Raises: RequestError for an error in the reply's header.
+        """
         heard = len(self.events)
-        results = super().apply_all(writes, author)
-        self._witness(heard, author.session, author.zxid, ending=False)
-        return results
+        refused = self.refusals.find(self, writes, self._host(author.session))
+        if refused is None or refused[0].applied:
+            results = super().apply_all(writes, author)
+            self._witness(heard, author.session, author.zxid, ending=False)
+            failed = next((one for one in results if isinstance(one, ErrorCode) and one not in NO_ERROR), None)
+            if refused is None or failed is not None:
+                if failed is not None and failed not in CONFLICTS:
+                    self._note_refusal(writes, author, failed, applied=False)
+                return results
+        refusing, place = refused
+        self._note_refusal(writes, author, refusing.code, applied=refusing.applied)
+        if refusing.applied and self.processor is not None:
+            self.processor.publish()
+        if refusing.applied or refusing.whole:
+            raise RequestError(refusing.code)
+        return refusing.answer(len(writes), place)
+
+    def _host(self, session: int) -> str:
+        connection = self.processor.connections.get(session) if self.processor is not None else None
+        return "" if connection is None else connection.host
+
+    def _note_refusal(self, writes: Sequence[Write], author: Author, code: ErrorCode, *, applied: bool) -> None:
+        paths = tuple((write.path or "").removeprefix(f"/{NAMESPACE}") for write in writes)
+        now, host = self.history.now(), self._host(author.session)
+        self.history.note(Refusal(now, host, author.session, int(code), applied, paths))
 
     def end_session(self, session: int, zxid: int) -> None:
         """Remove what a session owned and note it."""
@@ -104,7 +150,13 @@ class Witness(DataTree):
             if event.kind is EventType.CHILDREN_CHANGED:
                 continue
             path, node = event.path.removeprefix(f"/{NAMESPACE}"), self.nodes.get(event.path)
-            if node is None:
+            data = None if node is None else node.data or b""
+            nonsense = self.is_nonsense(path, data)
+            mended = path in self.garbled and not nonsense and not self._host(session).startswith("10.0.1.")
+            if nonsense or mended:
+                (self.garbled.add if nonsense else self.garbled.discard)(path)
+                self.history.note(Nonsense(self.history.now(), path, data or b"", mended or data is None))
+            elif node is None:
                 changes[path] = Change(path, None)
             else:
                 changes[path] = Change(path, node.data or b"", event.kind is EventType.CREATED, node.owner)
@@ -117,19 +169,31 @@ class Registry:
 
     def __init__(self, faults: Faults, history: History, tick: float) -> None:
         self._faults, self._tick = faults, int(tick * 1000)
+        self._history = history
         self.tree = Witness(history)
         self.process: Process | None = None
+        self.skew, self.caught_up = 0.0, 0.0
+        """How far its clock is ahead, and when the true time will have come to all that its clock has shown."""
         self._timeouts: dict[int, int] = {}
         self._server: Server | None = None
 
     def start(self) -> None:
         """Start a process of the server on what the last one left."""
-        self.process = self._faults.start("registry", REGISTRY, self._main)
+        self.process = self._faults.start("registry", REGISTRY, self._main, skew=self.skew)
 
     def crash(self, farewell: Farewell) -> None:
         """Kill the process."""
         if self.process is not None and self.process.alive:
             self._faults.crash(self.process, farewell)
+
+    def turn_clock(self, seconds: float) -> None:
+        """Set the registry's clock forward or back."""
+        if seconds < 0:
+            self.caught_up = max(self.caught_up, self._history.now() + self.skew)
+        self.skew += seconds
+        self._history.note(ClockSet(self._history.now(), REGISTRY, self.skew))
+        if self.process is not None:
+            self.process.skew = self.skew
 
     async def _main(self) -> None:
         async with serve("0.0.0.0", PORT, tick_time=self._tick, clock=VirtualClock().now) as server:
@@ -140,6 +204,7 @@ class Registry:
             self.tree.events.clear()
             processor.tree, processor.sessions, self._timeouts = self.tree, sessions, sessions.timeouts
             processor.issued_zxid = self.tree.zxid
+            self.tree.processor = processor
             await Event().wait()
 
 
@@ -174,7 +239,15 @@ class Host:
         self._lives += 1
         self._leaving, self.session, self.dismissed = Event(), None, False
         self.cluster.history.note(Started(self.cluster.history.now(), self.name, self.address))
+        if self.skew:
+            self.cluster.history.note(ClockSet(self.cluster.history.now(), self.address, self.skew))
         self.process = self.cluster.faults.start(self.name, self.address, self._main, skew=self.skew)
+        self.process.exited = self._exit
+
+    def _exit(self, error: SystemExit) -> None:
+        """End as a process does whose code has ended the interpreter."""
+        self.cluster.history.stop(self.name, self.address, f"SystemExit: {error}")
+        self.crash("fin")
 
     def crash(self, farewell: Farewell) -> None:
         """Kill the process."""
@@ -188,13 +261,31 @@ class Host:
 
     def hold(self, paused: bool) -> None:
         """Pause the process or let it go on."""
-        if self.process is not None and self.up and self.process.paused is not paused:
+        if self.process is not None and self.up and not self.suspended and self.process.paused is not paused:
             self.cluster.history.note(Held(self.cluster.history.now(), self.name, paused))
             (self.cluster.faults.pause if paused else self.cluster.faults.resume)(self.process)
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the machine sleeps."""
+        return self.process is not None and self.process.suspended_at is not None
+
+    def suspend(self) -> None:
+        """Suspend the machine; nothing happens if its process is stopped already."""
+        if self.process is not None and self.up and not self.process.paused:
+            self.cluster.history.note(Held(self.cluster.history.now(), self.name, True, suspended=True))
+            self.cluster.faults.suspend(self.process)
+
+    def wake(self) -> None:
+        """Let a suspended machine go on."""
+        if self.process is not None and self.suspended:
+            self.cluster.history.note(Held(self.cluster.history.now(), self.name, False, suspended=True))
+            self.cluster.faults.wake(self.process)
 
     def turn_clock(self, seconds: float) -> None:
         """Set the clock forward or back."""
         self.skew += seconds
+        self.cluster.history.note(ClockSet(self.cluster.history.now(), self.address, self.skew))
         if self.process is not None:
             self.process.skew = self.skew
 
@@ -211,7 +302,9 @@ class Host:
                     tasks.cancel_scope.cancel()
         except RegistryError as error:  # only at its start: who starts a process starts it again
             history.stop(name, self.address, f"gave up: {type(error).__name__}: {error}")
-        except Exception as error:
+        except (GeneratorExit, asyncio.CancelledError):
+            raise
+        except BaseException as error:  # what users' code raises need not be an Exception
             history.stop(name, self.address, f"{type(error).__name__}: {error}")
         else:
             history.stop(name, self.address, "left")
@@ -228,12 +321,16 @@ class Cluster:
     def __init__(self, plan: Plan) -> None:
         self.faults = Faults()
         loop = self.faults.loop
-        self.plan, self.history = plan, History(lambda: loop.start + loop.time())
+        self.plan, self.history = plan, History(lambda: loop.start + loop.boot_time())
         self.peaceful = True
         """Handlers are quick in peace: nothing but faults may make a moment collapse."""
         self.registry = Registry(self.faults, self.history, tick=min(1.0, plan.session_timeout / 5))
         self.hosts = [Host(self, f"10.0.1.{n}", skew) for n, skew in enumerate(plan.skews, 1)]
         self.layouts = {job.name: Layout(job.name) for job in plan.jobs}
+        self.garbled: dict[str, bytes | None] = {}
+        """What was at a path before an operator wrote nonsense there; None for nodes that were not there."""
+        self.unruly: dict[tuple[str, str], str] = {}
+        """What the users' code of a job raises at the moment, by job and place: a name in ``users.ERRORS``."""
 
     def break_(self, kind: str, *hosts: str, detail: str = "") -> None:
         """Note the beginning of a fault."""
@@ -255,8 +352,9 @@ class Cluster:
         )
         for job in self.plan.jobs:
             settings: dict[str, Any] = dict(job.settings)
-            handler = self._handler(host, host.name, job)
-            app.add(handler, name=job.name, cron=job.cron, sharding_total_count=job.items, **settings)
+            code = Code(self, host, job)
+            settings |= {"name": job.name, "cron": job.cron, "sharding_total_count": job.items}
+            app.add(code.handler(), listeners=code.listeners(), **settings)
         return app
 
     async def operate(self, act: Callable[[Session], Coroutine[object, object, object]]) -> bool:
@@ -283,76 +381,3 @@ class Cluster:
                 await connection.call(CLOSE, b"")
         connection.abort("done")
         return done
-
-    def _handler(
-        self, host: Host, process: str, job: JobPlan
-    ) -> Callable[[ItemContext | InstanceContext], Coroutine[object, object, None]]:
-        async def handle(context: ItemContext | InstanceContext) -> None:
-            items = context.items if isinstance(context, InstanceContext) else (context.item,)
-            slot = context.fire.slot
-            fences = context.fences if isinstance(context, InstanceContext) else {context.item: context.fence}
-            offsets = context.offsets if isinstance(context, InstanceContext) else {context.item: context.offset}
-            runs = [
-                self.history.begin(
-                    lambda at, run, item=item: Begun(  # type: ignore[misc]
-                        at,
-                        run,
-                        process,
-                        host.address,
-                        context.instance,
-                        job.name,
-                        item,
-                        slot,
-                        context.source,
-                        fences[item],
-                        host.skew,
-                        offsets[item],
-                    )
-                )
-                for item in items
-            ]
-            save = partial(self._save, context, dict(zip(items, runs, strict=True)), fences)
-            how = "cut off"
-            try:
-                await self._work(job, items[0], slot, save)
-                how = "completed"
-            except RuntimeError:
-                how = "failed"
-                raise
-            finally:
-                for run in runs:
-                    self.history.finish(run, how)
-
-        return handle
-
-    async def _save(
-        self, context: ItemContext | InstanceContext, runs: Mapping[int, int], fences: Mapping[int, int], step: str
-    ) -> None:
-        """Save checkpoints; who is told that he may not goes on, as code does that does not care."""
-        for item, run in runs.items():
-            value = f"{fences[item]:x}.{step}"
-            with suppress(Fenced):
-                if isinstance(context, InstanceContext):
-                    await context.save_offset(item, value)
-                else:
-                    await context.save_offset(value)
-                path = f"/{context.job_name}/offset/{item}"
-                self.history.note(Saved(self.history.now(), run, path, value))
-
-    async def _work(self, job: JobPlan, item: int, slot: int, save: Callable[[str], Awaitable[None]]) -> None:
-        """Take as long as this moment of this item takes, whoever runs it, and fail if it is one that fails."""
-        dice = Random(f"{self.plan.seed} {job.name} {item} {slot}")
-        seconds = dice.uniform(0.02, 0.4)  # in peace it is over before any schedule's next moment
-        if not self.peaceful:
-            seconds = min(12.0, job.period * dice.uniform(0.02, job.longest))
-            if dice.random() < job.dragging:
-                seconds = self.plan.session_timeout * dice.uniform(1, 3)
-        saves = job.saving > 0 and Random(f"saving {self.plan.seed} {job.name} {item} {slot}").random() < job.saving
-        if saves:
-            await sleep(seconds / 2)
-            await save("half")
-        await sleep(seconds / 2 if saves else seconds)
-        if saves:
-            await save("done")
-        if dice.random() < job.failing:
-            raise RuntimeError("this run was meant to fail")

@@ -12,6 +12,7 @@ from math import inf
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
+from aioelasticjob.testing.excuses import failed_unheard
 from aioelasticjob.testing.facts import KNOWN, PROMPT, RESENT, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Told, Written, of_kind
 from aioelasticjob.testing.timeliness import SCHEDULED
@@ -88,7 +89,8 @@ def triggers_are_answered(facts: Facts) -> Iterator[Violation]:
     for (job, instance), asked in taken.items():
         for at in asked:
             for item in _runnable(facts.job(job), instance, at):
-                if not any(at <= begun <= at + PROMPT for begun in runs.get((job, instance, item), ())):
+                known = runs.get((job, instance, item), []) + _failed(facts.job(job), instance, item)
+                if not any(at <= begun <= at + PROMPT for begun in known):
                     yield Violation("triggers", at, f"{job}/{item}: {instance} was asked to run it, and has not")
 
 
@@ -139,6 +141,12 @@ def _is_told(job: JobFacts, instance: str, item: int, at: float) -> bool:
         item in event.items and event.first == event.slot and at - RESENT <= event.slot / 1000 <= at + RECENT
         for event in own
     )
+
+
+def _failed(job: JobFacts, instance: str, item: int) -> list[float]:
+    """Return when triggered runs of an item failed, perhaps before their handler was called."""
+    failed = (end for (one, _), ends in failed_unheard(job).items() if one == item for end in ends)
+    return [end.at for end in failed if end.instance == instance and end.source is FireSource.TRIGGER]
 
 
 def _triggers_taken(facts: Facts) -> dict[tuple[str, str], list[float]]:

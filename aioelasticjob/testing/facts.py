@@ -22,6 +22,7 @@ from aioelasticjob.testing.history import (
     Held,
     Nodes,
     Phase,
+    Refusal,
     Started,
     Stopped,
     Told,
@@ -159,6 +160,15 @@ class Facts:
         return found
 
     @cached_property
+    def wakes(self) -> Mapping[str, list[float]]:
+        """When the machine of each process woke from a suspension."""
+        found: dict[str, list[float]] = {}
+        for held in of_kind(self.entries, Held):
+            if held.suspended and not held.paused:
+                found.setdefault(held.process, []).append(held.at)
+        return found
+
+    @cached_property
     def living(self) -> Mapping[str, str]:
         """The processes that are up at the end, and their hosts."""
         found: dict[str, str] = {}
@@ -215,7 +225,9 @@ class Facts:
         return any(one <= end and other >= start for one, other in self.troubles[but].get(host, ()))
 
     def undisturbed(self, host: str, start: float, end: float, *, but: str = "") -> bool:
-        """Say whether a host and the registry were in order from ``start`` to ``end``."""
+        """Say whether a host and the registry were in order, and the host's writes taken, from ``start`` to ``end``."""
+        if any(start <= at <= end for at in self.refused.get(host, ())):
+            return False
         return not (self.troubled(host, start, end, but=but) or self.troubled(REGISTRY, start, end))
 
     def knows_since(self, host: str, at: float) -> float:
@@ -230,6 +242,14 @@ class Facts:
             earlier = [one for one, other in spans if one <= at and other >= since - RESENT and one - KNOWN < since]
             found, since = bool(earlier), min([since, *(one - KNOWN for one in earlier)])
         return since
+
+    @cached_property
+    def refused(self) -> Mapping[str, list[float]]:
+        """When the registry refused a write of each host for a reason that lay with the registry."""
+        found: dict[str, list[float]] = {}
+        for refusal in of_kind(self.entries, Refusal):
+            found.setdefault(refusal.host, []).append(refusal.at)
+        return found
 
     def _trouble(self, but: str) -> Mapping[str, list[Span]]:
         """Return when something was broken at each host."""
@@ -277,9 +297,9 @@ class JobFacts:
     @cached_property
     def eras(self) -> tuple[Era, ...]:
         """The configurations that held, one after the other; nonsense leaves the one before standing."""
-        writes = [(at, data) for at, data in self.facts.nodes.changes(f"/{self.name}/config") if data]
+        writes = self.facts.nodes.changes(f"/{self.name}/config")
         ends = [at for at, _ in writes[1:]] + [self.facts.end]
-        return tuple(self._era(at, end, data) for (at, data), end in zip(writes, ends, strict=True))
+        return tuple(self._era(at, end, data) for (at, data), end in zip(writes, ends, strict=True) if data)
 
     def configs(self, start: float, end: float) -> list[JobConfig]:
         """Return the configurations that held at any time from ``start`` to ``end``."""

@@ -15,6 +15,7 @@ from typing import Literal
 from aioelasticjob.testing.loop import VirtualLoop
 from aioelasticjob.testing.network import Link
 from aioelasticjob.testing.process import Main, Process
+from aioelasticjob.testing.suspension import suspend, wake
 
 Farewell = Literal["fin", "reset", "silent"]
 """How the peers learn of a crash: from the kernel politely or rudely, or, when the whole host is gone, not at all."""
@@ -56,6 +57,17 @@ class Faults:
     def resume(self, process: Process) -> None:
         """Let a paused process go on (SIGCONT): everything that came due meanwhile happens now."""
         self.loop.resume(process)
+
+    def suspend(self, process: Process) -> None:
+        """Suspend the machine of a process: its monotonic clock stands still, and its kernel takes nothing."""
+        suspend(self.loop, process)
+        self.network.unpowered.add(process.address)
+
+    def wake(self, process: Process) -> None:
+        """Let a suspended machine go on, with its timers as far ahead as they were."""
+        wake(self.loop, process)
+        self.network.unpowered.discard(process.address)
+        self.network.links_changed()
 
     # -- the network
 

@@ -51,6 +51,8 @@ class Held:
     at: float
     process: str
     paused: bool
+    suspended: bool = False
+    """Whether its whole machine was, monotonic clock and kernel included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,81 @@ class Written:
     ending: bool = False
 
 
-Entry: TypeAlias = Phase | Started | Stopped | Held | Fault | Begun | Saved | Finished | Told | Written
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The registry answered a write with an error that is not about what the write asked for."""
+
+    at: float
+    host: str
+    """Where the write came from."""
+    session: int
+    code: int
+    applied: bool
+    """Whether the write was carried out all the same."""
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSet:
+    """The wall clock of a host, the registry's included, is ``ahead`` seconds ahead of the true time from now on."""
+
+    at: float
+    host: str
+    ahead: float
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """Code of the users' raised an error on purpose; ``where`` says which code, as ``handler`` or ``before``."""
+
+    at: float
+    process: str
+    host: str
+    job: str
+    where: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A listener was called: ``before``, ``after``, ``once before`` or ``once after``."""
+
+    at: float
+    process: str
+    instance: str
+    job: str
+    which: str
+    slot: int
+    source: FireSource
+
+
+@dataclass(frozen=True, slots=True)
+class Nonsense:
+    """Somebody wrote data that makes no sense, or a node where none belongs; ``gone`` when it was removed."""
+
+    at: float
+    path: str
+    data: bytes
+    gone: bool = False
+
+
+Entry: TypeAlias = (
+    Phase
+    | Started
+    | Stopped
+    | Held
+    | Fault
+    | Begun
+    | Saved
+    | Finished
+    | Told
+    | Written
+    | Refusal
+    | ClockSet
+    | Raised
+    | Called
+    | Nonsense
+)
 
 
 class History:
@@ -241,8 +317,9 @@ def describe(entry: Entry, origin: float) -> str:
             return f"{told}start {process}"
         case Stopped(_, process, _, how):
             return f"{told}end of {process}: {how}"
-        case Held(_, process, paused):
-            return f"{told}{'pause' if paused else 'resume'} {process}"
+        case Held(_, process, paused, suspended):
+            words = ("suspend", "wake") if suspended else ("pause", "resume")
+            return f"{told}{words[not paused]} {process}"
         case Begun():
             slot = entry.slot / 1000 - origin
             run = f"{entry.job}/{entry.item} {entry.source} {slot:.3f} fence {entry.fence:#x}"
@@ -256,6 +333,22 @@ def describe(entry: Entry, origin: float) -> str:
         case Written(_, zxid, session, changes, ending):
             what = ", ".join(_change(change) for change in changes)
             return f"{told}{zxid:#x} by {session:#x}{' (its end)' if ending else ''}: {what}"
+        case _:
+            return told + _describe_rare(entry, origin)
+
+
+def _describe_rare(entry: Refusal | ClockSet | Raised | Called | Nonsense, origin: float) -> str:
+    match entry:
+        case Refusal(_, host, _, code, applied, paths):
+            return f"refused {host} with {code}{' (but applied)' if applied else ''}: {' '.join(paths)}"
+        case ClockSet(_, host, ahead):
+            return f"clock of {host} is {ahead:+.3f} s ahead"
+        case Raised(_, process, _, job, where, error):
+            return f"{where} of {job} in {process} raises {error}"
+        case Called(_, process, _, job, which, slot, source):
+            return f"{which} of {job} {source} {slot / 1000 - origin:.3f} is called in {process}"
+        case Nonsense(_, path, data, gone):
+            return f"nonsense {'-' if gone else ''}{path}={data!r}"
 
 
 def _change(change: Change) -> str:

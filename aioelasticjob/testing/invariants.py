@@ -15,7 +15,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import Allotment, find, in_order
 from aioelasticjob.model import GIVEN_UP, FireSource, Instance
 from aioelasticjob.running.runner import EARLY
-from aioelasticjob.testing import assignments, checkpoints, conduct, leases, orphans, writes
+from aioelasticjob.testing import assignments, checkpoints, conduct, excuses, leases, listening, orphans, writes
 from aioelasticjob.testing.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Change, Entry, Stopped, Written, of_kind
 from aioelasticjob.testing.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
@@ -28,8 +28,6 @@ NEWS = 2.0
 """Seconds that the end of a session may be on its way to its owner, who begins what was claimed before."""
 LONGEST_LEASE = 10.0
 """Seconds that a handler may run on at most when its session's end cannot be heard of."""
-GIVEN_UP = "given up"
-"""How the leader ends a run for everybody when its rescuers died one after the other."""
 HOWS = {
     "completed": ("completed",),
     "failed": ("failed",),
@@ -46,7 +44,8 @@ def one_runner(facts: Facts) -> Iterator[Violation]:
     session before the news arrives, so a run counts no further than that; the fence is for what it does then.
     """
     for (job, item), runs in facts.runs_of.items():
-        awake = [(span, run) for run in runs for span in _awake(run, facts)]
+        monitored = [run for run in runs if not excuses.is_unmonitored(run, facts)]
+        awake = [(span, run) for run in monitored for span in _awake(run, facts)]
         latest, running = -inf, None
         for (start, end), run in sorted(awake, key=lambda one: one[0]):
             if running is not None and running.begun.run != run.begun.run and min(latest, end) > start + 1e-6:
@@ -58,11 +57,12 @@ def one_runner(facts: Facts) -> Iterator[Violation]:
 
 def one_run_per_slot(facts: Facts) -> Iterator[Violation]:
     """A scheduled moment of an item is begun once in the whole cluster."""
-    first: dict[tuple[str, int, int], Run] = {}
+    first: dict[tuple[str, int, int, int], Run] = {}
     for run in facts.runs:
         one = run.begun
-        if one.source in SCHEDULED:
-            earlier = first.setdefault((one.job, one.item, one.slot), run)
+        if one.source in SCHEDULED and not excuses.is_unmonitored(run, facts):
+            life = excuses.lives(facts, one.job, one.at)
+            earlier = first.setdefault((one.job, one.item, one.slot, life), run)
             if earlier is not run:
                 yield Violation("one run per slot", one.at, f"{one.job}/{one.item} {one.slot}: {run} after {earlier}")
 
@@ -70,7 +70,7 @@ def one_run_per_slot(facts: Facts) -> Iterator[Violation]:
 def fences_grow(facts: Facts) -> Iterator[Violation]:
     """Each run of an item has a larger fence than any before it, unless news of its session's end is on its way."""
     for (job, item), runs in facts.runs_of.items():
-        informed = [run for run in runs if not _is_news(run, facts)]
+        informed = [run for run in runs if not (_is_news(run, facts) or excuses.is_unmonitored(run, facts))]
         for before, run in pairwise(informed):
             if run.begun.fence <= before.begun.fence:
                 fences = f"{run.begun.fence:#x} after {before.begun.fence:#x}"
@@ -100,7 +100,8 @@ def leaders_assign(facts: Facts) -> Iterator[Violation]:
                 seated[job] = written.session
             assigns = path == "sharding" or (path.startswith("sharding/") and path.endswith("/instance"))
             assigns = assigns and not (path == "sharding" and change.created)
-            if assigns and seated.get(job) != written.session:
+            removed = assigns and any(one.path == f"/{job}/config" and one.data is None for one in written.changes)
+            if assigns and not removed and seated.get(job) != written.session:
                 text = f"{job}: {written.session:#x} assigns while {seated.get(job, 0):#x} holds the seat"
                 yield Violation("leaders assign", written.at, text)
 
@@ -126,7 +127,8 @@ def claims_are_settled(facts: Facts) -> Iterator[Violation]:
                     yield Violation("settled claims", written.at, text)
             elif path.startswith("execution/") and change.data and "/" not in path.removeprefix("execution/"):
                 record = records.decode(change.data)
-                if record is not None and record.slot / 1000 > written.at + AHEAD:
+                ahead = AHEAD + excuses.ahead_of_time(facts, written.at)
+                if record is not None and record.slot / 1000 > written.at + ahead:
                     early = record.slot / 1000 - written.at
                     yield Violation("no claims ahead", written.at, f"{change.path} claimed {early:.3f} s too early")
 
@@ -157,7 +159,7 @@ def nobody_dies(facts: Facts) -> Iterator[Violation]:
     """A process ends when it is told to or killed, not of an error; while nothing can be reached it may give up."""
     for stopped in of_kind(facts.entries, Stopped):
         hosts = (stopped.host, REGISTRY) if stopped.how.startswith("gave up") else ()
-        unreached = any(facts.troubled(host, stopped.at - 10, stopped.at) for host in hosts)
+        unreached = any(not facts.undisturbed(host, stopped.at - 10, stopped.at) for host in hosts)
         if stopped.how not in ("crashed", "left") and not unreached:
             yield Violation("nobody dies", stopped.at, f"{stopped.process}: {stopped.how}")
 
@@ -189,6 +191,8 @@ RULES: tuple[Rule, ...] = (
     *checkpoints.RULES,
     *leases.RULES,
     *writes.RULES,
+    *listening.RULES,
+    *excuses.RULES,
     converged,
 )
 
@@ -201,11 +205,13 @@ def check(entries: Sequence[Entry], rules: Sequence[Rule] = RULES) -> list[Viola
 
 def _awake(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
     """Yield the spans in which a handler ran, and had to know that it may."""
-    for start, end in _informed(run, facts):
+    removed = min((at for at in excuses.removals(facts, run.begun.job) if at >= run.begun.at), default=inf)
+    for start, informed in _informed(run, facts):
+        end = min(informed, removed)
         for asleep, awake in facts.paused.get(run.begun.process, ()):
             if start < awake and asleep < end:
                 yield start, max(start, asleep)
-                start = awake
+                start = excuses.woken(run, facts, awake, end)
         if start <= end:
             yield start, end
 

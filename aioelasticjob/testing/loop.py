@@ -28,8 +28,12 @@ from unittest import mock
 from anyio._backends._asyncio import CancelScope, _task_states
 
 from aioelasticjob import clock
+from aioelasticjob.testing.errors import Deadlock, Livelock, OutsideWorld, UnhandledErrors
 from aioelasticjob.testing.network import Network
-from aioelasticjob.testing.process import Process, current_process
+from aioelasticjob.testing.process import Process, current_process, describe
+from aioelasticjob.testing.suspension import monotonic, wake
+
+__all__ = ["START", "Deadlock", "Livelock", "OutsideWorld", "UnhandledErrors", "VirtualClock", "VirtualLoop", "run"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -39,29 +43,6 @@ START = 1_767_225_600.0
 
 _PATIENCE = 200_000
 """So many turns of the loop without time passing are taken for an endless loop."""
-
-
-class Deadlock(RuntimeError):
-    """Every task waits and no timer is set: nothing can ever happen again."""
-
-    def __init__(self, waiting: list[str]) -> None:
-        super().__init__("nothing is scheduled and nothing is ready; waiting are:\n" + "\n".join(waiting))
-        self.waiting = waiting
-
-
-class Livelock(RuntimeError):
-    """Tasks keep waking each other and time stands still."""
-
-
-class OutsideWorld(RuntimeError):
-    """Something was asked for that a simulation cannot have."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what} cannot be simulated: use the in-memory network, and asyncio.sleep for time")
-
-
-class UnhandledErrors(ExceptionGroup[Exception]):
-    """Errors that reached the loop's exception handler during a run, where they would only have been logged."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -87,8 +68,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.network = Network(self)
 
     def time(self) -> float:
-        """Return the simulated seconds since the loop was made."""
-        return self._now
+        """Return the simulated seconds since the loop was made, less those that the asking process was suspended."""
+        process = current_process()
+        return monotonic(process, self._now) if process else self._now
 
     def boot_time(self) -> float:
         """Return the simulated seconds since the loop was made, on the clock that no suspension of a machine stops."""
@@ -105,7 +87,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         Raises: Deadlock if there is none, Livelock if time has stood still for very long.
         """
         if timeout is None:
-            raise Deadlock([_describe(task) for task in sorted(asyncio.all_tasks(self), key=hash)])
+            raise Deadlock([describe(task) for task in sorted(asyncio.all_tasks(self), key=hash)])
         if timeout > 0:
             self._now, self._idle_turns = max(self._now, self._scheduled[0].when()), 0
         elif (turns := self._idle_turns + 1) > _PATIENCE:
@@ -133,7 +115,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Run ``callback`` at ``when``, if its process lives and is not paused then."""
+        """Run ``callback`` at ``when`` by the asking process's clock, if its process lives and is not paused then."""
+        process = current_process()
+        return self.call_at_boot_time(when + process.asleep if process else when, callback, *args, context=context)
+
+    def call_at_boot_time(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run ``callback`` at ``when`` by the clock that is never suspended."""
         self._check_closed()
         timer = _Timer(when, callback, args, self, context)
         heapq.heappush(self._scheduled, timer)
@@ -148,7 +141,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run ``callback`` after ``delay`` seconds, if its process lives and is not paused then."""
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        return self.call_at_boot_time(self._now + delay, callback, *args, context=context)
 
     def call_soon_threadsafe(
         self,
@@ -251,8 +244,15 @@ class _Held:
 
     def _run(self) -> None:
         process = current_process(self._context)
-        if process is None or process.admits(self):  # type: ignore[arg-type]  # mixed into handles only
+        if process is None:
             super()._run()  # type: ignore[misc]
+        elif process.admits(self):  # type: ignore[arg-type]  # mixed into handles only
+            try:
+                super()._run()  # type: ignore[misc]
+            except SystemExit as error:  # it passes through a loop and ends the interpreter that runs it
+                if process.exited is None:
+                    raise
+                process.exited(error)
 
 
 class _Handle(_Held, asyncio.Handle):
@@ -372,6 +372,7 @@ def _shut_down(loop: VirtualLoop) -> None:
             gc.collect()  # now, while nobody hears what their last frames complain of
     for task in living:
         if task.process and task.process.paused:
+            wake(loop, task.process)
             loop.resume(task.process)
         task.cancel()
     loop.count_turns_anew()
@@ -386,16 +387,3 @@ def _shut_down(loop: VirtualLoop) -> None:
         for noted in [one for one in _task_states if one.get_loop() is loop]:
             del _task_states[noted]  # which keeps a task that was killed, and through it all of its world
         loop.close()
-
-
-def _describe(task: asyncio.Task[Any]) -> str:
-    """Name a task and the places it waits at, innermost first."""
-    places: list[str] = []
-    awaited: Any = task.get_coro()
-    while awaited is not None:
-        frame = next((f for a in ("cr_frame", "gi_frame", "ag_frame") if (f := getattr(awaited, a, None))), None)
-        if frame:
-            places.append(f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})")
-        awaited = next((n for a in ("cr_await", "gi_yieldfrom", "ag_await") if (n := getattr(awaited, a, None))), None)
-    process = f" of {task.process}" if isinstance(task, _SimulatedTask) and task.process else ""
-    return f"  {task.get_name()}{process} at " + " <- ".join(reversed(places))

@@ -216,7 +216,7 @@ class Network:
 
     def delivered(self, source: tuple[str, int], target: tuple[str, int], data: bytes) -> None:
         """Count a segment in the fingerprint."""
-        head = f"{self.loop.time()!r} {source} {target} ".encode()
+        head = f"{self.loop.boot_time()!r} {source} {target} ".encode()
         self.fingerprint = zlib.crc32(data, zlib.crc32(head, self.fingerprint))
 
     async def _handshake(self, source: str, target: str) -> None:

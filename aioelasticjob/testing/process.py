@@ -12,6 +12,7 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from typing import Any
 
 Main = Callable[[], Coroutine[object, object, object]]
 
@@ -28,6 +29,13 @@ class Process:
         self.skew = skew
         """Seconds by which this process's wall clock is ahead of the true one."""
         self.alive, self.paused = True, False
+        self.asleep = 0.0
+        """Seconds that its machine was suspended: its monotonic clock is behind the true one by so many."""
+        self.suspended_at: float | None = None
+        self.timers: list[asyncio.TimerHandle] = []
+        """What it has set and has not come due, while its machine is suspended."""
+        self.exited: Callable[[SystemExit], None] | None = None
+        """Called when its code ends the interpreter; None to let that end the whole simulation."""
         self._held: deque[asyncio.Handle] = deque()
         self._main: asyncio.Task[object] | None = None
         self._ended = asyncio.get_running_loop().create_future()
@@ -74,8 +82,9 @@ class Process:
 
     def kill(self) -> None:
         """End the process between two of its steps; no code of it runs again."""
-        self.alive = False
+        self.alive, self.suspended_at = False, None
         self._held.clear()
+        self.timers.clear()
         if not self._ended.done():
             self._ended.set_exception(ProcessKilled(self.name))
             self._ended.exception()  # nobody has to wait for a process that was killed on purpose
@@ -103,3 +112,16 @@ _current: ContextVar[Process | None] = ContextVar("aioelasticjob.testing.process
 def current_process(context: contextvars.Context | None = None) -> Process | None:
     """Return the process whose code is running, or ``context``'s; ``None`` is the world outside of all processes."""
     return _current.get() if context is None else context.get(_current)
+
+
+def describe(task: asyncio.Task[Any]) -> str:
+    """Name a task and the places it waits at, innermost first."""
+    places: list[str] = []
+    awaited: Any = task.get_coro()
+    while awaited is not None:
+        frame = next((f for a in ("cr_frame", "gi_frame", "ag_frame") if (f := getattr(awaited, a, None))), None)
+        if frame:
+            places.append(f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})")
+        awaited = next((n for a in ("cr_await", "gi_yieldfrom", "ag_await") if (n := getattr(awaited, a, None))), None)
+    process = f" of {owner}" if (owner := getattr(task, "process", None)) else ""
+    return f"  {task.get_name()}{process} at " + " <- ".join(reversed(places))

@@ -20,15 +20,17 @@ from dataclasses import dataclass, replace
 from random import Random
 from unittest import mock
 
-from anyio import sleep
+from anyio import create_task_group, sleep
 
 from aioelasticjob.coordination import effects
+from aioelasticjob.testing import hostile as surroundings
 from aioelasticjob.testing.chaos import KINDS, WILD, mend, rage
 from aioelasticjob.testing.cluster import Cluster, JobPlan, Plan
 from aioelasticjob.testing.facts import Violation
 from aioelasticjob.testing.history import Entry, Phase, describe
 from aioelasticjob.testing.invariants import check
 from aioelasticjob.testing.loop import START, run
+from aioelasticjob.testing.users import registered
 
 JOINING = 8.0
 """Seconds until everybody is there and has work."""
@@ -65,15 +67,23 @@ def replay(plan: Plan) -> str:
     minutes = "" if plan.chaos == 60 else f" --minutes {plan.chaos / 60:g}"
     failover = " --failover" if any(("failover", True) in job.settings for job in plan.jobs) else ""
     failover += " --wild" if plan.wild else ""
+    failover += " --hostile" if plan.hostile else ""
     return f"python -m aioelasticjob.testing.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
 
 
 def plan(
-    seed: int, *, minutes: float = 1.0, kinds: tuple[str, ...] = (), failover: bool = False, wild: bool = False
+    seed: int,
+    *,
+    minutes: float = 1.0,
+    kinds: tuple[str, ...] = (),
+    failover: bool = False,
+    wild: bool = False,
+    hostile: bool = False,
 ) -> Plan:
     """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty.
 
-    In a ``wild`` plan handlers save checkpoints, and operators switch more than what any seed has.
+    In a ``wild`` plan handlers save checkpoints, and operators switch more than what any seed has.  In a ``hostile``
+    one, or where ``kinds`` names one of its faults, jobs have listeners and limits, and the surroundings fail, too.
     """
     dice = Random(f"plan {seed}")
     hosts = dice.randint(3, 7)
@@ -87,7 +97,10 @@ def plan(
         whims = Random(f"wild {seed}")  # dice of its own, so that the rest of the plan is the seed's
         jobs = tuple(replace(job, saving=whims.choice([0.0, 0.5, 1.0])) for job in jobs)
     timeout, transaction = dice.choice([4.0, 6.0, 10.0]), dice.choice([1000, 1000, 1000, 5])
-    return Plan(seed, skews, jobs, timeout, chaos=60 * minutes, transaction=transaction, kinds=kinds, wild=wild)
+    hostile = hostile or any(kind in surroundings.KINDS for kind in kinds)
+    if hostile:
+        jobs = surroundings.jobs(seed, jobs, kinds)
+    return Plan(seed, skews, jobs, timeout, 60 * minutes, 12.0, transaction, kinds, wild, hostile)
 
 
 def live(wanted: Plan) -> Verdict:
@@ -106,6 +119,7 @@ def live(wanted: Plan) -> Verdict:
         _quiet(),
         mock.patch.object(os, "getpid", return_value=1),  # as in containers, and the same in every replay
         mock.patch.object(effects, "PER_TRANSACTION", wanted.transaction),
+        registered(clusters),
     ):
         try:
             run(main, seed=wanted.seed)
@@ -115,7 +129,7 @@ def live(wanted: Plan) -> Verdict:
     entries, loop = cluster.history.entries, cluster.faults.loop
     violations = check(entries)
     if fallen:
-        violations.append(Violation("the world goes on", loop.start + loop.time(), fallen))
+        violations.append(Violation("the world goes on", loop.start + loop.boot_time(), fallen))
     cost = time.process_time() - began
     return Verdict(wanted, entries, tuple(violations), cluster.faults.network.fingerprint, cost, loop.time())
 
@@ -126,6 +140,8 @@ async def _life(cluster: Cluster, dice: Random) -> None:
     def enter(name: str) -> None:
         history.note(Phase(history.now(), name))
 
+    if cluster.plan.hostile:
+        surroundings.prepare(cluster)
     enter("joining")
     cluster.registry.start()
     for host in cluster.hosts:
@@ -136,11 +152,19 @@ async def _life(cluster: Cluster, dice: Random) -> None:
     await sleep(cluster.plan.calm)
     cluster.peaceful = False
     enter("chaos")
-    await rage(cluster, dice, cluster.plan.chaos)
+    async with create_task_group() as tasks:
+        if cluster.plan.hostile:
+            chance = Random(f"hostile {cluster.plan.seed}")
+            tasks.start_soon(rage, cluster, chance, cluster.plan.chaos, surroundings.KINDS, surroundings.OFTEN)
+        await rage(cluster, dice, cluster.plan.chaos)
     cluster.peaceful = True
     enter("recovery")
+    if cluster.plan.hostile:
+        surroundings.mend(cluster)
     await mend(cluster, dice)
-    await sleep(JOINING + cluster.plan.session_timeout)
+    await surroundings.tidy(cluster)
+    ahead = cluster.registry.caught_up - history.now()  # beyond a minute what it showed is forgotten
+    await sleep(max(JOINING + cluster.plan.session_timeout, ahead if ahead < surroundings.AHEAD else 0))
     enter("calm")
     await sleep(cluster.plan.calm)
     enter("end")
@@ -198,7 +222,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         seeds = range(int(first), int(last) if last else int(first) + 1)
     kinds = tuple(filter(None, given.kinds.split(",")))
-    plans = [plan(seed, minutes=given.minutes, kinds=kinds, failover=given.failover, wild=given.wild) for seed in seeds]
+    plans = [
+        plan(
+            seed,
+            minutes=given.minutes,
+            kinds=kinds,
+            failover=given.failover,
+            wild=given.wild,
+            hostile=given.hostile,
+        )
+        for seed in seeds
+    ]
     began, costs, failed, simulated = time.perf_counter(), [], 0, 0.0
     with ProcessPoolExecutor(given.jobs) as pool:
         results = map(live, plans) if given.jobs == 1 else pool.map(_without_history, plans, chunksize=2)
@@ -228,9 +262,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", default="0:20", metavar="A[:B]", help="the seeds A to B-1, or 'random'")
     parser.add_argument("--count", type=int, default=20, help="how many random seeds")
     parser.add_argument("--minutes", type=float, default=1.0, help="simulated minutes of faults")
-    parser.add_argument("--kinds", default="", help=f"only these faults, of {','.join((*KINDS, *WILD))}")
+    known = ",".join((*KINDS, *WILD, *surroundings.KINDS))
+    parser.add_argument("--kinds", default="", help=f"only these faults, of {known}")
     parser.add_argument("--failover", action="store_true", help="let all jobs rescue orphans")
     parser.add_argument("--wild", action="store_true", help="save checkpoints, and let operators switch settings")
+    parser.add_argument("--hostile", action="store_true", help="let the registry refuse, users' code raise anything, …")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print the whole history")
     return parser

@@ -7,6 +7,7 @@ from math import inf
 
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
+from aioelasticjob.testing import excuses
 from aioelasticjob.testing.facts import REGISTRY, Era, Facts, JobFacts, Violation
 
 LATE = 0.6
@@ -37,7 +38,7 @@ def on_time(facts: Facts) -> Iterator[Violation]:
 def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
     moment = slot / 1000
     for item in range(era.config.sharding_total_count):
-        if _disabled(job, item, moment):
+        if _disabled(job, item, moment) or excuses.refuses_by_clock(job, item, slot):
             continue
         runs = [run.begun for run in job.facts.runs_of.get((job.name, item), ()) if run.begun.slot == slot]
         if len(runs) != 1:
@@ -52,12 +53,13 @@ def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
 def nothing_lost(facts: Facts) -> Iterator[Violation]:
     """Every moment is begun, or somebody says that it was passed over, or the one who would have said so is gone."""
     for name in facts.jobs:
-        job = facts.job(name)
+        job, failed = facts.job(name), excuses.failed_unheard(facts.job(name))
         for era in job.eras:
             for slot in era.moments:
                 if era.start + ASTRAY < slot / 1000 < min(era.end - ASTRAY, facts.end - LAST):
                     for item in range(era.config.sharding_total_count):
-                        if (item, slot) not in job.begun and (item, slot) not in job.reports:
+                        known = (item, slot) in job.begun or (item, slot) in job.reports
+                        if not known and (item, slot) not in failed and not excuses.owes_nothing(job, slot):
                             yield from _lost(job, item, slot, era)
 
 
@@ -68,6 +70,8 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
     """
     for name in facts.jobs:
         for (item, slot), told in facts.job(name).reports.items():
+            if excuses.may_be_repeated(facts, slot):
+                continue
             own = [one for one in told if isinstance(one.event, Misfired) and not one.event.cut_off]
             on_time = [run.begun for run in facts.runs_of.get((name, item), ()) if run.begun.slot == slot]
             on_time = [begun for begun in on_time if begun.source is FireSource.CRON]

@@ -295,8 +295,8 @@ class Endpoint(_FlowControlMixin):
             self._abandon = None
         while self._coming < len(self._wire):
             delay = self._network.travel_time(self.address[0], self.peer.address[0])
-            self._last_arrival = max(self._last_arrival, self._clock.time() + delay)
-            self._clock.call_at(self._last_arrival, self._arrive, context=self._network.context)
+            self._last_arrival = max(self._last_arrival, self._clock.boot_time() + delay)
+            self._clock.call_at_boot_time(self._last_arrival, self._arrive, context=self._network.context)
             self._coming += 1
 
     def _passes(self) -> bool:

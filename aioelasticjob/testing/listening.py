@@ -1,0 +1,65 @@
+"""The promises about listeners: those of the whole cluster are called once, and each is called at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aioelasticjob.model import FireSource
+from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, Violation
+from aioelasticjob.testing.history import Begun, Called, of_kind
+
+ONCE = ("once before", "once after")
+Key = tuple[str, int]
+"""A job and a scheduled moment."""
+
+
+def called_once(facts: Facts) -> Iterator[Violation]:
+    """What is called once in the cluster is called again only if something befell who called it before."""
+    last: dict[tuple[str, str, int], Called] = {}
+    for called in of_kind(facts.entries, Called):
+        if called.which not in ONCE or called.source is FireSource.TRIGGER:
+            continue
+        key = called.job, called.which, called.slot
+        before = last.get(key)
+        last[key] = called
+        if before is None:
+            continue
+        host = before.instance.partition("@-@")[0]
+        lived = facts.alive(before.instance, called.at) and facts.leaving.get(before.instance, called.at) >= called.at
+        if lived and facts.undisturbed(host, before.at - RESENT, called.at):
+            text = f"{called.job}: {called.which} of {called.slot} by {called.process}, after {before.process} had"
+            yield Violation("called once", called.at, f"{text} at {before.at:.3f}")
+
+
+def called_before(facts: Facts) -> Iterator[Violation]:
+    """No handler begins before what is to be called before it has been called."""
+    listened = {called.job for called in of_kind(facts.entries, Called)}
+    once, own = set[Key](), set[tuple[str, str, int]]()
+    for entry in facts.entries:
+        if isinstance(entry, Called):
+            once.add((entry.job, entry.slot)) if entry.which == "once before" else None
+            own.add((entry.job, entry.instance, entry.slot)) if entry.which == "before" else None
+        elif isinstance(entry, Begun) and entry.job in listened:
+            missing = (entry.job, entry.instance, entry.slot) not in own
+            missing = missing or (entry.source is FireSource.CRON and (entry.job, entry.slot) not in once)
+            if missing:
+                text = f"{entry.job}/{entry.item} {entry.slot} begins in {entry.process} before its listeners"
+                yield Violation("called before", entry.at, text)
+
+
+def called_in_peace(facts: Facts) -> Iterator[Violation]:
+    """In calm the listeners of a run that anybody takes part in are called, before and after it."""
+    called: dict[Key, list[str]] = {}
+    for one in of_kind(facts.entries, Called):
+        called.setdefault((one.job, one.slot), []).append(one.which)
+    listened = {job for job, _ in called}
+    begun = {(one.job, one.slot): one.at for one in of_kind(facts.entries, Begun) if one.source is FireSource.CRON}
+    for (job, slot), at in begun.items():
+        calm = any(start + PROMPT <= at and at + 2 * PROMPT <= end for start, end in facts.calm)
+        for which in ONCE if calm and job in listened else ():
+            count = called.get((job, slot), []).count(which)
+            if count != 1:
+                yield Violation("called in peace", at, f"{job} {slot}: {which} is called {count} times")
+
+
+RULES = (called_once, called_before, called_in_peace)
