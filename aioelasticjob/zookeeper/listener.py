@@ -22,12 +22,12 @@ async def listening(protocols: Protocols, host: str, port: int) -> AsyncIterator
     """Accept connections until the block ends; yield the port, which is a free one where 0 was asked for.
 
     asyncio's own server tries again a hundred times at once when no descriptor is left, and logs a traceback each
-    time.  So sockets are accepted here, but for loops that cannot watch one: Windows' own, and a simulation's.
+    time.  So we accept ourselves on its loop and on uvloop's.  Other loops, as a simulation's, do it their own way.
 
     Raises: OSError if the address cannot be had.
     """
     loop = asyncio.get_running_loop()
-    if type(loop).add_reader is asyncio.AbstractEventLoop.add_reader:
+    if not isinstance(loop, asyncio.SelectorEventLoop) and type(loop).__module__ != "uvloop":
         listener = await loop.create_server(protocols, host, port)
         try:
             yield listener.sockets[0].getsockname()[1] if listener.sockets else port

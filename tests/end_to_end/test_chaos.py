@@ -11,7 +11,7 @@ from benchmarks.chaos_report import page
 from benchmarks.chaos_worker import JOBS
 
 SECONDS, SEED = 60.0, 7
-"""The seed is fixed, so that a landing depends on as little chance as can be; ``python3 -m tests --long`` takes others."""
+"""The seed is fixed, so that a landing depends on little chance; ``python3 -m tests --long`` takes others."""
 
 
 @pytest.mark.zookeeper
