@@ -20,6 +20,7 @@ JAVA: Final = Path("/usr/bin/java")
 _FLAGS = (
     *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
     *("-Dzookeeper.jmx.log4j.disable=true", "-Dznode.container.checkIntervalMs=500"),
+    "-Dzookeeper.enforceQuota=true",
 )
 _SETTINGS = {
     "tickTime": TICK_TIME_MS,

@@ -383,8 +383,11 @@ def test_a_session_that_nobody_takes_up_after_a_restart_ends(tmp_path: Path) -> 
 
     async def after(server: Server) -> None:
         async with connected(server) as client:
-            assert (await client.ask(OpCode.EXISTS, read_body("/e", True))).error == 0
-            assert (await client.next()).xid == -1
+            reply = await client.ask(OpCode.EXISTS, read_body("/e", True))
+            if reply.error == 0:
+                assert (await client.next()).xid == -1
+            else:  # the machine was slow, and the session's tenth of a second is over already
+                assert reply.error == ErrorCode.NO_NODE
 
     on_server(before, data_dir=tmp_path)
     on_server(after, data_dir=tmp_path)
