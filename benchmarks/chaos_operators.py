@@ -118,7 +118,7 @@ async def nonsense_in_record(stage: Stage, operator: Operator, job: JobConfig, r
     await _overwrite(operator, f"{NAMESPACE}/{job.job_name}/execution/{item}", rng)
     rules = frozenset({"nothing lost", "rescued", "true reports"})
     until = stage.clock.now() + RECOVERED
-    stage.excuses.append(Excuse("nonsense in record", job.job_name, start - LONGEST, until, rules, item))
+    stage.excuses.append(Excuse("nonsense-in-record", job.job_name, start - LONGEST, until, rules, item))
 
 
 async def remove_job(stage: Stage, operator: Operator, job: JobConfig, rng: random.Random) -> None:
@@ -133,7 +133,7 @@ async def remove_job(stage: Stage, operator: Operator, job: JobConfig, rng: rand
         await _restart(stage, seat, lives)
     rules = frozenset({"one runner", "one run per slot", "nothing lost", "rescued", "true reports", "window"})
     until = stage.clock.now() + RECOVERED
-    stage.excuses.append(Excuse("remove job", job.job_name, start - LONGEST, until, rules))
+    stage.excuses.append(Excuse("remove-job", job.job_name, start - LONGEST, until, rules))
 
 
 async def raise_base_exceptions(stage: Stage, operator: Operator, job: JobConfig, rng: random.Random) -> None:
@@ -152,7 +152,7 @@ async def switch_failover(stage: Stage, operator: Operator, job: JobConfig, rng:
     await operator.configure(job.job_name, **before)
     until = stage.clock.now() + RECOVERED
     rules = frozenset({"reported, not rescued"})
-    stage.excuses.append(Excuse("switch failover", job.job_name, start - LONGEST, until, rules))
+    stage.excuses.append(Excuse("switch-failover", job.job_name, start - LONGEST, until, rules))
 
 
 async def switch_monitoring(stage: Stage, operator: Operator, job: JobConfig, rng: random.Random) -> None:
@@ -163,7 +163,7 @@ async def switch_monitoring(stage: Stage, operator: Operator, job: JobConfig, rn
     await operator.configure(job.job_name, **before)
     until = stage.clock.now() + RECOVERED
     rules = frozenset({"one runner", "one run per slot", "fences grow", "rescued", "reported, not rescued", "window"})
-    stage.excuses.append(Excuse("switch monitoring", job.job_name, start - LONGEST, until, rules))
+    stage.excuses.append(Excuse("switch-monitoring", job.job_name, start - LONGEST, until, rules))
 
 
 async def _overwrite(operator: Operator, path: str, rng: random.Random) -> None:
