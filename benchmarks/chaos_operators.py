@@ -71,7 +71,7 @@ async def operating(hosts: str) -> AsyncIterator[Operator]:
 
 
 async def withdraw_permission(stage: Stage, operator: Operator, job: JobConfig, rng: random.Random) -> None:
-    """Nothing below a job may be written for a while; what is made meanwhile by nobody is made by nobody."""
+    """Nothing below a job may be created, changed or deleted for a while."""
 
     def set_all(acls: list[ACL]) -> Callable[[KazooClient], None]:
         def change(client: KazooClient) -> None:
