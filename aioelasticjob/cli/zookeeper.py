@@ -17,6 +17,19 @@ def zookeeper(
     container_check: Annotated[
         int, typer.Option(min=1, max=86_400_000, help="Every so many ms, emptied containers are removed.")
     ] = 60_000,
+    max_client_cnxns: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Connections from one address; 0: any number.")
+    ] = 500,
+    jute_maxbuffer: Annotated[
+        int, typer.Option(min=1024, max=1 << 30, help="The largest request, in bytes.")
+    ] = 1_048_575,
+    large_request_max_bytes: Annotated[
+        int | None,
+        typer.Option(min=1024, max=1 << 40, help="Kept for all unfinished requests; 33554432, or the largest request."),
+    ] = None,
+    sessionless_timeout: Annotated[
+        int, typer.Option(min=1, max=3_600_000, help="In ms; a client has so long to ask for a session.")
+    ] = 10_000,
     linger: Annotated[
         float | None, typer.Option(min=0.001, help="End so many seconds after the last client; without it, never.")
     ] = None,
@@ -27,6 +40,9 @@ def zookeeper(
 
     sys.argv = ["aioelasticjob zookeeper", f"--host={host}", f"--port={port}", f"--tick-time={tick_time}"]
     sys.argv += [f"--container-check={container_check}"]
+    sys.argv += [f"--max-client-cnxns={max_client_cnxns}", f"--jute-maxbuffer={jute_maxbuffer}"]
+    sys.argv += [f"--sessionless-timeout={sessionless_timeout}"]
+    sys.argv += [] if large_request_max_bytes is None else [f"--large-request-max-bytes={large_request_max_bytes}"]
     sys.argv += [] if data_dir is None else [f"--data-dir={data_dir}"]
     sys.argv += [] if linger is None else [f"--linger={linger:g}"]
     sys.argv += ["--detach"] if detach else []

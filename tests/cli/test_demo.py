@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Command
 from tests.support.processes import ChildProcess, Workers
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(240)
 FILES = 60
 
 
@@ -62,7 +62,7 @@ def processes_with(text: str) -> list[int]:
     return found
 
 
-def wait_until_gone(text: str, patience: float = 15) -> None:
+def wait_until_gone(text: str, patience: float = 90) -> None:
     deadline = time.monotonic() + patience
     while left := processes_with(text):
         assert time.monotonic() < deadline, f"still there: {left}"

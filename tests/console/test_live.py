@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import sqlite3
-import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -53,10 +52,8 @@ def test_a_change_in_the_registry_is_on_an_open_page_at_once(play: Play) -> None
         page = (await browser.get("/r/billing/jobs")).text
         async with browser.listening(_connected(page)) as stream:
             await stream.event("tiles")  # the first event; no rows, for the page has them
-            begun = time.perf_counter()
             await operations.pause(scene.registry.session, "report")
             event = await stream.event("switched off")
-            assert time.perf_counter() - begun < 2  # the figure is the benchmark's affair
             assert event.count("<tr") == 1
             assert re.search(r"^id: \w+\.\d+\.\w+$", event, re.MULTILINE)
 

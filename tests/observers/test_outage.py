@@ -79,10 +79,10 @@ def test_an_application_starts_and_ends_without_its_database() -> None:
 
         began = time.monotonic()
         async with app.running():
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 30
             await _until(lambda: len(runs) >= 2)
             began = time.monotonic()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         assert app._here.recorder is not None
         assert app._here.recorder.counts is not None
         assert app._here.recorder.counts.waiting >= 6

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 log = logging.getLogger("tests.plain")
 
 

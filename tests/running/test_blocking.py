@@ -32,7 +32,7 @@ from tests.support.processes import ROOT, Workers
 
 T = TypeVar("T")
 REQUEST: ContextVar[str] = ContextVar("REQUEST")
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 
 class Checkpoints:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from random import SystemRandom
 from typing import Any
 from unittest import mock
 
@@ -60,13 +59,6 @@ def test_an_orphan_beyond_the_count_is_not_mourned_and_forgotten_for_ever() -> N
 @pytest.mark.parametrize("seed", [6054, 7892, 15759])
 def test_a_mark_made_again_by_hand_during_an_assignment_in_parts_looks_like_the_first(seed: int) -> None:
     survives(seed)  # each part raises the version of the assignment, so the judge took it for several
-
-
-def test_they_keep_them_whatever_happens() -> None:
-    first = SystemRandom().randrange(10**6, 10**9)
-    print(f"seeds {first} to {first + 199}")
-    for seed in range(first, first + 200):
-        survives(seed)
 
 
 def test_a_seed_repeats_itself_exactly() -> None:

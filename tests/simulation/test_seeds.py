@@ -1,8 +1,9 @@
-"""Whole clusters under a minute of faults, seed by seed; a failing seed says how to replay it."""
+"""Whole clusters under a minute of faults, seed by seed; a failing seed says how to replay it.
+
+The seeds are fixed, so that a landing depends on no dice; ``python3 -m tests --long`` tries thousands of others.
+"""
 
 from __future__ import annotations
-
-from random import SystemRandom
 
 import pytest
 
@@ -80,13 +81,6 @@ def test_judges_do_not_raise_false_alarms_again(seed: int) -> None:
 @pytest.mark.parametrize("seed", OLD_BUGS)
 def test_old_bugs_stay_mended(seed: int) -> None:
     survives(seed)
-
-
-def test_a_cluster_keeps_its_promises_whatever_happens() -> None:
-    first = SystemRandom().randrange(10**6, 10**9)
-    print(f"seeds {first} to {first + 5}")
-    for seed in range(first, first + 6):
-        survives(seed, failover=seed % 2 == 1, wild=seed % 4 > 1)
 
 
 def test_a_seed_repeats_itself_exactly() -> None:
