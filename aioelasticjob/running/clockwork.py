@@ -25,7 +25,7 @@ class Clockwork:
         self._jumped = self._behind = False
         self._at, seconds = session.steady_time(), self._read()
         self._believed = self._lead = seconds - self._at
-        self.since = int(seconds * 1000)
+        self.set_to = self.since = int(seconds * 1000)
         """What the time was at the earliest when it was last set, or when this was made, in milliseconds."""
 
     def now(self) -> int:
@@ -36,7 +36,7 @@ class Clockwork:
         steady, seconds = self._session.steady_time(), self._read()
         before, self._lead = self._lead, seconds - steady
         if abs(self._lead - before) > STEP:
-            self._jumped, self._at = True, steady
+            self._jumped, self._at, self.set_to = True, steady, int(seconds * 1000)
             self.since = int((seconds - min(self._session.clock_gap, LATE)) * 1000)
             self._behind = self._lead < self._believed - STEP
         if not self._behind:
