@@ -22,7 +22,13 @@ class Client:
     def __init__(self, settings: ConnectionSettings, keeper: Keeper, clock: Clock) -> None:
         self.settings, self.keeper, self.clock = settings, keeper, clock
         self._ahead: float | None = None  # the registry's time, less the lease's clock
+        self._told_at = (0.0, 0.0)
         self._batcher = Batcher(keeper, self._told)
+
+    @property
+    def gap(self) -> float:
+        """The seconds since the last but one answer that told the registry's time; 0 before there was any."""
+        return 0.0 if self._ahead is None else self.keeper.lease.now() - self._told_at[0]
 
     @property
     def skew(self) -> float | None:
@@ -86,7 +92,9 @@ class Client:
 
         What was known before is kept as far as it agrees: slow answers tell little, and must not make us early.
         """
-        earliest = time - self.keeper.lease.now()
+        now = self.keeper.lease.now()
+        self._told_at = (now if self._ahead is None else self._told_at[1], now)
+        earliest = time - now
         known = earliest if self._ahead is None else self._ahead
         self._ahead = min(max(known, earliest), earliest + seconds)
 

@@ -107,6 +107,11 @@ class Session:
         """Our clock minus the registry's in seconds, as of the newest transaction that set a node; None before that."""
         return self._client.skew
 
+    @property
+    def clock_gap(self) -> float:
+        """The seconds since the last but one answer that told the registry's time: if it jumped, it was since then."""
+        return self._client.gap
+
     async def get(self, path: str) -> Node:
         """Read a node.
 

@@ -42,14 +42,17 @@ class Ahead:
     def find(self, items: Iterable[int], now: int, since: int) -> None:
         """Look for such items among those whose records have just been read; the time has not been set ``since``."""
         for item in items:
-            if (slot := self._ledger.slot(item)) > now + AHEAD:
+            slot = self._ledger.slot(item)
+            (self._far.add if slot > now + TOLERATED else self._far.discard)(item)
+            if slot > now + AHEAD:
                 self._since[item] = max(since, now - TOLERATED)
-                (self._far.add if slot > now + TOLERATED else self._far.discard)(item)
+            else:
+                self._since.pop(item, None)
 
-    def find_anew(self, items: Iterable[int], now: int) -> None:
-        """Look again among all items held: the time has been set, either way."""
+    def find_anew(self, items: Iterable[int], now: int, since: int) -> None:
+        """Look again among all items held: the time has been set to ``now``, either way."""
         self._since.clear()
-        self.find(items, now, now)
+        self.find(items, now, since)
 
     async def settle(self, view: JobView, table: Timetable, items: frozenset[int]) -> frozenset[int]:
         """Tell of what nobody will run, and lower what claims too much; return the items of the latter.

@@ -11,6 +11,8 @@ ASTRAY = 1.0
 """Seconds by which this host's clock may differ from the registry's before the registry's is followed."""
 STEP = 2 * ASTRAY
 """Seconds by which the time must jump to count as set; less is what following the other clock comes to."""
+LATE = 60.0
+"""Seconds for which the registry's clock may have been set already when it is noticed; more would say too little."""
 STEADY = 10.0
 """Seconds after a jump before anything is concluded from it: a clock that is set back by mistake is soon put right."""
 
@@ -23,8 +25,8 @@ class Clockwork:
         self._jumped = self._behind = False
         self._at, seconds = session.steady_time(), self._read()
         self._believed = self._lead = seconds - self._at
-        self.since = int(seconds * 1000)
-        """What the time was when it was last set, or when this was made, in milliseconds."""
+        self.set_to = self.since = int(seconds * 1000)
+        """What the time was at the earliest when it was last set, or when this was made, in milliseconds."""
 
     def now(self) -> int:
         """Return the time in milliseconds: the registry's, if this host's clock is astray.
@@ -34,7 +36,8 @@ class Clockwork:
         steady, seconds = self._session.steady_time(), self._read()
         before, self._lead = self._lead, seconds - steady
         if abs(self._lead - before) > STEP:
-            self._jumped, self._at, self.since = True, steady, int(seconds * 1000)
+            self._jumped, self._at, self.set_to = True, steady, int(seconds * 1000)
+            self.since = int((seconds - min(self._session.clock_gap, LATE)) * 1000)
             self._behind = self._lead < self._believed - STEP
         if not self._behind:
             self._believed = self._lead

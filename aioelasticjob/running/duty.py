@@ -84,7 +84,8 @@ class Duty:
     @property
     def unsteady(self) -> float:
         """Return after how many seconds to look again because the time was set; infinite if it was not."""
-        return self._clockwork.unsteady if self._clockwork.may_be_set_back or self._ahead else inf
+        wait = self._clockwork.unsteady if self._clockwork.may_be_set_back or self._ahead else 0.0
+        return max(wait, 0.01) if wait else inf  # timers are rounded; once the time is steady, every look sees to it
 
     async def look(self, view: JobView) -> frozenset[int]:
         """Take in a view: schedule, items gained and lost, what is switched off; and what has become due.
@@ -126,12 +127,17 @@ class Duty:
         """
         self.now()
         if self._clockwork.has_jumped():
-            self._ahead.find_anew(self.held, self._clockwork.since)
+            self._ahead.find_anew(self.held, self._clockwork.set_to, self._clockwork.since)
         if self._clockwork.is_set_back():
             since = self._set_back = self._clockwork.since
             self.timetable = Timetable(self.config.schedule, since)
             self._floor = min(self._floor, since)
             self._floors = {i: min(floor, max(since, self.misses.newest(i))) for i, floor in self._floors.items()}
+
+    def _in_time(self, moment: int) -> int:
+        """Return a date that the registry gave, or now if that lies in the future: its clock was ahead."""
+        now = self.now()
+        return moment if moment <= now + AHEAD or self._clockwork.may_be_set_back else now
 
     async def _settle_ahead(self, view: JobView) -> None:
         """See to records from the future, once it is certain that they are."""
@@ -269,8 +275,7 @@ class Duty:
         self._ahead.find(gained, self.now(), self._clockwork.since)
         for item in gained:
             told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
-            opened, now = self._begin_holding(view, item), self.now()
-            self._floors[item] = max(now if opened > now + AHEAD else opened, told)
+            self._floors[item] = max(self._in_time(self._begin_holding(view, item)), told)
         unsure = await self._tell_of_absence(view, gained - running)
         self.held, self._given = held, {item: at for item, at in given.items() if item not in unsure}
         self._report_gaps(gained)
@@ -389,7 +394,7 @@ class Duty:
 
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
-        written, table = min(int(view.scheduled_since * 1000), self.now() + AHEAD), self.timetable
+        written, table = self._in_time(int(view.scheduled_since * 1000)), self.timetable
         before, taken_off, due = table.newest, self.taken_off() & self.held, self._due()
         table.advance(written)
         until = min(table.newest, written)  # later ones are the new schedule's, if they are any

@@ -249,16 +249,16 @@ async def watch_clock(session: Session, shared: Surroundings) -> None:
     time, pause, asked = Clockwork(session, shared.clock), CLOCK_CHECK, 0.0
     while True:
         await sleep(CLOCK_CHECK)
+        if time.is_astray and shared.runners and session.steady_time() >= asked + pause - CLOCK_CHECK / 2:
+            asked = session.steady_time()
+            pause = CLOCK_CHECK if time.unsteady else min(2 * pause, CLOCK_CHECK_AT_LAST)
+            with suppress(RegistryError):  # then with the next write, or later
+                await next(iter(shared.runners)).ask_time()
         time.now()
         if time.has_jumped():
             pause = CLOCK_CHECK
             for runner in shared.runners:
                 runner.look_again()
-        if time.is_astray and shared.runners and session.steady_time() >= asked + pause:
-            asked = session.steady_time()
-            pause = CLOCK_CHECK if time.unsteady else min(2 * pause, CLOCK_CHECK_AT_LAST)
-            with suppress(RegistryError):  # then with the next write, or later
-                await next(iter(shared.runners)).ask_time()
 
 
 async def retire(runner: Runner) -> None:

@@ -134,7 +134,7 @@ class _Request:
 class BareSession:
     """What ``Session`` promises, on the bare tree; a process has one, over all its incarnations."""
 
-    clock_skew = 0.0
+    clock_skew = clock_gap = 0.0
 
     def __init__(self, registry: BareRegistry, past: Past, dice: Random, incarnation: int) -> None:
         self.incarnation, self.connected, self.late, self.over = incarnation, True, False, False

@@ -1,8 +1,8 @@
 """An event loop whose time is simulated: it never sleeps, it jumps to the next timer.
 
-Production code runs on it unmodified.  Its sockets are those of ``aioelasticjob.testing.network``; threads, file
-descriptors and child processes do not exist on it, since nothing says when they would be done.  The same seed gives
-the same run (across interpreters too, if ``PYTHONHASHSEED`` is fixed: sets of strings are ordered by it).
+Production code runs on it unmodified.  Its sockets are those of ``testing.network``; threads, file descriptors and child
+processes do not exist on it, since nothing says when they would be done.  The same seed gives the same run (across
+interpreters too, if ``PYTHONHASHSEED`` is fixed: sets of strings are ordered by it).
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         process = current_process()
         return monotonic(process, self._now) if process else self._now
 
-    def boot_time(self) -> float:
-        """Return the simulated seconds since the loop was made, on the clock that no suspension of a machine stops."""
-        return self._now
+    boot_time = time  # a clock that no suspension of a machine stops
 
     def wall(self) -> float:
         """Return the wall time of the running process in seconds since the epoch."""

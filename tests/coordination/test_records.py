@@ -28,6 +28,7 @@ times = some.integers(0, LATEST)
         completed=some.booleans(),
         outcome=some.sampled_from(["", *(one.value for one in Outcome)]),
         asked=some.integers(1, LATEST),
+        ahead=some.integers(0, LATEST),
         parameter=some.none() | text,
     )
 )
@@ -37,7 +38,7 @@ def test_a_record_is_read_as_it_was_written(record: Record) -> None:
 
 
 def test_what_nobody_asked_for_by_hand_costs_nothing_in_a_record() -> None:
-    assert {"asked", "parameter"}.isdisjoint(json.loads(encode(SCHEDULED)))
+    assert {"asked", "parameter", "ahead"}.isdisjoint(json.loads(encode(SCHEDULED)))
     assert json.loads(encode(TRIGGERED))["parameter"] == "day 7"
 
 

@@ -78,7 +78,7 @@ def test_after_a_suspension_a_handler_is_cancelled_within_a_second_and_none_begi
         woken = now()
         suspended(monkeypatch, instance.host, 60.0)()
         await anyio.sleep(5)
-        assert ends[-1] - woken <= 1.001
+        assert 0 <= ends[-1] - woken <= 1.001
         assert begins[-1] < woken
         cluster.faults.heal()
         await anyio.sleep(30)
