@@ -51,8 +51,8 @@ class Presence:
 
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""
-        joined = self.shared.runners if self.shared else ()
-        return Health.of(self.session, declared, (runner.health for runner in joined))
+        joined, refusals = (self.shared.runners, self.shared.refusals) if self.shared else ((), {})
+        return Health.of(self.session, declared, (runner.health for runner in joined), refusals)
 
     @asynccontextmanager
     async def open(self, registry: Address, jobs: Iterable[Job], means: Means) -> AsyncIterator[Session]:

@@ -15,7 +15,6 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.coordinator import coordinate, follow
 from aioelasticjob.coordination.membership import Member, give_notice, join, leave
-from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError, SessionEnded, unwrapped
 from aioelasticjob.jobs.base import Job
@@ -65,7 +64,7 @@ async def run_job(
         if status.state is SessionState.CLOSED:
             return
         name = life.name_under(status.incarnation, host)
-        layout, refusals = Layout(job.config.job_name), life.refusals_of(job.config.job_name, shared.clock)
+        layout, refusals = Layout(job.config.job_name), shared.refusals_of(job.config.job_name)
         member = Member(session, layout, name, host.ip, host.name, host.pid, status.incarnation, refusals)
         try:
             with unwrapped():
@@ -90,8 +89,8 @@ class _Life:
     name: str = ""
     trouble: str = ""
     """What was complained of last."""
-    refusals: Refusals | None = None
-    """What the registry refuses, which may outlast a life."""
+    again: bool = False
+    """Whether the last of them was under the present session, too."""
 
     def complain(self, error: ElasticJobError, job: str) -> None:
         """Say why the job has to join again, once for each reason."""
@@ -99,14 +98,10 @@ class _Life:
             self.trouble = str(error)
             log.warning("joining again: %s", error, extra={"job": job})
 
-    def refusals_of(self, job: str, clock: Clock) -> Refusals:
-        """Return what the registry refuses to the job in this process."""
-        self.refusals = self.refusals or Refusals(job, clock.now)
-        return self.refusals
-
     def name_under(self, incarnation: int, host: Host) -> str:
         """Return the instance's name: a new one for each session, so that no two incarnations share one."""
-        if incarnation != self.incarnation:
+        self.again = incarnation == self.incarnation
+        if not self.again:
             self.incarnation, self.name = incarnation, instance_id(host.ip, host.pid, uuid4().hex[:8])
         return self.name
 
@@ -138,6 +133,7 @@ async def _live(
                 life.since = shared.clock.now() if here is None else here.started
                 task_status.started()
             runner = views.runner = Runner(job, member, views, shared, life.since)
+            runner.again = life.again
             await _work(runner, member, trees, views, shared, leaving, life)
     return not runner.left
 
