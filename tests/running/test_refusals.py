@@ -311,8 +311,8 @@ def test_who_stops_while_the_registry_is_away_waits_two_seconds_after_his_handle
         assert began < 10.5
         assert 13.4 < over < 13.7
         assert [text for text in caplog.messages if "stop" in text] == [
-            "job: stopping waits 2 s at most for the registry, to which there is no connection: to settle items 0, 1",
-            "job: stopped without the registry, to which there is no connection: to settle items 0, 1",
+            "job: stopping waits 2 s at most to settle items 0, 1: there is no connection to the registry",
+            "job: stopping waits no longer to settle items 0, 1: there is no connection to the registry",
         ]
 
     play(scene)
