@@ -52,9 +52,9 @@ class Presence:
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""
         if self.shared is None:
-            return Health.of(self.session, declared, ())
+            return Health.of(self.session, declared, (), {})
         joined = [*self.shared.standing_by.values(), *(runner.health for runner in self.shared.runners)]
-        return Health.of(self.session, declared, joined)
+        return Health.of(self.session, declared, joined, self.shared.refusals)
 
     @asynccontextmanager
     async def open(self, registry: Address, jobs: Iterable[Job], means: Means) -> AsyncIterator[Session]:

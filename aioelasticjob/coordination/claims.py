@@ -16,7 +16,7 @@ from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, wri
 from aioelasticjob.coordination.effects import PER_TRANSACTION
 from aioelasticjob.coordination.ledger import Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member, make
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
@@ -166,6 +166,20 @@ class Claims:
                 extra={"job": self._member.layout.job, "item": item},
             )
 
+    async def release_all(self, *, hand_over: bool) -> None:
+        """Remove all such locks of the job, also those of items that others hold by now.
+
+        Raises:
+            RegistryError: the registry cannot be read.
+        """
+        layout, session = self._member.layout, self._member.session
+        (names,) = await session.children_many([layout.execution])
+        items = [int(name) for name in names or () if is_item(name)]
+        nodes = await session.get_many([layout.item(item).running for item in items])
+        for item, lock in zip(items, nodes, strict=True):
+            if lock is not None and lock.stat.ephemeral_owner == self._member.incarnation:
+                await self.release(item, hand_over=hand_over)
+
     async def dismiss(self, item: int) -> None:
         """Remove the mark of an orphan whose run turns out to be completed; if somebody else has, that will do."""
         paths, version = self._member.layout.item(item), self._ledger.version(item)
@@ -257,7 +271,7 @@ class Claims:
 
         Whatever it is refused for, it is tried again while the session lives: the items are locked until then.
         """
-        member, refused = self._member, 0
+        member, refused, before = self._member, 0, ""
         items = frozenset(ended)
         cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
         while ended:
@@ -269,11 +283,13 @@ class Claims:
                     break
                 case SessionOver():
                     return None
-                case Refused(Conflict() as conflict):
-                    cut_off = _without_mark(member.layout, cut_off, conflict)
-            if refused:  # what stands in the way once may be gone by now
-                await member.session.back_off(refused - 1)
-            refused += 1
+                case Refused(error):
+                    if isinstance(error, Conflict):
+                        cut_off = _without_mark(member.layout, cut_off, error)
+                    if str(error) == before:  # else what stood in the way may be gone once it has been read again
+                        await member.session.back_off(refused)
+                        refused += 1
+                    before = str(error)
             with suppress(RegistryError):  # then the next attempt is refused again
                 ended = await self._still_mine(ended)
                 cut_off = cut_off.intersection(ended)

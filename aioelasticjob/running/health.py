@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.faults import lacks
-from aioelasticjob.coordination.refusals import RefusedRequest
+from aioelasticjob.coordination.refusals import Refusals, RefusedRequest
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import Session, SessionState
@@ -38,14 +38,7 @@ class JobHealth:
     """What the registry refuses to the job in this process at present."""
 
     @classmethod
-    def of(
-        cls,
-        view: JobView,
-        instance: str,
-        claim: Claim | None,
-        now: float,
-        refused: tuple[RefusedRequest, ...] = (),
-    ) -> JobHealth:
+    def of(cls, view: JobView, instance: str, claim: Claim | None, now: float) -> JobHealth:
         """Return what the newest view says of an instance; ``now`` in seconds since the epoch."""
         schedule = view.config.schedule
         return cls(
@@ -56,7 +49,6 @@ class JobHealth:
             () if claim is None else tuple(sorted(claim.items)),
             None if schedule is None else schedule.next_after(moment(now)),
             lacks(view.lacking[instance]) if instance in view.lacking else None,
-            refused,
         )
 
 
@@ -72,10 +64,17 @@ class Health:
     jobs: tuple[JobHealth, ...]
 
     @classmethod
-    def of(cls, session: Session | None, declared: Iterable[JobConfig], joined: Iterable[JobHealth]) -> Health:
+    def of(
+        cls,
+        session: Session | None,
+        declared: Iterable[JobConfig],
+        joined: Iterable[JobHealth],
+        refusals: Mapping[str, Refusals],
+    ) -> Health:
         """Return the health of an application; without a session it does not run."""
         known = {job.name: job for job in joined}
-        jobs = tuple(known.get(job.job_name, JobHealth(job.job_name)) for job in declared)
+        found = [known.get(job.job_name, JobHealth(job.job_name)) for job in declared]
+        jobs = tuple(replace(one, refused=refusals[one.name].present) if one.name in refusals else one for one in found)
         if session is None:
             return cls("down", os.getpid(), None, jobs)
         return cls(_status(session), os.getpid(), f"zk://{session.settings.servers}/{session.settings.namespace}", jobs)

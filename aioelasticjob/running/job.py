@@ -18,7 +18,6 @@ from aioelasticjob.coordination.attendance import note_accounted
 from aioelasticjob.coordination.coordinator import coordinate, follow
 from aioelasticjob.coordination.faults import lacks
 from aioelasticjob.coordination.membership import Member, give_notice, join, leave
-from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError, SessionEnded, unwrapped
 from aioelasticjob.jobs.base import Job
@@ -75,7 +74,7 @@ async def run_job(
         if status.state is SessionState.CLOSED:
             return
         name = life.name_under(status.incarnation, host)
-        layout, refusals = Layout(job.config.job_name), life.refusals_of(job.config.job_name, shared.clock)
+        layout, refusals = Layout(job.config.job_name), shared.refusals_of(job.config.job_name)
         member = Member(session, layout, name, host.ip, host.name, host.pid, status.incarnation, refusals=refusals)
         try:
             with unwrapped():
@@ -102,8 +101,8 @@ class _Life:
     name: str = ""
     trouble: str = ""
     """What was complained of last."""
-    refusals: Refusals | None = None
-    """What the registry refuses, which may outlast a life."""
+    again: bool = False
+    """Whether the last of them was under the present session, too."""
     accounted: int = 0
     """The newest moment that was run here or reported, in milliseconds since the epoch."""
 
@@ -128,14 +127,10 @@ class _Life:
             self.trouble = str(error)
             log.warning("joining again: %s", error, extra={"job": job})
 
-    def refusals_of(self, job: str, clock: Clock) -> Refusals:
-        """Return what the registry refuses to the job in this process."""
-        self.refusals = self.refusals or Refusals(job, clock.now)
-        return self.refusals
-
     def name_under(self, incarnation: int, host: Host) -> str:
         """Return the instance's name: a new one for each session, so that no two incarnations share one."""
-        if incarnation != self.incarnation:
+        self.again = incarnation == self.incarnation
+        if not self.again:
             self.incarnation, self.name = incarnation, instance_id(host.ip, host.pid, uuid4().hex[:8])
         return self.name
 
@@ -169,6 +164,7 @@ async def _live(
                 life.since = shared.clock.now() if here is None else here.started
             life.begin(task_status)
             runner = views.runner = Runner(job, member, views, shared, life.since, life.accounted)
+            runner.again = life.again
             await _work(runner, member, trees, views, shared, leaving, life)
     return not runner.left
 

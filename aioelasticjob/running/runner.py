@@ -15,6 +15,7 @@ from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
 from aioelasticjob.coordination.commit import connected
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Claimed, Tally
+from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
@@ -63,6 +64,12 @@ class Surroundings:
     """The jobs that cannot run here for the time being, by name."""
     comparing: Lock = field(default_factory=Lock)
     starts: Starts = field(default_factory=Starts)
+    refusals: dict[str, Refusals] = field(default_factory=dict)
+    """What the registry refuses, by job."""
+
+    def refusals_of(self, job: str) -> Refusals:
+        """Return what the registry refuses to a job in this process."""
+        return self.refusals.setdefault(job, Refusals(job, self.clock.now))
 
 
 class Runner:
@@ -85,6 +92,8 @@ class Runner:
         self._requests = Requests(member, self._duty, self._accounts, job.listeners)
         self._waiting = Waiting(member, self._duty, self._claims, self._freed)
         self.stopping = Stopping(member)
+        self.again = False
+        """Whether the job has been here before under this session, and may have left locks."""
         self._lead = LEADS[crc32(job.config.job_name.encode()) % len(LEADS)]
         self._leaving = False
         self._nap, self._flight = CancelScope(), Cut(lambda: None)
@@ -116,8 +125,7 @@ class Runner:
     @property
     def health(self) -> JobHealth:
         """What the job holds and runs here."""
-        now, refused = self._shared.clock.now(), self._member.refusals.present
-        return JobHealth.of(self._views.value, self._member.id, self._accounts.under_way, now, refused)
+        return JobHealth.of(self._views.value, self._member.id, self._accounts.under_way, self._shared.clock.now())
 
     @property
     def shutdown_timeout(self) -> float:
@@ -176,6 +184,8 @@ class Runner:
         refused = 0
         tenure.set(self._member.session.tenure(self._member.incarnation))
         async with create_task_group() as self._waiting.tasks:
+            if self.again:
+                self._waiting.tasks.start_soon(self._waiting.release_left)
             while not self._leaving:
                 try:
                     view = self._views.value

@@ -55,9 +55,9 @@ class Stopping:
         while not self.done.is_set():
             await self._handling.until(lambda handling: not handling)
             if not await self._news(SILENT_FOR):
-                self._say(f"stopping waits {LAST_WORD:g} s at most for the registry")
+                self._say(f"{LAST_WORD:g} s at most")
                 if not await self._news(LAST_WORD):
-                    self._say("stopped without the registry")
+                    self._say("no longer")
                     return
 
     async def _news(self, patience: float) -> bool:
@@ -66,9 +66,9 @@ class Stopping:
             await self._handling.until(lambda handling: handling or self.done.is_set())
         return not limit.cancelled_caught
 
-    def _say(self, how: str) -> None:
+    def _say(self, how_long: str) -> None:
         job, claim = self._member.layout.job, self.settling
         connected = self._member.session.status.value.state is SessionState.CONNECTED
-        why = "which does not accept it" if connected else "to which there is no connection"
+        why = "the registry does not accept it" if connected else "there is no connection to the registry"
         what = "to leave" if claim is None else f"to settle items {', '.join(map(str, sorted(claim.items)))}"
-        log.warning("%s: %s, %s: %s", job, how, why, what, extra={"job": job})
+        log.warning("%s: stopping waits %s %s: %s", job, how_long, what, why, extra={"job": job})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from anyio.abc import TaskGroup
 
@@ -41,27 +41,40 @@ class Waiting:
         for item in sorted(items):
             self.tasks.start_soon(self._until_free, item, missed)
 
+    async def release_left(self) -> None:
+        """Remove the locks that an earlier life of the job left under this session, also of items held elsewhere."""
+        await self._steadily(lambda: self._claims.release_all(hand_over=self._duty.view.config.failover))
+
     async def _until_free(self, item: int, missed: tuple[JobView, int] | None = None) -> None:
         """Wait until an item runs nowhere; before that note for operators that it ``missed`` a moment, if it did."""
-        session, failures = self._member.session, 0
         if missed is not None:
             view, slot = missed
             await self._claims.mark_misfired(view, item, slot)
+        if await self._steadily(lambda: self._ended(item)):
+            self._duty.freed(item)
+            self._freed()
+
+    async def _ended(self, item: int) -> None:
+        await self._claims.release(item, hand_over=self._duty.view.config.failover)
+        await self._member.session.wait_deleted(self._member.layout.item(item).running)
+        if item in self._duty.ledger.known():
+            await self._duty.ledger.learn([item])  # before the offset, which is then the one that this run left
+            await self._duty.offsets.learn([item])
+
+    async def _steadily(self, attempt: Callable[[], Awaitable[None]]) -> bool:
+        """Try something until the registry can be read for it; False if the session ended before that."""
+        session, failures = self._member.session, 0
         while await connected(session, self._member.incarnation):
             try:
-                await self._claims.release(item, hand_over=self._duty.view.config.failover)
-                await session.wait_deleted(self._member.layout.item(item).running)
-                if item in self._duty.ledger.known():
-                    await self._duty.ledger.learn([item])  # before the offset, which is then the one that this run left
-                    await self._duty.offsets.learn([item])
-                self._duty.freed(item)
-                self._freed()
-                return
-            except Suspended:  # what is known of it says that it runs: nothing would claim it
+                await attempt()
+            except Suspended:
                 continue
             except SessionEnded:
-                return
+                return False
             except RegistryError as error:
                 self._member.refusals.refused("to be read", error)
                 await session.back_off(failures)
                 failures += 1
+            else:
+                return True
+        return False

@@ -172,8 +172,7 @@ def test_a_lock_of_ones_own_session_without_an_execution_is_removed(
         async with app.running() as session:
             await here.until(5)
             (me,) = await here.names(LAYOUT.instances)
-            begun = records.encode(Record(int(here.start * 1000) - 10_000, "CRON", me, int(here.start * 1000)))
-            begun = begun.replace(b'"completed":true', b'"completed":false')
+            begun = records.encode(Record(int(here.start * 1000) - 10_000, "CRON", me, 1, completed=False))
             left = [Create(LAYOUT.item(0).execution, begun), Create(LAYOUT.item(0).running, b"me", ephemeral=True)]
             await session.commit(left, incarnation=session.incarnation)
             await here.until(35)
@@ -199,6 +198,53 @@ def test_a_job_that_joins_again_under_the_same_session_takes_its_own_locks_for_i
             await here.until(45)
             assert set(slots(here, 0)) >= {10, 30, 40}
             assert await locked(here) == []
+
+    async def _fails() -> None:
+        raise failure(-102, "/job")
+
+    play(scene)
+
+
+def test_a_lock_of_an_earlier_life_on_an_item_that_another_instance_holds_is_removed() -> None:
+    async def _fails() -> None:
+        raise failure(-102, "/job")
+
+    async def scene(here: Office) -> None:
+        one, two = (here.app(cron=EVERY_TEN, sharding_total_count=4) for _ in range(2))
+        async with one.running() as session, two.running():
+            await here.until(5)
+            (job,) = two.health.jobs
+            item = job.holds[0]
+            begun = records.encode(Record(int(here.start * 1000) - 10_000, "CRON", "me", 1, completed=False))
+            paths = LAYOUT.item(item)
+            left = [Create(paths.execution, begun), Create(paths.running, b"me", ephemeral=True)]
+            await session.commit(left, incarnation=session.incarnation)
+            (runner,) = one._here.shared.runners  # type: ignore[union-attr]
+            runner._waiting.tasks.start_soon(_fails)
+            await here.until(45)
+            assert await locked(here) == []
+            assert set(slots(here, item)) >= {20, 30, 40}
+
+    play(scene)
+
+
+def test_a_job_that_cannot_join_again_says_in_its_health_why() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron=EVERY_TEN, sharding_total_count=2)
+        async with app.running() as session:
+            await here.until(15)
+
+            def joins(ops: Sequence[Op]) -> bool:
+                return any(isinstance(op, Set) and op.path.startswith(LAYOUT.servers) for op in ops)
+
+            async with refusing(session, -125, joins):
+                (runner,) = app._here.shared.runners  # type: ignore[union-attr]
+                runner._waiting.tasks.start_soon(_fails)
+                await here.until(18)
+                assert refused_now(app).keys() == {"to join"}
+            await here.until(35)
+            assert slots(here, 0) == [10, 20, 30]
+            assert refused_now(app) == {}
 
     async def _fails() -> None:
         raise failure(-102, "/job")
@@ -265,8 +311,8 @@ def test_who_stops_while_the_registry_is_away_waits_two_seconds_after_his_handle
         assert began < 10.5
         assert 13.4 < over < 13.7
         assert [text for text in caplog.messages if "stop" in text] == [
-            "job: stopping waits 2 s at most for the registry, to which there is no connection: to settle items 0, 1",
-            "job: stopped without the registry, to which there is no connection: to settle items 0, 1",
+            "job: stopping waits 2 s at most to settle items 0, 1: there is no connection to the registry",
+            "job: stopping waits no longer to settle items 0, 1: there is no connection to the registry",
         ]
 
     play(scene)
