@@ -194,7 +194,7 @@ class ElasticJob(Declarations):
         Raises:
             RegistryUnreachable: no registry answered.
             AuthenticationFailed: the registry refused the digest.
-            InvalidSetting: a job cannot be joined.
+            InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
         """
         if self._here.running:
             raise InvalidSetting("running", True, "this application runs already")

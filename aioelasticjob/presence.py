@@ -63,7 +63,7 @@ class Presence:
         Raises:
             RegistryUnreachable: no registry answered.
             AuthenticationFailed: the registry refused the digest.
-            InvalidSetting: a job cannot be joined.
+            InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
         """
         self.running = True
         failure: Exception | None = None
