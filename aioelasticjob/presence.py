@@ -24,7 +24,7 @@ from aioelasticjob.registry.session import Session
 from aioelasticjob.running.blocking import Means, pickled
 from aioelasticjob.running.health import Health
 from aioelasticjob.running.job import Host, retire, run_job, watch_clock
-from aioelasticjob.running.runner import Surroundings
+from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.running.watchdog import watchdog
 
 LAST_COMPLAINTS = 5.0
@@ -63,7 +63,7 @@ class Presence:
         Raises:
             RegistryUnreachable: no registry answered.
             AuthenticationFailed: the registry refused the digest.
-            InvalidSetting: a job cannot be joined.
+            InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
         """
         self.running = True
         failure: Exception | None = None

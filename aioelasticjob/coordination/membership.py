@@ -16,7 +16,7 @@ from aioelasticjob.coordination.commit import Refused, connected, write
 from aioelasticjob.coordination.effects import mark_necessary
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.view import heard, instance, parse, read, said
-from aioelasticjob.errors import Conflict, ForeignData, JobConflict, Suspended
+from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -90,8 +90,7 @@ async def join(
 
     Raises:
         JobConflict: the name belongs to another kind of job.
-        InvalidSetting: it is this kind of job, but not with such options.
-        ForeignData: ``config`` holds something that is no configuration; it is left as it is.
+        ForeignData: ``config`` holds something that is no configuration of such a job; it is left as it is.
         SessionEnded: the session was lost meanwhile.
     """
     for _ in range(ATTEMPTS):
@@ -197,7 +196,10 @@ def _agreed(stored: JobConfig | None, given: JobConfig, node: Node | None = None
         )
     if given.overwrite:
         return given.in_place_of(b"" if node is None else node.data)
-    fits(stored)
+    try:
+        fits(stored)
+    except InvalidSetting as mistake:
+        raise ForeignData(f"/{stored.job_name}/config: {mistake.setting}", mistake.value, mistake.expected) from None
     return heard(stored, given)[0]  # what is wrong with it is said once there is a view
 
 

@@ -12,7 +12,7 @@ from aioelasticjob.config import MAX_ITEMS, JobConfig, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.error_handlers import check
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Instance
@@ -244,11 +244,11 @@ def parse(data: bytes, layout: Layout) -> JobConfig:
     """Return the configuration that the job's ``config`` holds.
 
     Raises:
-        InvalidSetting: it is none, or another job's.
+        ForeignData: it is none, or another job's.
     """
     config = JobConfig.from_json(data, layout.config)
     if config.job_name != layout.job:
-        raise InvalidSetting(layout.config, config.job_name, f"the job's name is {layout.job} and never changes")
+        raise ForeignData(layout.config, config.job_name, f"the job's name is {layout.job} and never changes")
     return config
 
 

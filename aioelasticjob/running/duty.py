@@ -11,8 +11,6 @@ from math import inf
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
-from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
 from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.ledger import Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
@@ -21,6 +19,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.events import Events
 from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.running.absence import Absence, made_at
 from aioelasticjob.running.ahead import AHEAD, SET_BACK, Ahead
 from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.misses import AWAY, Misses
@@ -43,6 +42,7 @@ class Duty:
         """The newest view taken in."""
         self.misses = Misses(member, clock, events, self._clockwork)
         self._ahead = Ahead(member, self.ledger, self.misses)
+        self._absence = Absence(member, self.ledger, self.misses)
         self._member, self._up_since = member, up_since
         self._set_back = inf
         """To where the time was last set back: what came since then this instance was up for."""
@@ -62,8 +62,6 @@ class Duty:
         self._looked_at: JobView | None = None
         self.accounted = 0
         """The newest moment that an earlier life of this process has seen to."""
-        self._absence_told = False
-        """Whether, without records, what nobody was up for has been looked up."""
         self.timetable = Timetable(view.config.schedule, self.now())
         self._former: tuple[Timetable, int] | None = None
         """The schedule before the one in force, and since when that was known to be."""
@@ -103,7 +101,7 @@ class Duty:
             self._tell_of_lost_orphans(before, view)
             self.view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
-            await self._tell_of_unrecorded_absence(view)
+            await self._absence.report_unrecorded(view, self.timetable, max(self.accounted, self._since), self.now())
             self._looked_at, begun = view, self._begun_elsewhere()
             self.elsewhere |= begun
             self._note_rescued()
@@ -276,7 +274,7 @@ class Duty:
         for item in gained:
             told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
             self._floors[item] = max(self._in_time(self._begin_holding(view, item)), told)
-        unsure = await self._tell_of_absence(view, gained - running)
+        unsure = await self._absence.report(view, self.timetable, gained - running, self._floors, self._since)
         self.held, self._given = held, {item: at for item, at in given.items() if item not in unsure}
         self._report_gaps(gained)
 
@@ -285,60 +283,12 @@ class Duty:
         up_since = min(view.up_since, self._up_since)
         if view.config.catch_up:
             up_since = min(up_since, self.now() / 1000 - view.config.catch_up)
-        opened = max(_made_at(view, item), int(up_since * 1000))
+        opened = max(made_at(view, item), int(up_since * 1000))
         if self._former is not None:
             former, since = self._former
             last = max(self.ledger.record(item).slot, opened, since)
             self.misses.tell({item: last}, former, self._since, ENDED)
         return max(opened, self._since)
-
-    async def _tell_of_absence(self, view: JobView, gained: Iterable[int]) -> frozenset[int]:
-        """Tell of what came while nobody was up, but for items switched off: of them nobody misses a moment.
-
-        Of an item that never ran, that is what came since both the item and the schedule have been there.
-
-        All are marked, or their next holders, who were not there either, would tell of it again.  Return those that
-        could not be, for the view is old.
-        """
-        since, missed, newest = dict[int, int](), dict[int, int](), self.timetable.newest
-        for item in gained:
-            record = self.ledger.record(item)
-            last = max(record.slot, record.completed_at, self.ledger.missed(item)[0])  # during a run somebody was up
-            last = max(last, _made_at(view, item), self._since)
-            if passed := self.timetable.passed(last, min(self._floors[item], newest)):
-                since[item], missed[item] = last, passed.last
-        told = missed.keys() - view.disabled_items if self._member.id in view.eligible else frozenset[int]()
-        while missed:
-            part = {item: missed[item] for item in sorted(missed)[:MARKED_AT_ONCE]}
-            if (marked := await mark(self._member, self.ledger, view, part)) is None:
-                break
-            for until in sorted({part[item] for item in marked & told}):
-                alike = {item: since[item] for item in marked & told if part[item] == until}
-                self.misses.tell(alike, self.timetable, until, "nobody was up when they came")
-            missed = {item: until for item, until in missed.items() if item not in part}
-        return frozenset(missed)
-
-    async def _tell_of_unrecorded_absence(self, view: JobView) -> None:
-        """Let the leader tell, once, of what came while nobody was up, for all items of a job that keeps no records.
-
-        If nobody has written yet up to when somebody was there, as an older release does not, it counts from now on.
-        """
-        if view.config.monitor_execution or view.leader != self._member.id or self._absence_told:
-            return
-        known, before = await read_accounted(self._member), None
-        while known is not None and known != before:
-            last = max(known[0], self.accounted, self._since)
-            passed = self.timetable.passed(last, int(min(view.up_since * 1000, self.timetable.newest)))
-            until = self.now() if not known[0] else 0 if passed is None else passed.last
-            if until and not await advance_accounted(self._member, view, until, known[1]):
-                before, known = known, await read_accounted(self._member)
-                continue
-            if known[0] and passed is not None:
-                items = [item for item in view.items - view.disabled_items if item < view.config.sharding_total_count]
-                since = {item: max(last, _made_at(view, item)) for item in items}
-                self.misses.tell(since, self.timetable, passed.last, "nobody was up when they came")
-            self._absence_told = True
-            return
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> frozenset[int]:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written.
@@ -417,12 +367,6 @@ class Duty:
             self._tell(waiting, before - 1, table.newest - 1, "the assignment was not settled")
         if came > 1:
             self._tell(self._due() - waiting, before, table.newest - 1, "this process was held up")
-
-
-def _made_at(view: JobView, item: int) -> int:
-    """Return when the item was made, in milliseconds since the epoch; 0 if that is unknown."""
-    node = view.tree.get(view.layout.item(item).sharding)
-    return 0 if node is None else int(node.stat.ctime * 1000)
 
 
 def _schedule(config: JobConfig) -> tuple[object, ...]:

@@ -79,10 +79,16 @@ class Health:
             return cls("down", os.getpid(), None, jobs)
         return cls(_status(session), os.getpid(), f"zk://{session.settings.servers}/{session.settings.namespace}", jobs)
 
+    @property
+    def ready(self) -> bool:
+        """Whether the registry answers, and no job of this process has to wait before it can run."""
+        return self.status == "up" and not any(job.problem for job in self.jobs)
+
     def as_json(self) -> dict[str, object]:
         """Return it as what JSON is made of."""
         return {
             "status": self.status,
+            "ready": self.ready,
             "pid": self.pid,
             "registry": self.registry,
             "jobs": [

@@ -19,7 +19,7 @@ from aioelasticjob.coordination.coordinator import coordinate, follow
 from aioelasticjob.coordination.faults import lacks
 from aioelasticjob.coordination.membership import Member, give_notice, join, leave
 from aioelasticjob.coordination.view import JobView, read
-from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError, SessionEnded, unwrapped
+from aioelasticjob.errors import ElasticJobError, ForeignData, InvalidSetting, RegistryError, SessionEnded, unwrapped
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -30,9 +30,10 @@ from aioelasticjob.registry.tree import Tree
 from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.monitor import monitored
-from aioelasticjob.running.runner import Runner, Surroundings
-from aioelasticjob.running.standby import stand_by
+from aioelasticjob.running.runner import Runner
+from aioelasticjob.running.standby import wait_for_news, wait_until_known
 from aioelasticjob.running.stopping import LAST_WORD
+from aioelasticjob.running.surroundings import Surroundings
 
 CLOCK_CHECK = 1.0
 """Seconds between two looks at the time, to see whether it was set."""
@@ -64,11 +65,14 @@ async def run_job(
 ) -> None:
     """Run a job until ``leaving`` is set or an operator shuts the instance down.
 
+    It is up when it has joined; and also when what the registry holds of it makes no sense, or requires what is not
+    known here: then it waits for its turn, and the other jobs of the process run.
+
     Raises:
-        InvalidSetting: at the start only; the job cannot be joined.
+        InvalidSetting: at the start only; what this process declares is wrong, or is another kind of job there.
         RegistryError: at the start only; the registry could not be read.
     """
-    life = _Life()
+    life = _Life(task_status)
     while not leaving.is_set():
         status = await session.status.until(lambda now: now.state in (SessionState.CONNECTED, SessionState.CLOSED))
         if status.state is SessionState.CLOSED:
@@ -78,7 +82,8 @@ async def run_job(
         member = Member(session, layout, name, host.ip, host.name, host.pid, status.incarnation, refusals=refusals)
         try:
             with unwrapped():
-                if not await _live(job, member, shared, leaving, life, task_status):
+                if not await _live(job, member, shared, leaving, life):
+                    shared.standing_by.pop(job.config.job_name, None)
                     return
         except (InvalidSetting, RegistryError) as error:
             if not life.started and not isinstance(error, SessionEnded):  # a slow start may cost a session
@@ -91,10 +96,12 @@ async def run_job(
 class _Life:
     """What a job's lives in this process have in common."""
 
+    task_status: TaskStatus[None]
+    """Of the process's start, which waits until the job is up."""
     since: float | None = None
     """When the first of them began, by the registry's clock."""
     started: bool = False
-    """Whether the process's start has been told that the job is up, though it may have to wait for its turn."""
+    """Whether the job is up, though it may have to wait for its turn."""
     config: JobConfig | None = None
     """The newest configuration that made sense."""
     incarnation: int = 0
@@ -115,11 +122,25 @@ class _Life:
         recorded = self.config is None or self.config.monitor_execution
         return self.since if self.since is not None and recorded else inf
 
-    def begin(self, task_status: TaskStatus[None]) -> None:
+    def begin(self) -> None:
         """Tell the process's start, once, that the job is up."""
         if not self.started:
             self.started = True
-            task_status.started()
+            self.task_status.started()
+
+    def wait(self, job: str, problem: str, shared: Surroundings, instance: str | None = None) -> None:
+        """Say why the job waits for its turn, once for each reason, and show it in the process's health."""
+        if problem != self.trouble:
+            self.trouble = problem
+            log.warning("%s: waits: %s", job, problem, extra={"job": job})
+        shared.standing_by[job] = JobHealth(job, instance, problem=problem)
+        self.begin()
+
+    def resume(self, job: str, shared: Surroundings) -> None:
+        """Say that the job has joined, if it had to wait."""
+        if shared.standing_by.pop(job, None):
+            self.trouble = ""
+            log.info("%s: has joined, what it waited for is mended", job, extra={"job": job})
 
     def complain(self, error: ElasticJobError, job: str) -> None:
         """Say why the job has to join again, once for each reason."""
@@ -147,14 +168,22 @@ class _Views(Latest[JobView]):
             self.runner.reconsider()
 
 
-async def _live(
-    job: Job, member: Member, shared: Surroundings, leaving: Event, life: _Life, task_status: TaskStatus[None]
-) -> bool:
-    """Live one session's life; return whether there is to be another."""
+async def _live(job: Job, member: Member, shared: Surroundings, leaving: Event, life: _Life) -> bool:
+    """Live one session's life, or wait for it; return whether there is to be another."""
     async with mirror(member.session, member.layout.mirrored, shallow=member.layout.shallow) as trees:
-        if life.config is None and (lacking := member.lacks(trees.value)):
-            return await _stand_by(job, member, trees, shared, leaving, life, lacks(lacking), task_status)
-        config = await join(member, job.config, trees, life.config, life.up_since)
+        name, seen = job.config.job_name, trees.value
+        try:
+            if life.config is None and (lacking := member.lacks(seen)):
+                life.wait(name, lacks(lacking), shared, member.id)
+                return await wait_until_known(member, job.config, trees, leaving)
+            config = await join(member, job.config, trees, life.config, life.up_since)
+        except InvalidSetting as mistake:
+            if not (life.started or isinstance(mistake, ForeignData)):
+                raise
+            life.wait(name, str(mistake), shared)
+            await wait_for_news(member, trees, seen, leaving)
+            return True
+        life.resume(name, shared)
         await _compare_clocks(member, shared)
         views = _Views(read(trees.value, member.layout, config, config.job_type))
         own_port = config.monitor_port == job.config.monitor_port  # an operator's must not keep a process from starting
@@ -162,32 +191,11 @@ async def _live(
             if life.since is None:
                 here = views.value.instances.get(member.id)
                 life.since = shared.clock.now() if here is None else here.started
-            life.begin(task_status)
+            life.begin()
             runner = views.runner = Runner(job, member, views, shared, life.since, life.accounted)
             runner.again = life.again
             await _work(runner, member, trees, views, shared, leaving, life)
     return not runner.left
-
-
-async def _stand_by(
-    job: Job,
-    member: Member,
-    trees: Latest[Tree],
-    shared: Surroundings,
-    leaving: Event,
-    life: _Life,
-    problem: str,
-    task_status: TaskStatus[None],
-) -> bool:
-    """Wait until the job can be run here; return whether it is to be."""
-    name = job.config.job_name
-    log.warning("%s: %s", name, problem, extra={"job": name})
-    shared.standing_by[name] = JobHealth(name, member.id, problem=problem)
-    life.begin(task_status)
-    try:
-        return await stand_by(member, job.config, trees, leaving)
-    finally:
-        del shared.standing_by[name]
 
 
 async def _work(

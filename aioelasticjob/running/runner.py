@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from asyncio import Future, get_running_loop, sleep
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from zlib import crc32
 
-from anyio import CancelScope, Lock, create_task_group, get_cancelled_exc_class, move_on_after, sleep_forever
+from anyio import CancelScope, create_task_group, get_cancelled_exc_class, move_on_after, sleep_forever
 
-from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
 from aioelasticjob.coordination.commit import connected
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Claimed, Tally
-from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.error_handlers import Complaints
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
-from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, tenure
 from aioelasticjob.latest import Latest
@@ -27,15 +21,16 @@ from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.registry.txn import Hold
 from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.around import fly
-from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.cut import Cut
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.reins import Reins, left_open
 from aioelasticjob.running.requests import Requests
-from aioelasticjob.running.schedule import Passed, Starts
+from aioelasticjob.running.rescues import Rescues
+from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.stopping import LAST_WORD, Stopping
+from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.running.trace import trace_of
 from aioelasticjob.running.waiting import Waiting
 
@@ -47,29 +42,8 @@ EARLY = 80
 """Milliseconds before its moment that a claim leaves, so that it has been answered when the moment comes."""
 ASLEEP = 500
 """Milliseconds after its moment at which a claim that slept through it is given back: its session may have ended."""
-LAG = 1.0
-"""Seconds to wait at most until the view shows what was written here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all jobs of a process share."""
-
-    clock: Clock
-    events: Events
-    means: Means
-    complaints: Complaints
-    runners: dict[Runner, None] = field(default_factory=dict)  # a set that keeps its order, so simulations repeat
-    standing_by: dict[str, JobHealth] = field(default_factory=dict)
-    """The jobs that cannot run here for the time being, by name."""
-    comparing: Lock = field(default_factory=Lock)
-    starts: Starts = field(default_factory=Starts)
-    refusals: dict[str, Refusals] = field(default_factory=dict)
-    """What the registry refuses, by job."""
-
-    def refusals_of(self, job: str) -> Refusals:
-        """Return what the registry refuses to a job in this process."""
-        return self.refusals.setdefault(job, Refusals(job, self.clock.now))
+UNCERTAIN = 1.0
+"""Seconds until a job that is not monitored looks again whether its session is certain to live."""
 
 
 class Runner:
@@ -90,6 +64,7 @@ class Runner:
         self._claims = Claims(member, self._duty.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
         self._requests = Requests(member, self._duty, self._accounts, job.listeners)
+        self._rescues = Rescues(member, self._duty, self._accounts, self._claims, views)
         self._waiting = Waiting(member, self._duty, self._claims, self._freed)
         self.stopping = Stopping(member)
         self.again = False
@@ -191,7 +166,7 @@ class Runner:
                     view = self._views.value
                     self._waiting.follow(await self._duty.look(view))
                     if not (
-                        await self._rescue(view)
+                        await self._rescues.answer(view, self._fly)
                         or await self._requests.answer(view, self._fly)
                         or await self._fly_owed(view)
                         or await self._fly_ahead(view)
@@ -218,46 +193,6 @@ class Runner:
         with CancelScope() as self._nap:
             return self._leaving or await connected(self._member.session, self._member.incarnation)
         return True
-
-    async def _rescue(self, view: JobView) -> bool:
-        """Take one orphan, beginning at a place of our own so that rescuers spread; True if one was taken."""
-        me = self._member.id
-        if not (view.orphans and view.config.failover and me in view.eligible):
-            return False
-        waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
-        if skew := self._duty.intolerable_skew():
-            self._accounts.declined(frozenset(waiting), str(skew))
-            return False
-        first = crc32(me.encode()) % len(waiting) if waiting else 0
-        for item in waiting[first:] + waiting[:first]:
-            try:
-                if await self._take_orphan(view, item):
-                    return True
-            except (Suspended, SessionEnded):
-                raise
-            except RegistryError as error:  # one that cannot be had keeps nobody from the others
-                self._member.refusals.refused("to be read", error)
-        return False  # and no reason to wait: what is owed goes on
-
-    async def _take_orphan(self, view: JobView, item: int) -> bool:
-        ledger, taken = self._duty.ledger, False
-        await ledger.learn([item])
-        record = ledger.record(item)
-        if record.completed:
-            await self._claims.dismiss(item)
-        elif record.rescues < view.config.max_rescues:  # else the leader gives it up
-            fire = Fire(record.moment, FireSource.FAILOVER, record.parameter)
-            taken = await self._fly(view, fire, frozenset({item}))
-            if taken and item in self._duty.held:  # what it owes by now it is to run together with the others
-                await self._seen(lambda newer: item not in newer.rescues)
-        if item not in self._duty.held:
-            ledger.forget([item])
-        return taken
-
-    async def _seen(self, condition: Callable[[JobView], bool]) -> None:
-        """Wait until the view shows what we have written."""
-        with move_on_after(LAG):
-            await self._views.until(condition)
 
     async def _fly_owed(self, view: JobView) -> bool:
         owed = self._duty.owed() if view.settled else frozenset()
@@ -421,7 +356,7 @@ class Runner:
 
     async def _pause(self) -> None:
         """Wait a moment for the session to be certain again."""
-        with move_on_after(LAG) as self._nap:
+        with move_on_after(UNCERTAIN) as self._nap:
             if not self._leaving:
                 await sleep_forever()
 

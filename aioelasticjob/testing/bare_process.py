@@ -31,7 +31,8 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, instance_id
 from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.executor import Flight
-from aioelasticjob.running.runner import ASLEEP, Runner, Surroundings
+from aioelasticjob.running.runner import ASLEEP, Runner
+from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.testing.bare_session import BareSession, Ready, step, until
 
 
@@ -274,7 +275,7 @@ class StepRunner(Runner):
                 view = self._views.value
                 self._waiting.follow(await self._duty.look(view))
                 if not (
-                    await self._rescue(view)
+                    await self._rescues.answer(view, self._fly)
                     or await self._requests.answer(view, self._fly)
                     or await self._fly_owed(view)
                     or await self._fly_ahead(view)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from math import inf
 
-from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import Record
+from aioelasticjob.testing.eras import Era
 from aioelasticjob.testing.history import (
     Begun,
     Entry,
@@ -273,20 +272,6 @@ class Facts:
         return self.by_job[name]
 
 
-@dataclass(frozen=True, slots=True)
-class Era:
-    """A span in which a job's configuration stayed the same, and the moments (ms) of its schedule then."""
-
-    start: float
-    end: float
-    config: JobConfig
-    moments: tuple[int, ...]
-
-    def passed(self, first: int, last: int) -> tuple[int, ...]:
-        """Return the moments from ``first`` to ``last``."""
-        return self.moments[bisect_left(self.moments, first) : bisect_right(self.moments, last)]
-
-
 @dataclass(frozen=True)
 class JobFacts:
     """What a history says about one job."""
@@ -299,7 +284,7 @@ class JobFacts:
         """The configurations that held, one after the other; nonsense leaves the one before standing."""
         writes = self.facts.nodes.changes(f"/{self.name}/config")
         ends = [at for at, _ in writes[1:]] + [self.facts.end]
-        return tuple(self._era(at, end, data) for (at, data), end in zip(writes, ends, strict=True) if data)
+        return tuple(Era.of(at, end, data, self.name) for (at, data), end in zip(writes, ends, strict=True) if data)
 
     def configs(self, start: float, end: float) -> list[JobConfig]:
         """Return the configurations that held at any time from ``start`` to ``end``."""
@@ -377,18 +362,6 @@ class JobFacts:
                 elif spans and spans[-1][1] == inf:
                     spans[-1] = spans[-1][0], written.at
         return tuple(spans)
-
-    def _era(self, start: float, end: float, data: bytes) -> Era:
-        config = JobConfig.from_json(data, self.name)
-        return Era(start, end, config, tuple(_moments(config, start - 5, end + 5)))
-
-
-def _moments(config: JobConfig, start: float, end: float) -> Iterator[int]:
-    cron = config.schedule
-    following = None if cron is None else cron.next_after(moment(start))
-    while cron is not None and following is not None and following.timestamp() < end:
-        yield round(following.timestamp() * 1000)
-        following = cron.next_after(following)
 
 
 def _deepen(spans: list[Span], depth: dict[str, int], host: str, fault: Fault) -> None:

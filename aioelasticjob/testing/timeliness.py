@@ -8,7 +8,8 @@ from math import inf
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
 from aioelasticjob.testing import excuses
-from aioelasticjob.testing.facts import REGISTRY, Era, Facts, JobFacts, Violation
+from aioelasticjob.testing.eras import Era
+from aioelasticjob.testing.facts import REGISTRY, Facts, JobFacts, Violation
 
 LATE = 0.6
 """Seconds that may pass between a moment and its run in peace, on a host whose clock is right."""

@@ -14,6 +14,8 @@ from aioelasticjob import ElasticJob, ItemContext, operations
 from aioelasticjob import config as settings
 from aioelasticjob.coordination import view
 from aioelasticjob.operations import JobStatus, Refusal
+from aioelasticjob.registry.codec import MULTI, SYNC
+from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.txn import Create, Delete, Set
 from aioelasticjob.testing import Process, VirtualClock
 from tests.running.office import LAYOUT, Office, play
@@ -238,5 +240,141 @@ def test_an_instance_says_what_it_knows_and_keeps_what_it_does_not_when_it_says_
         await anyio.sleep(1)
         after = view.said((await here.observer.get(LAYOUT.instance(name))).data)
         assert after == {**told, "newer": {"a": 1}, "leaving": True, "upSince": after["upSince"]}
+
+    play(scene)
+
+
+NONSENSE = [
+    b"hello",
+    b"{",
+    b"[]",
+    b'{"jobName": "job", "cron": "every now and then"}',
+    b'{"jobName": "another"}',
+    b'{"jobName": "job", "options": {"command": "ls"}}',
+]
+
+
+@pytest.mark.parametrize("data", NONSENSE)
+def test_a_job_whose_configuration_makes_no_sense_at_the_start_waits_until_it_is_mended(
+    data: bytes, mixed: Mix, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(here: Office) -> None:
+        caplog.set_level("INFO", "aioelasticjob.running.job")
+        them = mixed(here)
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.config, data))
+        await them.start("a", overwrite=b"options" not in data)  # which would be replaced: it is a configuration
+        await them.start("b")
+        assert await them.ran(120) == {}
+        assert {name for _, name in them.others} == {"a", "b"}
+        assert (await here.observer.get(LAYOUT.config)).data == data
+        assert await here.observer.children(LAYOUT.root) == ("config",)
+        for name in "ab":
+            health = them.apps[name].health
+            assert (health.status, health.ready) == ("up", False)
+            assert "/job/config" in (them.problem(name) or "")
+        assert sum("job: waits: /job/config" in text for text in caplog.messages) == 2  # once by each of them
+        assert (await them.status()).state == "faulty"
+        await here.write(Set(LAYOUT.config, b'{"jobName": "job", "cron": "0/2 * * * * ?"}', -1))
+        await anyio.sleep(2)
+        ran = set().union(*(await them.ran(6)).values())
+        assert ran == ({0} if b"options" in data else ALL)  # by the settings of the one that overwrites, if one does
+        assert [them.problem(name) for name in "ab"] == [None, None]
+        assert all(them.apps[name].health.ready for name in "ab")
+        assert sum("job: has joined" in text for text in caplog.messages) == 2
+
+    play(scene)
+
+
+def test_while_a_job_waits_the_registry_is_not_asked_again_and_again(
+    mixed: Mix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    call = Connection.call
+
+    def counting(self: Connection, opcode: int, body: bytes) -> object:
+        asked.append(opcode)
+        return call(self, opcode, body)
+
+    monkeypatch.setattr(Connection, "call", counting)
+
+    async def scene(here: Office) -> None:
+        them = mixed(here)
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.config, b"nonsense"))
+        await them.start("a", cron="0 0 0 1 1 ? 2090")
+        await anyio.sleep(7)
+        asked.clear()
+        await anyio.sleep(50)
+        assert set(asked) <= {MULTI, SYNC}  # the other job runs
+
+    play(scene)
+
+
+def test_a_job_that_waits_stays_out_of_the_way_of_those_who_know_better(mixed: Mix) -> None:
+    async def scene(here: Office) -> None:
+        them = mixed(here)
+        await them.start("a")
+        await anyio.sleep(6)
+        good = (await here.observer.get(LAYOUT.config)).data
+        await here.write(Set(LAYOUT.config, b"nonsense", -1))
+        await them.start("b")
+        assert await them.ran(12) == {"a": ALL}  # which has the last good one
+        assert (them.problem("a"), them.problem("b") is None) == (None, False)
+        await here.write(Set(LAYOUT.config, good, -1))
+        await anyio.sleep(2)
+        assert (await them.ran(12)).keys() == {"a", "b"}
+
+    play(scene)
+
+
+def test_a_job_that_turns_out_to_be_of_another_kind_after_it_has_waited_goes_on_waiting(mixed: Mix) -> None:
+    async def scene(here: Office) -> None:
+        them = mixed(here)
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.config, b"nonsense"))
+        await them.start("a")
+        await here.write(Set(LAYOUT.config, b'{"jobName": "job", "jobType": "DATAFLOW"}', -1))
+        await anyio.sleep(20)
+        assert "is already a DATAFLOW job" in (them.problem("a") or "")
+        assert {name for at, name in them.others if at > 10} == {"a"}
+        await here.write(Set(LAYOUT.config, b'{"jobName": "job", "requires": ["x"]}', -1))
+        await anyio.sleep(2)
+        assert "requires 'x'" in (them.problem("a") or "")
+        assert len(await here.names(LAYOUT.instances)) == 1
+        await here.write(Set(LAYOUT.config, b'{"jobName": "job"}', -1))
+        await anyio.sleep(2)
+        assert them.problem("a") is None
+
+    play(scene)
+
+
+@pytest.mark.parametrize("waits_for", ["sense", "feature"])
+def test_an_application_whose_job_waits_stops_at_once(waits_for: str) -> None:
+    async def scene(here: Office) -> None:
+        data = b"nonsense" if waits_for == "sense" else b'{"jobName": "job", "requires": ["x"]}'
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.config, data))
+        app = here.app(cron="0/5 * * * * ?")
+        async with app.running():
+            await anyio.sleep(7)
+            assert not app.health.ready
+            before = here.now()
+        assert here.now() - before < 1
+        assert await here.names(LAYOUT.instances) == ()
+        assert here.runs == []
+
+    play(scene)
+
+
+def test_a_job_that_cannot_register_waits_until_what_stands_in_its_way_is_gone(mixed: Mix) -> None:
+    async def scene(here: Office) -> None:
+        them = mixed(here)
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.instances, ephemeral=True))
+        app = here.app(cron="0/5 * * * * ?")
+        async with app.running():
+            assert "something keeps changing it" in str(app.health.jobs[0].problem)
+            await anyio.sleep(30)
+            await here.write(Delete(LAYOUT.instances))
+            await anyio.sleep(12)
+            assert app.health.ready
+            assert here.runs
+        assert them.runs == []
 
     play(scene)

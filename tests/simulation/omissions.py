@@ -25,7 +25,8 @@ from aioelasticjob.running import executor
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.misses import Misses
-from aioelasticjob.running.requests import Requests
+from aioelasticjob.running.requests import Fly, Requests
+from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.runner import Runner
 from aioelasticjob.testing import bare_events
 from aioelasticjob.testing.bare_process import Process
@@ -134,15 +135,15 @@ def renew_what_is_taken() -> AbstractContextManager[object]:
 def rescue_the_completed() -> AbstractContextManager[object]:
     """Rescue whatever waits for it, though its run turns out to be completed."""
 
-    async def take(self: Runner, view: JobView, item: int) -> bool:
+    async def take(self: Rescues, view: JobView, item: int, fly: Fly) -> bool:
         await self._duty.ledger.learn([item])
         record = self._duty.ledger.record(item)
-        taken = await self._fly(view, Fire(record.moment, FireSource.FAILOVER, record.parameter), frozenset({item}))
+        taken = await fly(view, Fire(record.moment, FireSource.FAILOVER, record.parameter), frozenset({item}))
         if item not in self._duty.held:
             self._duty.ledger.forget([item])
         return taken
 
-    return mock.patch.object(Runner, "_take_orphan", take)
+    return mock.patch.object(Rescues, "_take", take)
 
 
 def rescue_twice() -> AbstractContextManager[object]:
