@@ -214,6 +214,14 @@ def test_whoever_writes_after_a_lost_reply_hides_no_lock_of_ours(data: st.DataOb
         assert found.zxid == at
 
 
+def test_a_lock_of_ours_that_is_older_is_no_evidence() -> None:
+    bureau = Bureau()
+    ops = [Create("/job/a", b"x", ephemeral=True)]
+    bureau.registry.commit(ops, MINE)
+    assert evidence(ops, bureau.registry.nodes, MINE, bureau.registry.zxid - 1) is not None
+    assert evidence(ops, bureau.registry.nodes, MINE, bureau.registry.zxid) is None
+
+
 # Every kind of write.
 
 Deed = Callable[[Bureau], Awaitable[object]]
