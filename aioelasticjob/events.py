@@ -256,4 +256,5 @@ class Events:
 
 @lru_cache(maxsize=1024)
 def _complain(listener: str, why: str) -> None:
-    log.error("the listener %s did not take an event, which is lost to it: %s", listener, why)
+    extra = {"handler": listener, "reason": why}
+    log.error("the listener %s did not take an event, which is lost to it: %s", listener, why, extra=extra)

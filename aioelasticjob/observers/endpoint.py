@@ -125,7 +125,7 @@ async def _answer(stream: SocketStream, head: bytes, render: Render) -> None:
             async with Door("a collector of metrics"):
                 body, content_type = await render(headers.get("accept", ""))
         except Exception:
-            log.exception("metrics could not be written")
+            log.exception("metrics could not be written", extra={"reason": "a collector failed"})
             status, body = "500 Internal Server Error", b"the log of the process says why there are none\n"
     answer = (
         f"HTTP/1.1 {status}",

@@ -188,7 +188,7 @@ def test_a_span_processor_that_fails_ends_no_run(
 ) -> None:
     class Bad(SpanProcessor):
         def on_start(self, span: object, parent_context: object = None) -> None:
-            if begins and caplog.text == "":
+            if begins:
                 raise SystemExit(3)
 
         def on_end(self, span: object) -> None:
