@@ -1,6 +1,6 @@
 """An event loop whose time is simulated: it never sleeps, it jumps to the next timer.
 
-Production code runs on it unmodified.  Its sockets are those of ``testing.network``; threads, file descriptors and child
+Production code runs on it unmodified.  Its sockets are those of ``testing.network``; threads, descriptors and child
 processes do not exist on it, since nothing says when they would be done.  The same seed gives the same run (across
 interpreters too, if ``PYTHONHASHSEED`` is fixed: sets of strings are ordered by it).
 """
