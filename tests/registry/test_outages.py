@@ -221,7 +221,7 @@ def test_after_a_suspension_nothing_is_written_before_the_session_is_proven_agai
 
     async def use(_world: World, session: Session) -> None:
         incarnation, awake = session.incarnation, clock._read_boot_time
-        with mock.patch.object(clock, "_read_boot_time", lambda: awake() + 60):
+        with mock.patch.object(clock, "_read_boot_time", side_effect=lambda: awake() + 60):
             with session.deadline(incarnation) as running:
                 with pytest.raises(Suspended, match="stood still; nothing was written"):
                     await session.commit([Create("/late")], incarnation=incarnation)
@@ -240,7 +240,7 @@ def test_the_registry_s_time_goes_on_in_a_suspension() -> None:
         await session.server_time()
         awake, wall = clock._read_boot_time, VirtualClock.now
         with (
-            mock.patch.object(clock, "_read_boot_time", lambda: awake() + 3600),
+            mock.patch.object(clock, "_read_boot_time", side_effect=lambda: awake() + 3600),
             mock.patch.object(VirtualClock, "now", lambda self: wall(self) + 3600),
         ):
             assert session.clock_skew == pytest.approx(0, abs=0.1)
