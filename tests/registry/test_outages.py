@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Coroutine
 from struct import pack
+from unittest import mock
 
 import pytest
 
@@ -215,33 +216,33 @@ def test_a_minute_of_chaos_leaves_no_call_behind(seed: int) -> None:
     with_session(use, seed=seed)
 
 
-def test_after_a_suspension_nothing_is_written_before_the_session_is_proven_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_after_a_suspension_nothing_is_written_before_the_session_is_proven_again() -> None:
     """The machine sleeps for longer than the session lives without heartbeats; its loop's clock stands still."""
 
     async def use(_world: World, session: Session) -> None:
         incarnation, awake = session.incarnation, clock._read_boot_time
-        with session.deadline(incarnation) as running:
-            monkeypatch.setattr(clock, "_read_boot_time", lambda: awake() + 60)
-            with pytest.raises(Suspended, match="stood still; nothing was written"):
-                await session.commit([Create("/late")], incarnation=incarnation)
-            assert running.cancel_called
-            assert session.status.value.state is SessionState.SUSPENDED
-        await session.connected()
-        assert session.is_proven()
-        assert await session.exists("/late") is None
-        await session.commit([Create("/late")], incarnation=incarnation)  # the server's clock has seen no suspension
+        with mock.patch.object(clock, "_read_boot_time", side_effect=lambda: awake() + 60):
+            with session.deadline(incarnation) as running:
+                with pytest.raises(Suspended, match="stood still; nothing was written"):
+                    await session.commit([Create("/late")], incarnation=incarnation)
+                assert running.cancel_called
+                assert session.status.value.state is SessionState.SUSPENDED
+            await session.connected()
+            assert session.is_proven()
+            assert await session.exists("/late") is None
+            await session.commit([Create("/late")], incarnation=incarnation)  # the server has seen no suspension
 
     with_session(use)
 
 
-def test_the_registry_s_time_goes_on_in_a_suspension(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_registry_s_time_goes_on_in_a_suspension() -> None:
     async def use(_world: World, session: Session) -> None:
         await session.server_time()
         awake, wall = clock._read_boot_time, VirtualClock.now
-        monkeypatch.setattr(clock, "_read_boot_time", lambda: awake() + 3600)
-        monkeypatch.setattr(VirtualClock, "now", lambda self: wall(self) + 3600)
-        assert session.clock_skew == pytest.approx(0, abs=0.1)
+        with (
+            mock.patch.object(clock, "_read_boot_time", side_effect=lambda: awake() + 3600),
+            mock.patch.object(VirtualClock, "now", lambda self: wall(self) + 3600),
+        ):
+            assert session.clock_skew == pytest.approx(0, abs=0.1)
 
     with_session(use)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import AbstractContextManager
+from unittest import mock
 
 import anyio
 import pytest
@@ -41,21 +42,19 @@ async def test_a_run_whose_session_may_end_knows_that_it_has_the_margin_left() -
     await cluster.close()
 
 
-def suspended(monkeypatch: pytest.MonkeyPatch, host: str, seconds: float) -> Callable[[], None]:
-    """Return what lets a host have been suspended: its loop's timers know nothing of those seconds."""
+def suspended(host: str, seconds: float) -> AbstractContextManager[object]:
+    """Let a host have been suspended: its loop's timers know nothing of those seconds."""
     awake = clock._read_boot_time
 
     def read() -> float:
         here = current_process()
         return awake() + (seconds if here is not None and here.address == host else 0.0)
 
-    return lambda: monkeypatch.setattr(clock, "_read_boot_time", read)
+    return mock.patch.object(clock, "_read_boot_time", read)
 
 
 @pytest.mark.parametrize("monitored", [True, False])
-def test_after_a_suspension_a_handler_is_cancelled_within_a_second_and_none_begins(
-    monkeypatch: pytest.MonkeyPatch, monitored: bool
-) -> None:
+def test_after_a_suspension_a_handler_is_cancelled_within_a_second_and_none_begins(monitored: bool) -> None:
     @simulated
     async def test() -> None:
         cluster, ends, begins = VirtualCluster(), list[float](), list[float]()
@@ -76,13 +75,13 @@ def test_after_a_suspension_a_handler_is_cancelled_within_a_second_and_none_begi
         await anyio.sleep(40.5)
         cluster.faults.partition([instance.host], [REGISTRY])  # it will not be proven again before long
         woken = now()
-        suspended(monkeypatch, instance.host, 60.0)()
-        await anyio.sleep(5)
-        assert 0 <= ends[-1] - woken <= 1.001
-        assert begins[-1] < woken
-        cluster.faults.heal()
-        await anyio.sleep(30)
-        assert begins[-1] > woken, "it goes on once the session is proven again"
-        await cluster.close()
+        with suspended(instance.host, 60.0):
+            await anyio.sleep(5)
+            assert 0 <= ends[-1] - woken <= 1.001
+            assert begins[-1] < woken
+            cluster.faults.heal()
+            await anyio.sleep(30)
+            assert begins[-1] > woken, "it goes on once the session is proven again"
+            await cluster.close()
 
     test()
