@@ -35,6 +35,23 @@ def _arguments() -> argparse.Namespace:
         metavar="MS",
         help="time between looks for empty containers and outlived nodes",
     )
+    _add_limits(option)
+    option("--linger", type=_seconds, metavar="SECONDS", help="end so long after the last client; without it, never")
+    option("--detach", action="store_true", help="return when the server listens, and leave it in the background")
+    option("--lock", type=int, help=argparse.SUPPRESS)  # inherited: the descriptor of the data directory's lock
+    given = parser.parse_args()
+    unfinished = given.max_unfinished
+    if unfinished is None:
+        given.max_unfinished = max(MAX_UNFINISHED, given.jute_maxbuffer)
+    elif unfinished < given.jute_maxbuffer:
+        parser.error(
+            f"argument --max-unfinished: {unfinished} is less than one request may take,"
+            f" --jute-maxbuffer {given.jute_maxbuffer}"
+        )
+    return given
+
+
+def _add_limits(option: Callable[..., argparse.Action]) -> None:
     option(
         "--max-client-cnxns",
         type=_number(0, 1_000_000),
@@ -50,7 +67,7 @@ def _arguments() -> argparse.Namespace:
         help="the largest request, ZooKeeper's jute.maxbuffer (default: %(default)s)",
     )
     option(
-        "--large-request-max-bytes",
+        "--max-unfinished",
         type=_number(LEAST_FRAME, 1 << 40),
         metavar="BYTES",
         help=f"kept for all requests that are not whole yet (default: {MAX_UNFINISHED}, or the largest request)",
@@ -62,19 +79,6 @@ def _arguments() -> argparse.Namespace:
         metavar="MS",
         help="time for the connect request, ZooKeeper's nio.sessionlessCnxnTimeout (default: %(default)s)",
     )
-    option("--linger", type=_seconds, metavar="SECONDS", help="end so long after the last client; without it, never")
-    option("--detach", action="store_true", help="return when the server listens, and leave it in the background")
-    option("--lock", type=int, help=argparse.SUPPRESS)  # inherited: the descriptor of the data directory's lock
-    given = parser.parse_args()
-    unfinished = given.large_request_max_bytes
-    if unfinished is None:
-        given.large_request_max_bytes = max(MAX_UNFINISHED, given.jute_maxbuffer)
-    elif unfinished < given.jute_maxbuffer:
-        parser.error(
-            f"argument --large-request-max-bytes: {unfinished} is less than one request may take,"
-            f" --jute-maxbuffer {given.jute_maxbuffer}"
-        )
-    return given
 
 
 def _settings(given: argparse.Namespace) -> Settings:
@@ -83,7 +87,7 @@ def _settings(given: argparse.Namespace) -> Settings:
         container_check_interval=given.container_check,
         max_client_connections=given.max_client_cnxns,
         max_frame=given.jute_maxbuffer,
-        max_unfinished=given.large_request_max_bytes,
+        max_unfinished=given.max_unfinished,
         sessionless_timeout=given.sessionless_timeout,
     )
 

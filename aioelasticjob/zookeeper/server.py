@@ -77,7 +77,7 @@ class Server:
         """Take down what a connection keeps of an unfinished frame, and drop whoever makes all of them too much."""
         for slow in self.unfinished.keep(connection, fresh=fresh):
             self._dropping.happened(
-                f"unfinished requests take more than {self.unfinished.most} bytes (largeRequestMaxBytes):"
+                f"unfinished requests take more than {self.unfinished.most} bytes (max-unfinished):"
                 f" closed the connection from {slow.host} whose request has been unfinished for longest"
             )
             self.clients[slow].transport.abort()

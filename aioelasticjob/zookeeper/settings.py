@@ -32,7 +32,7 @@ class Settings:
     super_digest: str | None = None  # `super:<hash>` of who may do everything
     max_client_connections: int = MAX_CLIENT_CONNECTIONS  # maxClientCnxns, per address; 0: any number
     sessionless_timeout: int = 10_000  # nio.sessionlessCnxnTimeout, with its default: for the connect request to come
-    max_unfinished: int = MAX_UNFINISHED  # largeRequestMaxBytes, of all connections together
+    max_unfinished: int = MAX_UNFINISHED  # of all connections together, in the place of largeRequestMaxBytes
     max_output: int = 64 * 1024 * 1024  # a connection whose unread replies and events exceed this is dropped
 
     def __post_init__(self) -> None:

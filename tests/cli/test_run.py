@@ -111,7 +111,7 @@ def test_a_process_whose_registry_went_down_says_so_and_still_stops(tmp_path: Pa
     worker.wait_for_output("did it")
     server.kill()
     worker.wait_for_output("connection lost")
-    worker.terminate(15)
+    worker.terminate()
     assert "Traceback" not in worker.output
 
 

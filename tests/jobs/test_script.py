@@ -238,7 +238,7 @@ def test_a_script_that_makes_no_sense_is_refused_when_it_is_declared(
 
 async def wait_for(path: Path) -> str:
     """Return what a script has written into a file, once it has."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(90):
         while not (path.exists() and path.read_text().endswith("\n")):
             await anyio.sleep(0.01)
     return path.read_text()
@@ -375,7 +375,7 @@ def test_a_script_that_writes_without_end_stops_nobody(
                 await anyio.sleep(0.001)
                 turns += 1
 
-        with anyio.fail_after(20):
+        with anyio.fail_after(90):
             await cut({"command": "yes"}, others_have_their_turn)
         return turns
 
@@ -387,7 +387,7 @@ def test_a_run_that_takes_too_long_times_out(real_loop_kind: LoopKind) -> None:
     async def main() -> Outcome:
         app = ElasticJob("embedded://")
         app.script("slow", command="sleep 1000", pass_context=False, cron="* * * * * ?", timeout=0.05, sharding_quiet=0)
-        with app.events() as events, anyio.fail_after(20):
+        with app.events() as events, anyio.fail_after(90):
             async with app.running():
                 async for event in events:
                     if isinstance(event, Ended):
@@ -413,7 +413,7 @@ def test_the_script_of_a_process_that_was_killed_is_ended_too(tmp_path: Path, wo
     pids = [int(pid) for pid in family.read_text().split()]
 
     async def gone() -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(90):
             while any(map(alive, pids)):
                 await anyio.sleep(0.02)
 

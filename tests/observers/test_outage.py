@@ -20,7 +20,7 @@ ONCE = 0.3
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not holds():
             await asyncio.sleep(0.02)
 

@@ -134,7 +134,7 @@ def test_without_file_descriptors_it_says_so_once_and_goes_on(tmp_path: Path) ->
 def test_limits_are_options_with_the_names_that_operators_know(start: Start) -> None:
     server = start(
         *("--port", "0", "--max-client-cnxns", "3", "--jute-maxbuffer", "5000"),
-        *("--large-request-max-bytes", "6000", "--sessionless-timeout", "100"),
+        *("--max-unfinished", "6000", "--sessionless-timeout", "100"),
     )
     address = ("127.0.0.1", port_of(server))
     with socket.create_connection(address, timeout=60) as client:
@@ -163,7 +163,7 @@ def test_limits_are_options_with_the_names_that_operators_know(start: Start) -> 
         ("--tick-time", "0"),
         ("--linger", "0"),
         ("--nonsense",),
-        ("--jute-maxbuffer", "9000", "--large-request-max-bytes", "8999"),
+        ("--jute-maxbuffer", "9000", "--max-unfinished", "8999"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(start: Start, options: tuple[str, ...]) -> None:

@@ -30,7 +30,7 @@ def on_server(
     story: Callable[[Server], Awaitable[None]], settings: Settings = QUICK, data_dir: Path | None = None
 ) -> None:
     async def main() -> None:
-        async with asyncio.timeout(30), serve(settings=settings, data_dir=data_dir) as server:
+        async with asyncio.timeout(90), serve(settings=settings, data_dir=data_dir) as server:
             await story(server)
 
     asyncio.run(main())
@@ -211,7 +211,7 @@ def test_halves_of_requests_are_kept_up_to_a_limit_and_the_oldest_is_dropped(cap
 
     on_server(story, Settings(tick_time=2000, max_unfinished=MAX_FRAME))
     assert caplog.messages == [
-        f"unfinished requests take more than {MAX_FRAME} bytes (largeRequestMaxBytes):"
+        f"unfinished requests take more than {MAX_FRAME} bytes (max-unfinished):"
         " closed the connection from 127.0.0.1 whose request has been unfinished for longest"
     ]
 
