@@ -236,6 +236,12 @@ class Duty:
         else:
             self.misses.put(missed, Passed(fire.slot, fire.slot), why)
 
+    def reach(self, moment: int) -> None:
+        """Move on to a moment that was claimed ahead: an item that came free meanwhile has missed the one before."""
+        waiting, before = self._due(), self.timetable.newest
+        if self.timetable.advance(moment):
+            self._tell(waiting, before - 1, self.timetable.newest - 1, "another instance still ran it")
+
     def freed(self, item: int) -> None:
         """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
         self.elsewhere.discard(item)

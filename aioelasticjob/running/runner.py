@@ -300,7 +300,7 @@ class Runner:
             if not await self._start or self._duty.now() - fire.slot > ASLEEP:
                 return False
         if fire.source is FireSource.CRON:
-            self._duty.timetable.advance(fire.slot)  # or what is being run would seem to have come meanwhile
+            self._duty.reach(fire.slot)  # or what is being run would seem to have come meanwhile
         return True
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Taken:
@@ -320,7 +320,7 @@ class Runner:
             now, following = fire.slot, duty.timetable.following()
         taken = await self._claims.claim(view, fire, items, now, following, hold)
         if taken.elsewhere or taken.refused:
-            duty.timetable.advance(fire.slot)  # what cannot be had at this moment is told of it
+            duty.reach(fire.slot)  # what cannot be had at this moment is told of it
         duty.misses.mourn(taken.cut_off)
         if taken.refused:
             duty.miss(taken.refused, fire, "what was made by hand stands in its way")

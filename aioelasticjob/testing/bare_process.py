@@ -310,7 +310,7 @@ class StepRunner(Runner):
             if stale() or self._duty.now() - fire.slot > ASLEEP:
                 return False
         if fire.source is FireSource.CRON:
-            self._duty.timetable.advance(fire.slot)
+            self._duty.reach(fire.slot)
         return True
 
     async def _handlers(self, flight: Flight) -> None:

@@ -104,7 +104,8 @@ def catches_up_only_if_asked(facts: Facts) -> Iterator[Violation]:
 def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     """Yield a moment without a word, unless it was nobody's to run, or who had to say so has not come back yet."""
     moment, facts, sharding = slot / 1000, job.facts, f"/{job.name}/sharding/{item}"
-    later = (run.begun for run in facts.runs_of.get((job.name, item), ()) if run.begun.slot > slot)
+    runs = facts.runs_of.get((job.name, item), ())
+    later = (run.begun for run in runs if run.begun.slot > slot)
     following = min((begun.at for begun in later if begun.source in SCHEDULED), default=inf)
     start, end = moment - ASTRAY, min(max(following, moment + ASTRAY), facts.end)
     held = facts.nodes.over(f"{sharding}/instance", start, end)
@@ -121,9 +122,13 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return
     rescued = any(facts.nodes.over(f"{sharding}/failover", start, end))
     ran = any(facts.nodes.over(f"/{job.name}/execution/{item}/running", start, moment + ASTRAY))
-    vacant = any(gone <= end and back >= start for gone, back in job.vacant)
-    if (ran and vacant) or (rescued and era.end <= end):
-        return  # the record says that it ran then, or by this schedule: who comes back takes it that somebody told
+    scheduled = _scheduled_since(job, era)
+    for gone, back in job.vacant:
+        claimed = any(scheduled <= run.begun.at <= gone for run in runs)
+        if gone <= end and back >= start and (ran or not claimed):
+            return  # the record says that it ran then, or by another schedule: who comes back takes it that all is told
+    if rescued and era.end <= end:
+        return  # the record is the rescue's, and says of the schedule before nothing
     if following == inf and any(facts.troubled(host, start, end) for host in (*hosts, REGISTRY)):
         return
     text = f"{job.name}/{item} {slot} is neither run nor reported; held by {', '.join(sorted(holders))}"
@@ -138,9 +143,21 @@ def _overlooked(job: JobFacts, holder: str, moment: float) -> bool:
     for run in job.runs_by.get(holder, ()):
         if run.begun.at - ASTRAY <= moment <= run.end:
             written = [era for era in job.eras if era.end > run.begun.at and era.start <= run.end]
-            if len(written) > 2 and len({(era.config.cron, era.config.time_zone) for era in written}) > 1:
+            if len(written) > 2 and len({_schedule(era) for era in written}) > 1:
                 return True
     return False
+
+
+def _schedule(era: Era) -> tuple[object, ...]:
+    return era.config.cron, era.config.time_zone, era.config.dst
+
+
+def _scheduled_since(job: JobFacts, era: Era) -> float:
+    """Return when the schedule of an era was written."""
+    first = job.eras.index(era)
+    while first and _schedule(job.eras[first - 1]) == _schedule(era):
+        first -= 1
+    return job.eras[first].start
 
 
 def _refused(job: JobFacts, holders: Collection[str], start: float, end: float) -> bool:

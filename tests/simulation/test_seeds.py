@@ -41,6 +41,7 @@ OLD_BUGS_OF_FAILOVER = {
 
 
 OLD_BUGS_OF_WILD = {
+    7008: "An item that came free while the next moment was being claimed for others lost the last one without a word.",
     892725792: "An offset whose handler was cut off before the answer to its saving was not where the next run began.",
 }
 
