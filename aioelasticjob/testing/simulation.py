@@ -222,17 +222,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         seeds = range(int(first), int(last) if last else int(first) + 1)
     kinds = tuple(filter(None, given.kinds.split(",")))
-    plans = [
-        plan(
-            seed,
-            minutes=given.minutes,
-            kinds=kinds,
-            failover=given.failover,
-            wild=given.wild,
-            hostile=given.hostile,
-        )
-        for seed in seeds
-    ]
+    wanted = {"minutes": given.minutes, "kinds": kinds, "failover": given.failover, "wild": given.wild}
+    plans = [plan(seed, hostile=given.hostile, **wanted) for seed in seeds]
     began, costs, failed, simulated = time.perf_counter(), [], 0, 0.0
     with ProcessPoolExecutor(given.jobs) as pool:
         results = map(live, plans) if given.jobs == 1 else pool.map(_without_history, plans, chunksize=2)
