@@ -284,7 +284,7 @@ class JobFacts:
         """The configurations that held, one after the other; nonsense leaves the one before standing."""
         writes = self.facts.nodes.changes(f"/{self.name}/config")
         ends = [at for at, _ in writes[1:]] + [self.facts.end]
-        return tuple(Era.of(at, end, data, self.name) for (at, data), end in zip(writes, ends, strict=True) if data)
+        return tuple(Era.of(at, end, data, self.name) for (at, data), end in zip(writes, ends, strict=False) if data)
 
     def configs(self, start: float, end: float) -> list[JobConfig]:
         """Return the configurations that held at any time from ``start`` to ``end``."""

@@ -39,13 +39,16 @@ def _arguments() -> argparse.Namespace:
     option("--linger", type=_seconds, metavar="SECONDS", help="end so long after the last client; without it, never")
     option("--detach", action="store_true", help="return when the server listens, and leave it in the background")
     option("--lock", type=int, help=argparse.SUPPRESS)  # inherited: the descriptor of the data directory's lock
-    given = parser.parse_args()
-    unfinished = given.max_unfinished
-    if unfinished is None:
+    return _checked(parser, parser.parse_args())
+
+
+def _checked(parser: argparse.ArgumentParser, given: argparse.Namespace) -> argparse.Namespace:
+    """Return the arguments, with room for at least one unfinished request."""
+    if given.max_unfinished is None:
         given.max_unfinished = max(MAX_UNFINISHED, given.jute_maxbuffer)
-    elif unfinished < given.jute_maxbuffer:
+    elif given.max_unfinished < given.jute_maxbuffer:
         parser.error(
-            f"argument --max-unfinished: {unfinished} is less than one request may take,"
+            f"argument --max-unfinished: {given.max_unfinished} is less than one request may take,"
             f" --jute-maxbuffer {given.jute_maxbuffer}"
         )
     return given
