@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import CancelledError, Task
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from anyio import CancelScope
 from anyio._backends._asyncio import _task_states  # the only way to learn which scopes a task is in
@@ -103,7 +103,7 @@ class Door:
         """Leave scopes and take back requests that are not ours; False if there was no such request."""
         task = self._task
         assert task is not None  # else nothing is touched
-        while (left := _scope_of(task)) is not None and left is not self._scope:
+        for left in self._left_behind(task):
             left.cancel()
             left.__exit__(None, None, None)
         if self._is_cancelled() or task.cancelling() <= self._requests:
@@ -111,6 +111,14 @@ class Door:
         while task.cancelling() > self._requests:
             task.uncancel()
         return True
+
+    def _left_behind(self, task: Task[Any]) -> list[CancelScope]:
+        """Return the scopes that are open within ours, the innermost first; none if ours has been left itself."""
+        found, scope = list[CancelScope](), cast(Any, _scope_of(task))
+        while scope is not None and scope is not self._scope:
+            found.append(scope)
+            scope = scope._parent_scope
+        return found if scope is self._scope else []
 
 
 def _present_task() -> Task[Any] | None:

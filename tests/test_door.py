@@ -198,3 +198,16 @@ def test_what_a_call_leaves_behind_in_our_task_is_tidied_up(call: Callable[[], A
 def test_an_error_without_a_text_has_words_all_the_same() -> None:
     assert in_words(Mute()) == "Mute: (its text cannot be had: __str__ failed)"
     assert in_words(KeyError("x")) == "KeyError: 'x'"
+
+
+def test_scopes_around_ours_stay_open_though_the_call_has_left_ours() -> None:
+    async def main() -> None:
+        with anyio.CancelScope() as outer:
+            inner = anyio.CancelScope()
+            inner.__enter__()
+            async with Door("the provider"):
+                inner.__exit__(None, None, None)
+            assert not outer.cancel_called
+            await anyio.sleep(1)
+
+    run(main)

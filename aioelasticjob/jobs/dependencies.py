@@ -154,11 +154,12 @@ class _Run:
             given = await self.arguments(needs)
         finally:
             self._under_way.discard(asked)
+        door = Door("it")
         try:
-            async with Door("it"):
-                value = self._made[provider] = await self._make(needs, given)
-        except Exception as error:
-            raise ProviderFailed(needs.name, error) from error
+            value = self._made[provider] = await self._make(needs, given)
+        except BaseException as error:  # no ``with``: a provider may well leave a scope open until it is closed
+            failure = door.judged(error)
+            raise ProviderFailed(needs.name, failure) from failure
         return value
 
     async def _make(self, needs: Needs, given: Mapping[str, Any]) -> Any:
@@ -182,15 +183,17 @@ class _Opened:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        cancelled = isinstance(error, get_cancelled_exc_class())
+        cancelled, door = isinstance(error, get_cancelled_exc_class()), Door("it")
         try:
-            async with Door("it"):
-                if not self._waits:
-                    return bool(self._manager.__exit__(kind, error, trace))
-                with move_on_after(GRACE if cancelled else None, shield=cancelled):
-                    return bool(await self._manager.__aexit__(kind, error, trace))
-        except Exception as own:
-            raise ProviderFailed(self._name, own) from own
+            if not self._waits:
+                return bool(self._manager.__exit__(kind, error, trace))
+            if not cancelled:  # then no scope of ours: it would lie within one that the provider has left open
+                return bool(await self._manager.__aexit__(kind, error, trace))
+            with move_on_after(GRACE, shield=True):
+                return bool(await self._manager.__aexit__(kind, error, trace))
+        except BaseException as own:
+            failure = door.judged(own)
+            raise ProviderFailed(self._name, failure) from failure
         return None
 
 

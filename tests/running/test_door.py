@@ -506,3 +506,36 @@ def test_raise_lets_out_an_error_that_is_an_exception() -> None:
                 await here.until(90)
 
     play(scene)
+
+
+@pytest.mark.parametrize("kind", ["handler", "dataflow"])
+def test_a_provider_may_keep_a_scope_open_for_as_long_as_the_run_takes(kind: str) -> None:
+    kept: list[str] = []
+
+    async def group() -> AsyncIterator[None]:
+        async def watch() -> None:
+            kept.append("begins")
+            await anyio.sleep(2)
+            kept.append("ends")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            yield
+
+    asked = Depends(group)
+
+    async def takes_a_while(context: ItemContext, given: object = asked) -> None:
+        await anyio.sleep(1)
+
+    async def fetches(context: ItemContext, given: object = asked) -> list[int] | None:
+        await anyio.sleep(1)
+        return None
+
+    def declare(app: ElasticJob, settings: dict[str, Any], fail: Raise) -> None:
+        if kind == "handler":
+            app.add(takes_a_while, **settings, timeout=10)
+        else:
+            app.dataflow(**settings)(fetches).process(nothing)
+
+    assert [one.outcome for one in lived(declare, lambda: None)] == [COMPLETED] * 4
+    assert kept == ["begins", "ends"] * 4
