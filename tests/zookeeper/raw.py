@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from struct import pack, unpack_from
 from typing import NamedTuple
 
 from aioelasticjob.zookeeper.acl import OPEN_UNSAFE
+from aioelasticjob.zookeeper.codes import OpCode
 from aioelasticjob.zookeeper.jute import pack_buffer, pack_string
 from aioelasticjob.zookeeper.replies import acls
-from aioelasticjob.zookeeper.server import Server
+from aioelasticjob.zookeeper.server import Server, serve
+from aioelasticjob.zookeeper.settings import Settings
+
+QUICK = Settings(tick_time=50)
 
 
 class Reply(NamedTuple):
@@ -100,3 +105,21 @@ async def connected(server: Server, timeout: int = 4000) -> AsyncIterator[RawCli
     async with opened(server) as client:
         await client.connect(timeout=timeout)
         yield client
+
+
+def on_server(
+    story: Callable[[Server], Awaitable[None]], settings: Settings = QUICK, data_dir: Path | None = None
+) -> None:
+    """Run a story on a server of its own."""
+
+    async def main() -> None:
+        async with asyncio.timeout(90), serve(settings=settings, data_dir=data_dir) as server:
+            await story(server)
+
+    asyncio.run(main())
+
+
+async def works(server: Server) -> None:
+    """A well-behaved client still gets its answers."""
+    async with connected(server) as client:
+        assert (await client.ask(OpCode.EXISTS, read_body("/"))).error == 0
