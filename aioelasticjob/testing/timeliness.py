@@ -125,7 +125,7 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     scheduled = _scheduled_since(job, era)
     for gone, back in job.vacant:
         claimed = any(scheduled <= run.begun.at <= gone for run in runs)
-        if gone <= end and back >= start and (ran or not claimed):
+        if gone <= end and back >= start and (ran or rescued or not claimed or era.end <= end):
             return  # the record says that it ran then, or by another schedule: who comes back takes it that all is told
     if rescued and era.end <= end:
         return  # the record is the rescue's, and says of the schedule before nothing
