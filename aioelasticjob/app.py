@@ -188,10 +188,13 @@ class ElasticJob(Declarations):
     async def running(self) -> AsyncIterator[Session]:
         """Run all jobs while the block is open, inside the present event loop; leave gracefully at its end.
 
+        The block begins when each job has joined, or waits because what the registry holds of it makes no sense here:
+        ``health`` says what is wrong, and the job joins when that is mended.
+
         Raises:
             RegistryUnreachable: no registry answered.
             AuthenticationFailed: the registry refused the digest.
-            InvalidSetting: a job cannot be joined.
+            InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
         """
         if self._here.running:
             raise InvalidSetting("running", True, "this application runs already")

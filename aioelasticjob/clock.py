@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -21,6 +22,31 @@ class SystemClock:
     def now(self) -> float:
         """Return the wall time in seconds since the epoch."""
         return time.time()
+
+
+def boot_time() -> float:
+    """Return seconds on a clock that is never set and goes on while the machine is suspended, where there is one.
+
+    Linux has CLOCK_BOOTTIME.  On macOS it is CLOCK_MONOTONIC, since ``time.monotonic`` reads another clock there, which
+    stands still.  Elsewhere it is ``time.monotonic``, which goes on during a suspension on Windows.  A virtual machine
+    does not know that its hypervisor has stopped it: no clock of the guest goes on then.
+    """
+    return _read_boot_time()
+
+
+def _boot_clock() -> int | None:
+    """Return the number of the clock that goes on during a suspension; None where ``time.monotonic`` has to do."""
+    if sys.platform == "darwin":
+        return time.CLOCK_MONOTONIC
+    return getattr(time, "CLOCK_BOOTTIME", None)
+
+
+_BOOT_CLOCK = _boot_clock()
+
+
+def _read_boot_time() -> float:
+    """Read the clock; a simulation puts its own function in the place of this one."""
+    return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
 
 def moment(seconds: float) -> datetime:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,7 +16,9 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    TypeAdapter,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -25,6 +27,8 @@ from pydantic.alias_generators import to_camel
 from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.errors import ForeignData, InvalidSetting
 
+FEATURES: frozenset[str] = frozenset()
+"""The features of the registry's format that this release knows: a job may require some of its workers."""
 MAX_ITEMS = 100_000
 MAX_CONCURRENCY = 100_000
 MAX_BATCH = 1_000_000
@@ -49,6 +53,20 @@ def _item_parameters(given: object) -> object:
     return parameters
 
 
+def _features(given: object) -> object:
+    """Take text such as ``first,second`` as well as a list; a feature counts once."""
+    if isinstance(given, str):
+        given = [part.strip() for part in given.split(",") if part.strip()]
+    if isinstance(given, list | tuple) and all(isinstance(part, str) for part in given):
+        return tuple(dict.fromkeys(given))
+    return given
+
+
+Feature = Annotated[str, Field(min_length=1, max_length=200)]
+Features = Annotated[tuple[Feature, ...], BeforeValidator(_features)]
+_REQUIRES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Features)
+_KEPT = object()
+"""The context of a validation that keeps keys it does not know."""
 ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
 MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
 Seconds = Annotated[float, Field(ge=0, le=AGES, allow_inf_nan=False)]
@@ -60,7 +78,7 @@ class JobConfig(BaseModel):
     """Everything that is configured of a job and shared by all its instances."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, validate_default=False
+        frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True, validate_default=False
     )
 
     job_name: str
@@ -101,6 +119,8 @@ class JobConfig(BaseModel):
     record_timeout: Limit | None = None
     """Dataflow: seconds that one call of process may take; None for no limit."""
     failover: bool = False
+    max_rescues: int = Field(default=3, ge=1, le=AGES)
+    """Failover: rescues in a row that may be cut off like the run itself before the run is given up."""
     misfire: bool = True
     catch_up: Seconds = 0
     """Window in seconds within which a moment that nobody was up for is run once; 0 is off."""
@@ -129,6 +149,8 @@ class JobConfig(BaseModel):
     """Port on 127.0.0.1 that tells the job's nodes to whoever asks; 0 picks a free one, -1 is off."""
     description: str = ""
     disabled: bool = False
+    requires: Features = ()
+    """Features that a worker has to know to run the job; one that does not know them all joins and runs nothing."""
     overwrite: bool = Field(default=False, exclude=True)
     """Replace the registry's configuration by this one at start; never stored."""
 
@@ -147,9 +169,14 @@ class JobConfig(BaseModel):
         return kind
 
     @model_validator(mode="after")
-    def _settings_agree(self) -> JobConfig:
-        for name in type(self).model_fields:
-            if (odd := unspeakable(getattr(self, name))) is not None:
+    def _settings_agree(self, info: ValidationInfo) -> JobConfig:
+        for name, value in self.unknown.items():
+            if name in _keys():
+                raise InvalidSetting(name, value, "is there already under its other name: leave one of them out")
+            if info.context is not _KEPT:
+                raise unknown_setting(name, value, type(self).model_fields)
+        for name, value in {**self._as_settings(), **self.unknown}.items():
+            if (odd := unspeakable({name: value})) is not None:
                 raise InvalidSetting(name, odd, "must be text that UTF-8 can spell")
         if self.cron is not None:
             _parsed(self.cron, self.time_zone, self.dst)
@@ -190,7 +217,7 @@ class JobConfig(BaseModel):
 
     @classmethod
     def from_json(cls, text: bytes, path: str) -> JobConfig:
-        """Return the configuration that ``path`` holds.
+        """Return the configuration that ``path`` holds; keys that are not known are kept as they are.
 
         Raises:
             ForeignData: what is there is no configuration of ours.
@@ -199,9 +226,9 @@ class JobConfig(BaseModel):
             found = json.loads(text)
             if not isinstance(found, dict):
                 raise TypeError(f"{type(found).__name__} in place of an object")
-            return cls.model_validate(found)
+            return cls.model_validate(found, context=_KEPT)
         except ValidationError as error:
-            mistake = _in_the_registry(error)
+            mistake = next(mistakes(error))
             place = f"{path}: {mistake.setting}"
             raise ForeignData(place, mistake.value, f"no job configuration: {mistake.expected}") from None
         except (ValueError, TypeError, RecursionError) as error:
@@ -209,7 +236,35 @@ class JobConfig(BaseModel):
 
     def to_json(self) -> bytes:
         """Return the text stored in the registry."""
-        return json.dumps(self.model_dump(by_alias=True, mode="json"), ensure_ascii=False, indent=1).encode()
+        return json.dumps(self.as_json(), ensure_ascii=False, indent=1).encode()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the registry stores, as what JSON is made of: also the keys that are not known here."""
+        settings = self.model_dump(by_alias=True, mode="json", exclude=set(self.unknown))
+        if not self.requires:  # releases before this setting take a configuration that has it for nonsense
+            del settings["requires"]
+        return {**settings, **self.unknown}
+
+    @property
+    def unknown(self) -> Mapping[str, Any]:
+        """The keys of the stored configuration that this release does not know, with their values."""
+        return self.model_extra or {}
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """What is to be said about the keys that this release does not know, a sentence each."""
+        return tuple(_ignored(key) for key in self.unknown)
+
+    def in_place_of(self, stored: bytes) -> JobConfig:
+        """Return this configuration with all that is kept of the one stored that it replaces.
+
+        Those are the keys that this release does not know, and what the job requires unless this says otherwise.
+        """
+        unknown = _unknown(stored)
+        requires = self.requires or (required(stored) or ())
+        if requires == self.requires and unknown.keys() <= self.unknown.keys():
+            return self
+        return self._rebuilt({**unknown, **self.unknown}, requires=requires)
 
     @cached_property
     def schedule(self) -> Cron | None:
@@ -218,10 +273,49 @@ class JobConfig(BaseModel):
 
     def changed(self, **settings: object) -> JobConfig:
         """Return a validated copy with some settings replaced."""
-        return JobConfig.build(**{**self._as_settings(), **settings})
+        for name in settings:
+            if name not in type(self).model_fields:
+                raise unknown_setting(name, settings[name], type(self).model_fields)
+        return self._rebuilt(self.unknown, **settings)
+
+    def _rebuilt(self, unknown: Mapping[str, Any], **settings: object) -> JobConfig:
+        try:
+            return JobConfig.model_validate({**unknown, **self._as_settings(), **settings}, context=_KEPT)
+        except ValidationError as error:
+            raise next(mistakes(error)) from None
 
     def _as_settings(self) -> Mapping[str, object]:
         return {name: getattr(self, name) for name in type(self).model_fields}
+
+
+@cache
+def _keys() -> frozenset[str]:
+    """Return every key and name that a stored configuration may spell a setting with."""
+    found = set[str]()
+    for name, field in JobConfig.model_fields.items():
+        others = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else ()
+        found |= {name, field.alias or name, *(key for key in others if isinstance(key, str))}
+    return frozenset(found)
+
+
+def _unknown(stored: bytes) -> dict[str, Any]:
+    """Return of a stored configuration, which may make no sense, what this release does not know."""
+    try:
+        found = json.loads(stored)
+        others = {key: value for key, value in found.items() if key not in _keys()}
+        return {key: value for key, value in others.items() if unspeakable({key: value}) is None}
+    except (ValueError, AttributeError, RecursionError):
+        return {}
+
+
+@lru_cache(maxsize=4096)
+def required(stored: bytes) -> tuple[str, ...] | None:
+    """Return the features that a stored configuration requires, though the rest may make no sense; None if unclear."""
+    try:
+        found = json.loads(stored)
+        return _REQUIRES.validate_python(found.get("requires", ()))
+    except (ValueError, AttributeError, RecursionError):
+        return None
 
 
 @lru_cache(maxsize=4096)
@@ -245,14 +339,11 @@ def unspeakable(value: object) -> str | None:
     return next((odd for part in inside if (odd := unspeakable(part)) is not None), None)
 
 
-def _in_the_registry(error: ValidationError) -> InvalidSetting:
-    """Return the first of what pydantic found in what the registry holds; a key has the nearest known named."""
-    first = error.errors(include_url=False)[0]
-    if first["type"] != "extra_forbidden" or len(first["loc"]) != 1:
-        return next(mistakes(error))
-    known = {field.serialization_alias or field.alias or name for name, field in JobConfig.model_fields.items()}
-    key = str(first["loc"][0])[:80]
-    return unknown_setting(key if key.isprintable() else ascii(key), first.get("input"), known - {"overwrite"})
+def _ignored(key: str) -> str:
+    short = key[:80] if key.isprintable() else ascii(key[:80])
+    near = get_close_matches(key[:80], sorted(_keys() - {"overwrite"}), n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return f"the key {short!r} is not known here{hint}: it is kept and has no effect"
 
 
 def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:

@@ -11,7 +11,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.strategies import find
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import kinds
-from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job
+from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job, check_per
 from aioelasticjob.jobs.listeners import Listener
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class Declarations:
         """Take in a job that has been declared in one way or another."""
         if self._from_outside is not None:
             job = replace(job, config=self._from_outside.applied(job.config))
+            check_per(job.config, "handler", job.handler)
         self._check(job.config)
         self._jobs[job.config.job_name] = job
         return job.config
@@ -154,6 +155,7 @@ class Declarations:
         self._from_outside = settings
         for name, job in self._jobs.items():
             self._jobs[name] = replace(job, config=settings.applied(job.config))
+            check_per(self._jobs[name].config, "handler", job.handler)
         for name, kind in settings.jobs.items():
             if kind is not None and name not in self._jobs:
                 self._enlist(Job.declare(settings.declared(name), kinds.handler(kinds.find(kind))))

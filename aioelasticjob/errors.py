@@ -5,6 +5,8 @@ ElasticJobError
 │   ├── JobConflict           the name is already used by another kind of job
 │   └── ForeignData           a znode or directory holds data that is not ours
 ├── ClockSkew                 this host and the registry disagree about the time
+├── NotAnException            users' code raised SystemExit, a panic, or a cancellation of its own
+├── GivenUp                   a run was cut off again and again, so it is rescued no more
 └── RegistryError
     ├── RegistryUnreachable   no server answered in time
     ├── AuthenticationFailed  the registry refused the digest
@@ -19,6 +21,7 @@ ElasticJobError
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -62,6 +65,30 @@ class ClockSkew(ElasticJobError):
     def of(cls, seconds: float, tolerated: float) -> ClockSkew:
         """Return the error for a difference in seconds."""
         return cls(timedelta(seconds=seconds), timedelta(seconds=tolerated))
+
+
+class NotAnException(ElasticJobError):
+    """Users' code raised what is no Exception and would have ended the process; it ended that call alone.
+
+    Its cause is what was raised.
+    """
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        cancelled = isinstance(error, CancelledError)
+        super().__init__(
+            f"{what} was cancelled from within, not by us" if cancelled else f"{what} raised {in_words(error)}"
+        )
+
+
+class GivenUp(ElasticJobError):
+    """A run was cut off again and again, by instances that died or stopped; it is rescued no more."""
+
+    def __init__(self, rescues: int, instance: str) -> None:
+        super().__init__(
+            f"given up: its run and {rescues} rescues in a row were cut off, the last one on {instance};"
+            " see whether the handler ends its process, then trigger the job, or raise max_rescues"
+        )
+        self.rescues, self.instance = rescues, instance
 
 
 class RegistryError(ElasticJobError):
@@ -140,7 +167,7 @@ def unwrapped() -> Iterator[None]:
     try:
         yield
     except BaseExceptionGroup as group:
-        errors = list(_leaves(group))
+        errors = list(leaves(group))
         typed = [error for error in errors if isinstance(error, ElasticJobError)]
         if len(errors) > 1 and not typed:
             raise
@@ -148,9 +175,19 @@ def unwrapped() -> Iterator[None]:
         raise error from error.__cause__  # its cause stays, the group is not worth showing
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors in a group and in its groups; of what is no group, itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
+
+
+def in_words(error: BaseException) -> str:
+    """Return an error's kind and text, also of one whose text cannot be had."""
+    try:
+        text = str(error)
+    except BaseException:
+        text = "(its text cannot be had: __str__ failed)"
+    return f"{type(error).__name__}: {text}"

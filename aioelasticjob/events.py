@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from anyio import Event
 
+from aioelasticjob.door import Door
+from aioelasticjob.errors import in_words
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.rates import Flowed, Rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+log = logging.getLogger(__name__)
 
 BACKLOG = 10_000
 """Events a listener may lag behind before the oldest are dropped for it, unless it asks for more."""
@@ -222,9 +228,12 @@ class Events:
         return bool(self._sinks)
 
     def put(self, event: JobEvent) -> None:
-        """Tell every listener."""
+        """Tell every listener; what one of them raises is its own, and the log has it once."""
         for sink in self._sinks:
-            sink.put(event)
+            try:
+                sink.put(event)
+            except BaseException as error:
+                _complain(type(sink).__name__, in_words(Door("it").judged(error)))
 
     def attach(self, sink: Sink) -> None:
         """Tell this one too, from now on."""
@@ -243,3 +252,9 @@ class Events:
             yield listener
         finally:
             self.detach(listener)
+
+
+@lru_cache(maxsize=1024)
+def _complain(listener: str, why: str) -> None:
+    extra = {"handler": listener, "reason": why}
+    log.error("the listener %s did not take an event, which is lost to it: %s", listener, why, extra=extra)

@@ -114,6 +114,11 @@ class Layout:
         return f"/{self.job}/leader/election/epoch"
 
     @cached_property
+    def schedule(self) -> str:
+        """The schedule in force and since when it is, as the leader noted it."""
+        return f"/{self.job}/leader/schedule"
+
+    @cached_property
     def leader_sharding(self) -> str:
         """Parent of the assignment's marks."""
         return f"/{self.job}/leader/sharding"

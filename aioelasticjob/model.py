@@ -28,6 +28,10 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
+GIVEN_UP = "given up"
+"""The outcome of a run that was cut off so often in a row that it is rescued no more; no handler ends so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fire:
     """One scheduled moment of a job."""
@@ -65,6 +69,12 @@ class Record:
     """When somebody asked for the run by hand, milliseconds since the epoch; 0 if nobody did."""
     parameter: str | None = None
     """What he gave in the place of the job's parameter."""
+    ahead: int = 0
+    """A later moment that was claimed while the registry's clock was ahead, and is not run again; 0 if none was."""
+    rescues: int = 0
+    """How many times in a row the run was cut off and claimed again as ``FAILOVER``."""
+    unknown: str = ""
+    """The fields that this release does not know, as JSON spells them, each after a comma: they are written again."""
 
     @property
     def moment(self) -> int:
@@ -110,6 +120,8 @@ class Instance:
     """Since when there has always been somebody, as was known when it joined; ``started`` if nobody was there."""
     leaving: bool = False
     """Whether it only finishes what it has begun: it is given nothing more, and does not lead."""
+    features: frozenset[str] = frozenset()
+    """The features of the registry's format that it says it knows."""
 
 
 def instance_id(ip: str, pid: int, suffix: str) -> str:

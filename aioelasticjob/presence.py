@@ -23,8 +23,8 @@ from aioelasticjob.observers.vitals import Vitals
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.blocking import Means, pickled
 from aioelasticjob.running.health import Health
-from aioelasticjob.running.job import Host, retire, run_job
-from aioelasticjob.running.runner import Surroundings
+from aioelasticjob.running.job import Host, retire, run_job, watch_clock
+from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.running.watchdog import watchdog
 
 LAST_COMPLAINTS = 5.0
@@ -51,8 +51,10 @@ class Presence:
 
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""
-        joined = self.shared.runners if self.shared else ()
-        return Health.of(self.session, declared, (runner.health for runner in joined))
+        if self.shared is None:
+            return Health.of(self.session, declared, (), {})
+        joined = [*self.shared.standing_by.values(), *(runner.health for runner in self.shared.runners)]
+        return Health.of(self.session, declared, joined, self.shared.refusals)
 
     @asynccontextmanager
     async def open(self, registry: Address, jobs: Iterable[Job], means: Means) -> AsyncIterator[Session]:
@@ -61,7 +63,7 @@ class Presence:
         Raises:
             RegistryUnreachable: no registry answered.
             AuthenticationFailed: the registry refused the digest.
-            InvalidSetting: a job cannot be joined.
+            InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
         """
         self.running = True
         failure: Exception | None = None
@@ -99,6 +101,7 @@ class Presence:
         host, leaving = Host(session.host, socket.gethostname(), os.getpid()), Event()
         async with means.processes.open(), create_task_group() as tasks:
             tasks.start_soon(complaints.tell)
+            tasks.start_soon(watch_clock, session, shared)
             async with create_task_group() as starting:
                 for job in jobs:
                     starting.start_soon(tasks.start, run_job, job, session, host, shared, leaving)

@@ -1,7 +1,8 @@
-"""A chaos run on real processes: ``python -m benchmarks.chaos [--minutes 10] [--seed N] [--keep DIR]``.
+"""A chaos run on real processes: ``python -m benchmarks.chaos [--minutes M] [--seed N] [--kinds KIND] [--beside DIR]``.
 
 Workers run two jobs on an ensemble of three ZooKeepers and write down every begin and end, while workers, members and
-the network between them are killed, paused, restarted, cut, delayed and swallowed.  Then the history is judged; the
+the network between them are killed, paused, restarted, cut, delayed and swallowed, and while operators change the
+registry and spoil it.  Then the history is judged; the
 page that is printed says what happened.  Exit code 1 on a violation.
 """
 
@@ -12,7 +13,7 @@ import asyncio
 import random
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
@@ -20,7 +21,7 @@ from typing import Final
 
 from aioelasticjob.testing.facts import Violation
 from aioelasticjob.testing.history import Begun, Entry, Finished, Phase, describe, of_kind
-from benchmarks.chaos_actions import rage
+from benchmarks.chaos_actions import KINDS, rage
 from benchmarks.chaos_checker import Span, judge
 from benchmarks.chaos_history import arrange, read
 from benchmarks.chaos_report import Played, page
@@ -36,19 +37,26 @@ ROUNDS: Final = 2
 """Runs of every item that show that it is served."""
 
 
-def play(directory: Path, *, seconds: float, seed: int) -> Played:
-    """Let chaos reign for so long, mend everything, and judge what happened; the history stays in ``directory``."""
+def play(
+    directory: Path, *, seconds: float, seed: int, kinds: Collection[str] = (), beside: Path | None = None
+) -> Played:
+    """Let chaos reign for so long, mend everything, and judge what happened; the history stays in ``directory``.
+
+    With ``beside``, every other worker process runs the package of that checkout.
+    """
     with ensemble(directory) as members, workers(directory) as starter:
-        stage = Stage(members, starter, directory / "journal")
-        span, unserved = asyncio.run(_acts(stage, random.Random(seed), seconds))
+        stage = Stage(members, starter, directory / "journal", beside)
+        span, unserved = asyncio.run(_acts(stage, random.Random(seed), seconds, kinds))
     arranged = arrange(read(stage.journal), stage.deeds)
-    verdict = judge(arranged.entries, JOBS, span)
+    verdict = judge(arranged.entries, JOBS, span, stage.excuses)
     verdict.violations += unserved
     verdict.violations += [Violation("nobody dies", span.stop, told) for told in stage.deaths]
     return Played(seed, seconds, JOBS, stage, arranged, span, verdict)
 
 
-async def _acts(stage: Stage, rng: random.Random, seconds: float) -> tuple[Span, list[Violation]]:
+async def _acts(
+    stage: Stage, rng: random.Random, seconds: float, kinds: Collection[str]
+) -> tuple[Span, list[Violation]]:
     """Wait for calm, rage, wait for calm, leave; return what is to be judged, and what was not served in the end."""
     unserved: list[Violation] = []
     async with stage.seated(WORKERS), asyncio.TaskGroup() as tasks:
@@ -56,7 +64,7 @@ async def _acts(stage: Stage, rng: random.Random, seconds: float) -> tuple[Span,
         await _served(stage)
         start = stage.clock.now()
         stage.deeds.append(Phase(start, "chaos"))
-        await rage(stage, rng, seconds)
+        await rage(stage, rng, seconds, kinds)
         stop = stage.clock.now()
         stage.deeds.append(Phase(stop, "recovery"))
         try:
@@ -94,11 +102,19 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10, help="how long chaos reigns (10)")
     parser.add_argument("--seed", type=int, help="of the choice of deeds; by default another one each time")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for logs and history")
+    parser.add_argument("--kinds", default="", metavar="KIND,…", help=f"only these: {', '.join(KINDS)}")
+    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="run every other worker from another checkout")
     asked = parser.parse_args()
+    kinds = tuple(filter(None, asked.kinds.split(",")))
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        parser.error(f"--kinds: no such kind: {', '.join(unknown)}; there are {', '.join(KINDS)}")
+    if asked.beside is not None and not (asked.beside / "aioelasticjob").is_dir():
+        parser.error(f"--beside: {asked.beside} is no checkout: it has no folder aioelasticjob")
+    beside = asked.beside and asked.beside.resolve()
     seed = random.randrange(10**6) if asked.seed is None else asked.seed
     directory = asked.keep or Path(mkdtemp(prefix="chaos-"))
     directory.mkdir(parents=True, exist_ok=True)
-    played = play(directory, seconds=60 * asked.minutes, seed=seed)
+    played = play(directory, seconds=60 * asked.minutes, seed=seed, kinds=kinds, beside=beside)
     with suppress(BrokenPipeError):
         print(page(played))
     (directory / "history").write_text(trace(played.arranged.entries, played.span.start))

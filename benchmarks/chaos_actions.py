@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final, TypeAlias, TypeVarTuple
 
+from benchmarks.chaos_operators import ON_JOBS, operating, pick_job
 from benchmarks.chaos_stage import SESSION_TIMEOUT, Seat, Stage
 from tests.support.processes import ChildProcess
 from tests.support.proxy import Direction
@@ -14,36 +15,43 @@ from tests.support.real_zookeeper import RealServer
 
 OnWorker: TypeAlias = Callable[[Stage, Seat, random.Random], Awaitable[None]]
 OnEnsemble: TypeAlias = Callable[[Stage, random.Random], Awaitable[None]]
-D = TypeVar("D")
+Deed: TypeAlias = Callable[..., Awaitable[None]]
+Ts = TypeVarTuple("Ts")
 BETWEEN: Final = (1.0, 3.5)
 """Seconds between two deeds, from and to."""
 WAYS: Final[Sequence[tuple[Direction, ...]]] = (("up",), ("down",), ("up", "down"))
 
 
-async def rage(stage: Stage, rng: random.Random, seconds: float) -> None:
-    """Do one thing after the other for so long; return when everything is mended."""
+async def rage(stage: Stage, rng: random.Random, seconds: float, kinds: Collection[str] = ()) -> None:
+    """Do one thing after the other for so long, only of these kinds if any; return when everything is mended."""
     end = stage.clock.now() + seconds
-    on_workers, on_ensemble = sum(ON_WORKERS.values()), sum(ON_ENSEMBLE.values())
-    mending = asyncio.Lock()  # one thing at a time: the ensemble shall have a majority most of the time
-    async with asyncio.TaskGroup() as tasks:
+    deeds = {deed: weight for deed, weight in DEEDS.items() if not kinds or name_of(deed) in kinds}
+    mending, changing = asyncio.Lock(), asyncio.Lock()  # one thing at a time: a majority is there most of the time
+    async with operating(stage.ensemble.addresses) as operator, asyncio.TaskGroup() as tasks:
         while stage.clock.now() < end:
-            if rng.random() * (on_workers + on_ensemble) < on_workers:
+            deed = rng.choices(list(deeds), list(deeds.values()))[0]
+            if deed in ON_WORKERS:
                 if victims := stage.victims():
                     seat = rng.choice(victims)
                     seat.busy = True
-                    tasks.create_task(_to_worker(_choice(ON_WORKERS, rng), stage, seat, rng))
-            elif not mending.locked():
+                    tasks.create_task(_to_worker(deed, stage, seat, rng))
+            elif deed in ON_ENSEMBLE and not mending.locked():
                 await mending.acquire()
-                tasks.create_task(_to_ensemble(_choice(ON_ENSEMBLE, rng), stage, rng, mending))
+                tasks.create_task(_once(deed, mending, stage, "", stage, rng))
+            elif deed in ON_JOBS and not changing.locked():
+                await changing.acquire()
+                job = pick_job(rng)
+                tasks.create_task(_once(deed, changing, stage, job.job_name, stage, operator, job, rng))
             await asyncio.sleep(rng.uniform(*BETWEEN))
 
 
-def _choice(weights: Mapping[D, int], rng: random.Random) -> D:
-    return rng.choices(list(weights), list(weights.values()))[0]
+def name_of(deed: Deed) -> str:
+    """Return what a kind of deed is called on the command line, as ``kill-worker``."""
+    return str(getattr(deed, "__name__", deed)).replace("_", "-")
 
 
 async def _to_worker(deed: OnWorker, stage: Stage, seat: Seat, rng: random.Random) -> None:
-    name = _name(deed)
+    name = name_of(deed)
     stage.done[name] += 1
     stage.fault(name, detail=seat.process)
     await deed(stage, seat, rng)
@@ -51,19 +59,17 @@ async def _to_worker(deed: OnWorker, stage: Stage, seat: Seat, rng: random.Rando
     seat.busy, seat.well_since = False, stage.clock.now()
 
 
-async def _to_ensemble(deed: OnEnsemble, stage: Stage, rng: random.Random, mending: asyncio.Lock) -> None:
-    name = _name(deed)
+async def _once(
+    deed: Callable[[*Ts], Awaitable[None]], lock: asyncio.Lock, stage: Stage, detail: str, *arguments: *Ts
+) -> None:
+    name = name_of(deed)
     stage.done[name] += 1
-    stage.fault(name)
+    stage.fault(name, detail=detail)
     try:
-        await deed(stage, rng)
+        await deed(*arguments)
     finally:
-        mending.release()
-    stage.fault(name, over=True)
-
-
-def _name(deed: OnWorker | OnEnsemble) -> str:
-    return str(getattr(deed, "__name__", deed)).replace("_", " ")
+        lock.release()
+    stage.fault(name, over=True, detail=detail)
 
 
 async def kill_worker(stage: Stage, seat: Seat, rng: random.Random) -> None:
@@ -182,3 +188,5 @@ ON_ENSEMBLE: Final[Mapping[OnEnsemble, int]] = {
     pause_member: 2,
     take_the_majority: 1,
 }
+DEEDS: Final[Mapping[Deed, int]] = {**ON_WORKERS, **ON_ENSEMBLE, **ON_JOBS}
+KINDS: Final = tuple(name_of(deed) for deed in DEEDS)

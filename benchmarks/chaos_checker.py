@@ -9,6 +9,7 @@ one runner, one run per slot, fences that grow.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ from aioelasticjob.testing.invariants import SCHEDULED, fences_grow, one_run_per
 EARLY = 0.05
 """Seconds by which a run may seem to begin before its moment: the wall clock is slewed, the steady one is not."""
 
+SETTLED = ("completed", "failed")
+"""How a run ends that nobody has to make up for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -31,6 +35,30 @@ class Span:
 
     start: float
     stop: float
+
+
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """Somebody took away what some promises to a job, or to one of its items, rest on; they need not hold so long."""
+
+    kind: str
+    job: str
+    start: float
+    stop: float
+    rules: frozenset[str]
+    item: int | None = None
+    """None for all items."""
+
+    def covers(self, violation: Violation) -> bool:
+        """Say whether a broken promise is one of those."""
+        place = re.match(r"(.+)/(\d+)[: ]", violation.text)
+        return (
+            place is not None
+            and violation.rule in self.rules
+            and self.start <= violation.at <= self.stop
+            and place[1] == self.job
+            and self.item in (None, int(place[2]))
+        )
 
 
 @dataclass(slots=True)
@@ -41,10 +69,14 @@ class Verdict:
     targets: int = 0
     met: Counter[str] = field(default_factory=Counter)
     """How many targets were met by what: ``run``, ``rescue`` (nothing else ran it), ``report``."""
+    excused: Counter[str] = field(default_factory=Counter)
+    """How many broken promises what was done excuses, by its kind."""
 
 
-def judge(entries: Sequence[Entry], configs: Sequence[JobConfig], span: Span) -> Verdict:
-    """Hold a history to the promises."""
+def judge(
+    entries: Sequence[Entry], configs: Sequence[JobConfig], span: Span, excuses: Sequence[Excuse] = ()
+) -> Verdict:
+    """Hold a history to the promises, but for those that there are excuses for."""
     facts, verdict = Facts(entries), Verdict()
     for rule in (one_runner, one_run_per_slot, fences_grow):
         verdict.violations += rule(facts)
@@ -52,7 +84,13 @@ def judge(entries: Sequence[Entry], configs: Sequence[JobConfig], span: Span) ->
         course = _Course(facts, config, span)
         for item in range(config.sharding_total_count):
             verdict.violations += course.judge(item, verdict)
-    verdict.violations.sort(key=lambda violation: violation.at)
+    found, verdict.violations = sorted(verdict.violations, key=lambda violation: violation.at), []
+    for violation in found:
+        excuse = next((one for one in excuses if one.covers(violation)), None)
+        if excuse is None:
+            verdict.violations.append(violation)
+        else:
+            verdict.excused[excuse.kind] += 1
     return verdict
 
 
@@ -145,15 +183,16 @@ class _Course:
             by_slot.setdefault(run.begun.slot, []).append(run)
         for slot, attempts in by_slot.items():
             last = attempts[-1]
-            if slot not in wanted or any(run.how == "completed" for run in attempts):
+            if slot not in wanted or any(run.how in SETTLED for run in attempts):
                 continue
-            if self._config.failover:
+            reported = any(one.event.slot == slot and one.at > last.begun.at for one in reports)
+            if self._config.failover and reported:
+                yield self._violation("reported, not rescued", last.begun.at, item, slot, f"was cut off: {last}")
+            elif self._config.failover:
                 yield self._violation(
                     "rescued", last.begun.at, item, slot, f"was cut off {len(attempts)} times, never rescued"
                 )
-            elif last.how != "cut off" and not any(
-                one.event.slot == slot and one.at > last.begun.at for one in reports
-            ):
+            elif last.how != "cut off" and not reported:
                 yield self._violation("rescued", last.begun.at, item, slot, f"{last} {last.how}, and nobody said so")
 
     def _violation(self, rule: str, at: float, item: int, slot: int, text: str) -> Violation:

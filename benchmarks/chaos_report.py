@@ -49,8 +49,10 @@ def _head(played: Played) -> Iterator[str]:
         f"3 members, {len(played.stage.seats)} workers at a time, {len(started)} processes,"
         f" {len({name.rpartition('-')[0] for name in instances})} of them ran something in {len(instances)} sessions"
     )
+    if played.stage.beside is not None:
+        yield f"{played.stage.elsewhere} of the processes ran {played.stage.beside}"
     if played.stage.lost:
-        yield f"{len(played.stage.lost)} found no registry when they started, and were started again"
+        yield f"{len(played.stage.lost)} were not let in by the registry when they started, and were started again"
 
 
 def _deeds(played: Played) -> Iterator[str]:
@@ -84,6 +86,8 @@ def _runs(played: Played) -> Iterator[str]:
 def _verdict(played: Played) -> Iterator[str]:
     verdict, tails = played.verdict, played.arranged.tails
     yield f"\nTargets: {verdict.targets} moments of items, met by {_listed(verdict.met)}"
+    if verdict.excused:
+        yield f"Excused by what was done: {_listed(verdict.excused)}"
     if tails:
         yield f"Handlers that woke up cut off: {len(tails)}, gone after {1000 * max(tails):.0f} ms at most"
     if errors := played.stage.errors():

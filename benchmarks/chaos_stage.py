@@ -14,6 +14,7 @@ from typing import Final
 
 from aioelasticjob.running import watchdog
 from aioelasticjob.testing.history import Entry, Fault, Held, Started, Stopped
+from benchmarks.chaos_checker import Excuse
 from benchmarks.chaos_history import HOST, TrueTime
 from benchmarks.chaos_worker import GAVE_UP, Order
 from tests.support.processes import ChildProcess, Workers
@@ -21,6 +22,7 @@ from tests.support.proxy import Proxy, proxy_to
 from tests.support.real_zookeeper import Ensemble, RealServer
 
 SESSION_TIMEOUT: Final = 5.0
+NAMESPACE: Final = "/chaos"
 RECOVERED: Final = SESSION_TIMEOUT + 2
 """Seconds after which a worker that was disturbed counts as well again."""
 LOOK_EVERY: Final = 0.1
@@ -28,6 +30,16 @@ ERRORS: Final = ("Traceback (most recent call last)", " ERROR ", " CRITICAL ")
 WATCHDOG: Final = watchdog.__name__
 LEAVING: Final = 25.0
 """Seconds that a worker may take to leave when it is asked to."""
+ROOT: Final = Path(__file__).parents[1]
+START: Final = f"""
+import sys
+import aioelasticjob
+print("runs", aioelasticjob.__path__[0], flush=True)
+sys.path.insert(0, {str(ROOT)!r})
+from benchmarks.chaos_worker import main
+main()
+"""
+"""The program of a worker: this checkout's, on the package that it finds first."""
 
 
 @dataclass
@@ -55,15 +67,21 @@ class Stage:
     ensemble: Ensemble
     starter: Workers
     journal: Path
+    beside: Path | None = None
+    """Another checkout, from which every other worker process runs."""
     clock: TrueTime = field(default_factory=TrueTime.of_this_machine)
     seats: list[Seat] = field(default_factory=list)
     deeds: list[Entry] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
     """How often each kind of thing was done."""
+    excuses: list[Excuse] = field(default_factory=list)
+    """What was done that takes away what promises rest on."""
     deaths: list[str] = field(default_factory=list)
     """Workers that ended though nobody asked them to."""
     lost: list[str] = field(default_factory=list)
-    """Workers that gave up because they found no registry when they started; they are started again."""
+    """Workers that gave up because the registry did not let them start; they are started again."""
+    elsewhere: int = 0
+    """How many processes ran from the other checkout."""
 
     @asynccontextmanager
     async def seated(self, count: int) -> AsyncIterator[None]:
@@ -78,10 +96,13 @@ class Stage:
             yield
 
     def _start(self, process: str, proxies: Sequence[Proxy]) -> ChildProcess:
-        address = f"zk://{','.join(proxy.address for proxy in proxies)}/chaos"
+        address = f"zk://{','.join(proxy.address for proxy in proxies)}{NAMESPACE}"
         order = Order(process, address, str(self.journal), self.clock.epoch, SESSION_TIMEOUT)
         self.deeds.append(Started(self.clock.now(), process, HOST))
-        return self.starter.start("-m", "benchmarks.chaos_worker", order.to_json())
+        number = len(self.starter.children)
+        package = ROOT if self.beside is None or number % 2 == 0 else self.beside
+        self.elsewhere += package is self.beside
+        return self.starter.start(*("-P", "-c", START, order.to_json()), environment={"PYTHONPATH": str(package)})
 
     def replace(self, seat: Seat) -> None:
         """Start a worker in the place of one that has ended."""

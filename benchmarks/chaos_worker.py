@@ -17,7 +17,7 @@ import uvloop
 from anyio import create_task_group, open_signal_receiver, sleep
 
 from aioelasticjob import ElasticJob, ItemContext, JobConfig
-from aioelasticjob.errors import RegistryUnreachable
+from aioelasticjob.errors import RegistryError
 from aioelasticjob.events import Listener, Misfired
 from benchmarks.chaos_history import Pen, TrueTime
 
@@ -36,7 +36,20 @@ JOBS: Final = (QUICK, SLOW)
 WORK: Final = {QUICK.job_name: 1.2, SLOW.job_name: 3.5}
 """Seconds that a run takes on the average: the second job's runs are longer than its period."""
 GAVE_UP: Final = 3
-"""The exit code of a worker that found no registry when it started."""
+"""The exit code of a worker that the registry did not let start: it was not there, or refused."""
+SPREAD: Final = (0.2, 1.8)
+LONGEST: Final = SPREAD[1] * max(WORK.values())
+"""Seconds that a run takes at most."""
+PANIC: Final = "panic"
+"""While a file of this name lies beside the journal, every other handler ends with a ``Panic``."""
+
+
+class Panic(BaseException):
+    """What extensions raise, as PyO3's PanicException: no ``Exception``."""
+
+
+class DidNotStart(Exception):
+    """The registry was not there, or refused, before anything ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,7 @@ class Order:
 async def work(order: Order) -> None:
     """Run the jobs and write down what happens, until told to stop."""
     pen = Pen(Path(order.journal), order.process, TrueTime(order.epoch))
+    panic = Path(order.journal).with_name(PANIC)
     app = ElasticJob(
         order.address,
         session_timeout=order.session_timeout,
@@ -66,22 +80,32 @@ async def work(order: Order) -> None:
     )
     for config in JOBS:
         settings = config.model_dump(exclude_unset=True, exclude={"job_name"})
-        app.add(_handler(pen, WORK[config.job_name]), name=config.job_name, **settings)
+        app.add(_handler(pen, WORK[config.job_name], panic), name=config.job_name, **settings)
+    started = False
     with app.events() as events, open_signal_receiver(signal.SIGTERM) as signals:
         async with create_task_group() as tasks:
             tasks.start_soon(_note, events, pen)
-            async with app.running():
-                async for _ in signals:
-                    break
+            try:
+                async with app.running():
+                    started = True
+                    async for _ in signals:
+                        break
+            except RegistryError as error:
+                if started:
+                    raise
+                raise DidNotStart(str(error)) from error
             tasks.cancel_scope.cancel()
 
 
-def _handler(pen: Pen, mean: float) -> Callable[[ItemContext], Awaitable[None]]:
+def _handler(pen: Pen, mean: float, panic: Path) -> Callable[[ItemContext], Awaitable[None]]:
     async def handler(context: ItemContext) -> None:
         run, how = pen.begin(context), "cut off"
         try:
-            await sleep(mean * random.uniform(0.2, 1.8))
+            await sleep(mean * random.uniform(*SPREAD))
             how = "completed"
+            if panic.exists() and random.random() < 0.5:
+                how = "failed"
+                raise Panic("as an extension raises it")
         finally:
             pen.end(run, how)
 
@@ -101,7 +125,7 @@ def main() -> None:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(work(order))
-    except RegistryUnreachable as error:
+    except DidNotStart as error:
         print(error, file=sys.stderr)
         sys.exit(GAVE_UP)
 

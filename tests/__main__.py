@@ -3,6 +3,9 @@
 Makes ``.venv``, installs the project with the tools pinned in pyproject.toml, installs Debian's ``zookeeper``,
 ``postgresql`` and ``chromium`` where apt can, and runs the checks one after another.  A suite that should run and was
 skipped is a failure.
+
+``python3 -m tests --long`` runs what a landing must not wait for, or depend on: random seeds of the simulations in the
+thousands, ten minutes of chaos on an ensemble, and the fast suites on the other Pythons of this machine.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from glob import glob
 from pathlib import Path
 
@@ -36,25 +39,82 @@ CHECKS: dict[str, Sequence[str]] = {
     "pytest": ("pytest", "-n", "2", "--dist", "worksteal", "-q", "--durations=10"),
     "docs": ("mkdocs", "build", "--quiet", "--strict"),
 }
+SIMULATION = ("python", "-m", "aioelasticjob.testing.simulation", "-j", "2", "--seeds", "random", "--count", "500")
+BARE = ("python", "-m", "aioelasticjob.testing.bare_simulation")
+LONG: dict[str, Sequence[str]] = {
+    "seeds": SIMULATION,
+    "seeds-failover": (*SIMULATION, "--failover"),
+    "seeds-wild": (*SIMULATION, "--wild"),
+    "seeds-wild-failover": (*SIMULATION, "--wild", "--failover"),
+    "bare": (*BARE, "-j", "2", "--seeds", "random", "--count", "20000"),
+    "chaos": ("python", "-m", "benchmarks.chaos", "--minutes", "10"),
+}
+PYTHONS = [version for version in ("3.11", "3.12", "3.13") if version != "{}.{}".format(*sys.version_info)]
+"""Other versions than the one that everything runs on: each gets a virtual environment of its own."""
+FAST = ("-m", "not simulation and not process and not zookeeper", "-q", "-n", "2", "--dist", "worksteal")
+"""The suites of the other Pythons: what runs in one process."""
 
 
 def main() -> int:
     """Run the checks asked for, all by default; return the number that failed."""
-    parser = argparse.ArgumentParser(prog="python3 -m tests", description=__doc__)
-    parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"any of {', '.join(CHECKS)}; all by default")
-    parser.add_argument("--no-setup", action="store_true", help="use .venv and the machine as they are")
-    parser.add_argument("--allow-skips", action="store_true", help=f"pass without Debian's {', '.join(PACKAGES)}")
-    given = parser.parse_args()
-    if unknown := [name for name in given.checks if name not in CHECKS]:
-        parser.error(f"no such check: {', '.join(unknown)}")
+    given = arguments()
     if not given.no_setup:
         set_up(given.allow_skips)
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     if not given.allow_skips:
         environment["AIOELASTICJOB_REQUIRE_ALL"] = "1"
-    failed = [name for name in given.checks or CHECKS if not passes(name, environment)]
+    checks = CHECKS | LONG | {f"python{version}": () for version in PYTHONS}
+    known = [name for name in checks if (name not in CHECKS) == given.long]
+    absent = [name for name in given.checks or known if not checks[name] and not interpreter(name)]
+    failed = [
+        name
+        for name in given.checks or known
+        if name not in absent and not passes(name, commands(name, checks[name]), environment)
+    ]
     print(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'all checks passed'}", flush=True)
+    if absent:
+        print(f"NOT RUN, for this machine does not have it: {', '.join(absent)}", flush=True)
     return len(failed)
+
+
+def arguments() -> argparse.Namespace:
+    """Return what the command line asks for."""
+    every = [*CHECKS, *LONG, *(f"python{version}" for version in PYTHONS)]
+    parser = argparse.ArgumentParser(prog="python3 -m tests", description=__doc__)
+    parser.add_argument(
+        "checks", nargs="*", metavar="CHECK", help=f"any of {', '.join(every)}; by default the first {len(CHECKS)}"
+    )
+    parser.add_argument("--long", action="store_true", help=f"all but the first {len(CHECKS)}: an hour or two")
+    parser.add_argument("--no-setup", action="store_true", help="use .venv and the machine as they are")
+    parser.add_argument("--allow-skips", action="store_true", help=f"pass without Debian's {', '.join(PACKAGES)}")
+    given = parser.parse_args()
+    if unknown := [name for name in given.checks if name not in every]:
+        parser.error(f"no such check: {', '.join(unknown)}")
+    return given
+
+
+def interpreter(name: str) -> str | None:
+    """Return a Python of that name, as ``python3.13``: one on the path that works, or one of pyenv's."""
+    root = os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))
+    version = name.removeprefix("python")
+    for path in (shutil.which(name), *sorted(glob(f"{root}/versions/{version}.*/bin/{name}"))):
+        if path and subprocess.run([path, "--version"], capture_output=True).returncode == 0:  # a shim of pyenv may not
+            return path
+    return None
+
+
+def commands(name: str, command: Sequence[str]) -> Iterator[Sequence[str | Path]]:
+    """Yield what a check runs: a tool of ours, or the fast suites on another Python in an environment of its own."""
+    if command:
+        program, *options = command
+        yield [BIN / program, *options]
+        return
+    place = ROOT / f".venv-{name}"
+    other = place / BIN.name / "python"
+    if not other.exists():
+        yield [str(interpreter(name)), "-m", "venv", place]
+    yield [other, "-m", "pip", "install", "--quiet", "--editable", ".[dev]"]
+    yield [other, "-m", "pytest", *FAST]
 
 
 def set_up(allow_skips: bool) -> None:
@@ -79,14 +139,15 @@ def install(packages: Sequence[str]) -> None:
             sys.exit(f"apt-get could not install {names}: install them yourself, or pass --allow-skips")
 
 
-def passes(name: str, environment: dict[str, str]) -> bool:
-    """Run one check, its output as it comes; return whether it passed."""
+def passes(name: str, steps: Iterator[Sequence[str | Path]], environment: dict[str, str]) -> bool:
+    """Run one check, its output as it comes; return whether all its steps passed."""
     print(f"\n== {name}", flush=True)
     began = time.monotonic()
-    program, *arguments = CHECKS[name]
-    done = subprocess.run([BIN / program, *arguments], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
-    print(f"== {name}: {'ok' if done.returncode == 0 else 'FAILED'} ({time.monotonic() - began:.0f} s)", flush=True)
-    return done.returncode == 0
+    passed = all(
+        subprocess.run(step, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL).returncode == 0 for step in steps
+    )
+    print(f"== {name}: {'ok' if passed else 'FAILED'} ({time.monotonic() - began:.0f} s)", flush=True)
+    return passed
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config import JobConfig, required
 from aioelasticjob.errors import ForeignData, InvalidSetting
 
 
@@ -114,9 +115,12 @@ def test_foreign_data_is_called_so(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b'{"jobName": "job", "corn": "x"}', "/job/config: corn = 'x': .*did you mean cron"),
-        (b'{"jobName": "job", "shardngTotalCount": 1}', "shardngTotalCount = 1: .*did you mean shardingTotalCount"),
-        (b'{"jobName": "job", "a\\nb": 1}', "no such setting"),
+        (
+            b'{"jobName": "job", "streaming": false, "streamingProcess": false}',
+            "streamingProcess = False: .*other name",
+        ),
+        (b'{"jobName": "job", "requires": 7}', "/job/config: requires = 7: "),
+        (b'{"jobName": "job", "requires": [""]}', "/job/config: requires.0 = '': "),
         (b'{"jobName": "job", "shardingTotalCount": 0}', "/job/config: shardingTotalCount = 0: "),
         (b'{"jobName": "job", "description": "\\ud800"}', "/job/config: description = .* UTF-8"),
         (b'{"jobName": "job", "description": "\xed\xa0\x80"}', "/job/config: description = .* UTF-8"),
@@ -140,3 +144,61 @@ def test_a_change_is_validated_like_a_new_one() -> None:
 
 def test_a_job_without_cron_has_no_schedule() -> None:
     assert JobConfig.build(job_name="job").schedule is None
+
+
+NEWER = (
+    b'{"jobName": "job", "cron": "@daily", "requires": ["x", "y", "x"],'
+    b' "corn": {"a": [1]}, "schedule": 7, "a\\nb": null}'
+)
+
+
+def test_keys_that_are_not_known_have_no_effect_and_are_kept() -> None:
+    config = JobConfig.from_json(NEWER, "/job/config")
+    changed = config.changed(cron=None)
+    assert changed.requires == ("x", "y")
+    for one in (config, changed, config.model_copy(update={"cron": None})):
+        assert one.unknown == {"corn": {"a": [1]}, "schedule": 7, "a\nb": None}
+        assert JobConfig.from_json(one.to_json(), "") == one
+    assert config.schedule == JobConfig.build(job_name="job", cron="@daily").schedule
+
+
+def test_each_key_that_is_not_known_is_said_with_the_nearest_that_is() -> None:
+    first, second, third = JobConfig.from_json(NEWER, "/job/config").ignored
+    assert first == "the key 'corn' is not known here (did you mean cron?): it is kept and has no effect"
+    assert "'schedule'" in second
+    assert "\n" not in third
+
+
+def test_a_setting_in_the_code_has_to_be_known() -> None:
+    config = JobConfig.from_json(NEWER, "/job/config")
+    for call in (JobConfig.build, config.changed, partial(JobConfig, job_name="job")):
+        with pytest.raises(ValueError, match="corn = 1: there is no such setting; did you mean cron"):
+            call(corn=1)
+
+
+def test_what_takes_the_place_of_a_configuration_keeps_what_it_does_not_know() -> None:
+    own = JobConfig.build(job_name="job", cron="@hourly")
+    over = own.in_place_of(NEWER)
+    assert (over.cron, over.requires) == ("@hourly", ("x", "y"))
+    assert over.unknown == {"corn": {"a": [1]}, "schedule": 7, "a\nb": None}
+    assert over.in_place_of(NEWER) is over
+    assert own.changed(requires="z").in_place_of(NEWER).requires == ("z",)
+    assert JobConfig.from_json(b'{"jobName": "job", "schedule": 8}', "").in_place_of(NEWER).unknown["schedule"] == 8
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"null", b"[]", b"\xff", b"{", b"[" * 100_000, b'{"\\ud800": 1}', b'{"requires": 7}']
+)
+def test_nonsense_has_nothing_to_keep(data: bytes) -> None:
+    own = JobConfig.build(job_name="job")
+    assert own.in_place_of(data) is own
+
+
+def test_what_is_required_is_read_where_the_rest_makes_no_sense() -> None:
+    assert required(b'{"jobName": 7, "cron": "never", "requires": ["x"]}') == ("x",)
+    assert required(b'{"jobName": "job"}') == ()
+    assert [required(data) for data in (b"", b"[]", b"null", b'{"requires": 7}', b"[" * 100_000)] == [None] * 5
+
+
+def test_a_configuration_that_requires_nothing_does_not_say_so() -> None:
+    assert b"requires" not in JobConfig.build(job_name="job").to_json()

@@ -32,7 +32,7 @@ from tests.support.loops import LoopKind, run_async
 from tests.support.ports import reserved_ports
 from tests.support.shared import SharedRegistry
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 
 @pytest.fixture

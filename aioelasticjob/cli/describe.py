@@ -42,7 +42,8 @@ def job_as_json(status: JobStatus) -> Json:
         "settled": status.settled,
         "nextFireTime": status.next_fire,
         "configVersion": status.config_version,
-        "config": status.config.model_dump(by_alias=True, mode="json"),
+        "config": status.config.as_json(),
+        "ignored": status.ignored,
         "instances": [_instance(one) for one in status.instances],
         "servers": [_server(one) for one in status.servers],
         "items": [_item(one) for one in status.items],
@@ -89,6 +90,7 @@ def _instance(one: InstanceStatus) -> Json:
         "holds": one.holds,
         "runs": one.runs,
         "leaving": one.leaving,
+        "lacks": one.lacks,
     }
 
 

@@ -27,7 +27,13 @@ AnyName: TypeAlias = Annotated[
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs.")]
 Live: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show every change.")]
 
-_STATES = {"running": "green", "faulty": "red", "nobody there": "yellow", "switched off": "yellow"}
+_STATES = {
+    "running": "green",
+    "faulty": "red",
+    "nobody there": "yellow",
+    "nobody able": "red",
+    "switched off": "yellow",
+}
 
 
 @on_a_registry
@@ -124,6 +130,7 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     lines: list[RenderableType] = [title.append(_state(status), style=f"not bold {_STATES.get(status.state, '')}")]
     if status.fault is not None:
         lines.append(Text(status.fault, style="red"))
+    lines += [Text(f"config: {sentence}", style="yellow") for sentence in status.ignored]
     if config.description:
         lines.append(Text(config.description))
     lines.append(Text("on demand only" if config.schedule is None else f"{config.cron}  {config.schedule.describe()}"))
@@ -182,6 +189,8 @@ def _instances(status: JobStatus, now: float) -> RenderableType:
 def _role(status: JobStatus, one: InstanceStatus) -> Text:
     if one.leaving:
         return Text("leaving", style="yellow")
+    if one.lacks:
+        return Text(f"lacks {operations.listed(one.lacks, 3)}", style="red")
     closed = any(server.ip == one.ip and (server.disabled or server.paused) for server in status.servers)
     return Text("switched off", style="yellow") if closed else Text("leads" if one.leads else "", style="bold")
 

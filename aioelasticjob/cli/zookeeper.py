@@ -17,16 +17,31 @@ def zookeeper(
     container_check: Annotated[
         int, typer.Option(min=1, max=86_400_000, help="Every so many ms, emptied containers are removed.")
     ] = 60_000,
+    max_client_cnxns: Annotated[
+        int, typer.Option(metavar="COUNT", help="Connections from one address; 0: any number.")
+    ] = 500,
+    jute_maxbuffer: Annotated[int, typer.Option(metavar="BYTES", help="The largest request.")] = 1_048_575,
+    max_unfinished: Annotated[
+        int | None, typer.Option(metavar="BYTES", help="Kept for all unfinished requests together.")
+    ] = None,
+    sessionless_timeout: Annotated[
+        int, typer.Option(metavar="MS", help="A client has so long to ask for a session.")
+    ] = 10_000,
     linger: Annotated[
         float | None, typer.Option(min=0.001, help="End so many seconds after the last client; without it, never.")
     ] = None,
-    detach: Annotated[bool, typer.Option(help="Return when it listens, and leave it in the background.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return when it listens, and leave it in the background.")
+    ] = False,
 ) -> None:
     """Run an embedded ZooKeeper server until SIGTERM or Ctrl-C."""
     from aioelasticjob.zookeeper.__main__ import main
 
     sys.argv = ["aioelasticjob zookeeper", f"--host={host}", f"--port={port}", f"--tick-time={tick_time}"]
     sys.argv += [f"--container-check={container_check}"]
+    sys.argv += [f"--max-client-cnxns={max_client_cnxns}", f"--jute-maxbuffer={jute_maxbuffer}"]
+    sys.argv += [f"--sessionless-timeout={sessionless_timeout}"]
+    sys.argv += [] if max_unfinished is None else [f"--max-unfinished={max_unfinished}"]
     sys.argv += [] if data_dir is None else [f"--data-dir={data_dir}"]
     sys.argv += [] if linger is None else [f"--linger={linger:g}"]
     sys.argv += ["--detach"] if detach else []

@@ -29,6 +29,7 @@ _TONES: Final[Mapping[str, str]] = {
     "cancelled": "warn",
     "misfired": "miss",
     "cut off": "bad",
+    "given up": "bad",
     "running": "run",
 }
 

@@ -17,7 +17,7 @@ DATAFLOW: Final = ("streaming", "ordered", "concurrency", "batch_size", "prefetc
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Schedule": ("cron", "time_zone", "dst", "misfire", "catch_up"),
     "Items": ("sharding_total_count", "sharding_item_parameters", "job_parameter", "sharding_strategy", "per"),
-    "Safety": ("monitor_execution", "failover", "timeout", "shutdown_timeout", "max_time_diff_seconds"),
+    "Safety": ("monitor_execution", "failover", "max_rescues", "timeout", "shutdown_timeout", "max_time_diff_seconds"),
     "Failures": ("error_handler", "error_handler_options"),
     "Dataflow": DATAFLOW,
     "Own settings of this kind": ("options",),
@@ -26,6 +26,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
 MORE: Final = "More"
 LABELS: Final[Mapping[str, str]] = {
     "catch_up": "Catch up (seconds)",
+    "max_rescues": "Give up after so many rescues",
     "dst": "When the clocks change",
     "per": "One call per",
     "timeout": "Timeout (seconds)",
@@ -37,6 +38,7 @@ LABELS: Final[Mapping[str, str]] = {
     "server_retention": "Forget servers after (seconds)",
     "sharding_total_count": "Number of items",
     "sharding_item_parameters": "Parameters of items",
+    "requires": "Requires features",
     "disabled": "New servers start disabled",
 }
 """What a setting is called where its name alone would not do."""
@@ -123,6 +125,8 @@ def text_of(config: JobConfig, name: str) -> str:
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if name == "sharding_item_parameters" and not any("," in text for text in value.values()):
         return ", ".join(f"{item}={text}" for item, text in value.items())
+    if isinstance(value, tuple):
+        return ", ".join(value)
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False, indent=1) if value else ""
     return str(value)

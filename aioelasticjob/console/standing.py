@@ -12,7 +12,7 @@ from aioelasticjob.operations import JobStatus
 GROUPS: Final = ("attention", "running", "waiting", "off")
 """What the tiles count; what needs a person comes first."""
 _GROUP: Final = {"running": "running", "waiting": "waiting", "assigning": "waiting", "switched off": "off"}
-_TONE: Final = {"running": "run", "waiting": "ok", "assigning": "busy", "nobody there": "warn"}
+_TONE: Final = {"running": "run", "waiting": "ok", "assigning": "busy", "nobody there": "warn", "nobody able": "bad"}
 
 
 def group_of(status: JobStatus) -> str:

@@ -6,19 +6,20 @@ nobody has claimed this or a later moment), and no item runs anywhere (``running
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, write
 from aioelasticjob.coordination.effects import PER_TRANSACTION
 from aioelasticjob.coordination.ledger import Ledger, is_cut_off
-from aioelasticjob.coordination.membership import Member, connected, make
-from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.coordination.membership import Member, make
+from aioelasticjob.coordination.view import JobView, is_item
+from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
-from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, Op, Set
 
 AT_ONCE = PER_TRANSACTION // 3
@@ -26,6 +27,8 @@ AT_ONCE = PER_TRANSACTION // 3
 ROOM = 512 * 1024
 """Bytes of triggers' parameters in one transaction: half of what a registry takes."""
 SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)  # one for every fire: a frozen one costs three times as much to make
@@ -51,6 +54,8 @@ class Claims:
     def __init__(self, member: Member, ledger: Ledger) -> None:
         self._member, self._ledger = member, ledger
         self._rescuing: set[int] = set()
+        self._executing: set[int] = set()
+        """Items claimed and not yet settled: their locks are wanted."""
 
     async def claim(
         self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int, hold: Hold | None = None
@@ -62,19 +67,32 @@ class Claims:
         Raises:
             Suspended: there is no connection.
             SessionEnded: the session was lost.
+            RegistryError: the registry refuses it, and nothing was taken.
         """
-        member, ledger, taken = self._member, self._ledger, Taken()
-        written: dict[int, Seen] = {}
-        found: dict[int, Record] = {}
-        fences: dict[int, int] = {}
-        rest, at_once = sorted(items), _at_once([fire.parameter])
+        taken = Taken()
+        self._executing.update(items)  # before anything is sent: ``release`` must not take the locks for leftovers
+        try:
+            await self._claim(view, fire, sorted(items), (now, next_fire), hold, taken)
+        finally:
+            self._executing.difference_update(items if taken.claim is None else set(items) - taken.claim.items.keys())
+        return taken
+
+    async def _claim(
+        self, view: JobView, fire: Fire, rest: list[int], times: tuple[int, int], hold: Hold | None, taken: Taken
+    ) -> None:
+        """Take the items in parts that one transaction has room for, and note in ``taken`` what came of it."""
+        member, ledger = self._member, self._ledger
+        written, found, fences = dict[int, Seen](), dict[int, Record](), dict[int, int]()
+        at_once = _at_once([fire.parameter, *(ledger.record(item).unknown for item in rest)])
         while rest and not taken.stale:
             part, rest = rest[:at_once], rest[at_once:]
             before = {item: ledger.record(item) for item in part}
-            wanted = {item: _begun(record, fire, member.id, now, next_fire) for item, record in before.items()}
+            wanted = {item: _begun(record, fire, member.id, *times) for item, record in before.items()}
             try:
                 committed = await self._take(view, fire, wanted, hold, before, taken)
-            except Suspended:
+            except SessionEnded:
+                raise
+            except RegistryError:
                 if not written:
                     raise
                 break  # what was taken before is run and settled; the rest is still owed
@@ -89,7 +107,6 @@ class Claims:
                 fire = replace(fire, request=None) if fire.request else fire  # the rest needs none
         ledger.note(written)
         taken.claim = Claim(fire, member.id, member.incarnation, fences, written, found) if written else None
-        return taken
 
     def unmonitored(self, fire: Fire, items: Collection[int]) -> Claim:
         """Return a claim that asks and writes nothing, for a job whose execution is not monitored."""
@@ -107,7 +124,7 @@ class Claims:
         ``hand_over`` puts items that were cut off up for rescue; return which.
         """
         rest, handed_over = list(claim.items), frozenset[int]()
-        at_once = _at_once([claim.fire.parameter])
+        at_once = _at_once([claim.fire.parameter, *(seen.record.unknown for seen in claim.items.values())])
         while rest:
             part, rest = rest[:at_once], rest[at_once:]
             ended = {item: _ended(claim.items[item], outcomes.get(item), now) for item in part}
@@ -119,31 +136,65 @@ class Claims:
     async def withdraw(self, claim: Claim) -> bool:
         """Give items back as they were found, for their run has not begun; False if the session was lost."""
         rest = [(item, Seen(claim.before[item], seen.version)) for item, seen in claim.items.items()]
-        at_once = _at_once(record.parameter for record in claim.before.values())
+        at_once = _at_once(text for record in claim.before.values() for text in (record.parameter, record.unknown))
         while rest:
             part, rest = rest[:at_once], rest[at_once:]
-            if await self._give_back(dict(part), hand_over=False) is None:
+            if await self._give_back(dict(part), False, "to give items back") is None:
                 return False
         return True
 
+    async def release(self, item: int, *, hand_over: bool) -> None:
+        """Remove a lock of our own session that no execution of ours needs: the run that took it was cut off.
+
+        It is left when the job ended here with an error and joined again under the same session; without this the item
+        would wait for its own instance for ever.  ``hand_over`` puts the run up for rescue.
+
+        Raises:
+            RegistryError: the registry cannot be read.
+        """
+        await self._ledger.learn([item])
+        if item not in self._ledger.locked or item in self._executing:
+            return
+        (rescue,) = await self._member.session.get_many([self._member.layout.item(item).failover])
+        if rescue is not None and rescue.stat.ephemeral_owner == self._member.incarnation:
+            self._rescuing.add(item)
+        seen = Seen(self._ledger.record(item), self._ledger.version(item))
+        if await self._give_back({item: seen}, hand_over) is not None:
+            log.warning(
+                "%s: item %d was still locked here though its run had been cut off; it is free again",
+                *(self._member.layout.job, item),
+                extra={"job": self._member.layout.job, "item": item},
+            )
+
+    async def release_all(self, *, hand_over: bool) -> None:
+        """Remove all such locks of the job, also those of items that others hold by now.
+
+        Raises:
+            RegistryError: the registry cannot be read.
+        """
+        layout, session = self._member.layout, self._member.session
+        (names,) = await session.children_many([layout.execution])
+        items = [int(name) for name in names or () if is_item(name)]
+        nodes = await session.get_many([layout.item(item).running for item in items])
+        for item, lock in zip(items, nodes, strict=True):
+            if lock is not None and lock.stat.ephemeral_owner == self._member.incarnation:
+                await self.release(item, hand_over=hand_over)
+
     async def dismiss(self, item: int) -> None:
-        """Remove the mark of an orphan whose run turns out to be completed."""
+        """Remove the mark of an orphan whose run turns out to be completed; if somebody else has, that will do."""
         paths, version = self._member.layout.item(item), self._ledger.version(item)
         condition = [] if version is None else [Check(paths.execution, version)]
-        with suppress(Conflict, OutcomeUnknown):  # somebody else has seen to it
-            await self._member.session.commit([*condition, Delete(paths.orphan)], incarnation=self._member.incarnation)
+        await write(self._member, [*condition, Delete(paths.orphan)], "to remove the mark of an item that has ended")
 
-    async def mark_misfired(self, view: JobView, items: Iterable[int], slot: int) -> None:
-        """Leave a mark on items whose fire was refused, for operators to see; the next claim removes it.
+    async def mark_misfired(self, view: JobView, item: int, slot: int) -> None:
+        """Leave a mark on an item whose fire was refused, for operators to see; the next claim removes it.
 
         It is left under the assignment it was decided on, or the next holder would have read too early to see it.
         """
         entitled = Check(self._member.layout.sharding, view.sharding_version)
-        for item in items:
-            mark = Create(self._member.layout.item(item).misfire, str(slot).encode())
-            with suppress(RegistryError):  # it is there already, or nobody sees it: what was claimed beside it goes on
-                await self._member.session.commit([entitled, mark], incarnation=self._member.incarnation)
-            self._ledger.marked.add(item)
+        mark = Create(self._member.layout.item(item).misfire, str(slot).encode())
+        await write(self._member, [entitled, mark], "to mark an item whose run was missed")  # perhaps it is there
+        self._ledger.marked.add(item)
 
     async def _take(
         self,
@@ -161,23 +212,17 @@ class Claims:
         member, ledger = self._member, self._ledger
         while wanted:
             first, operations = self._taking(view, fire, wanted)
-            try:
-                committed = await member.session.commit(operations, incarnation=member.incarnation, hold=hold)
-            except Conflict as conflict:
-                if conflict.index < first or not await self._cleared(conflict, wanted, taken.refused):
-                    taken.stale = True
-                    return None
-                taken.elsewhere |= await self._reconsider(fire, wanted, {})
-            except OutcomeUnknown:
-                asked, mine = dict(wanted), dict[int, Node]()
-                taken.elsewhere |= await self._look_up(fire, wanted, mine)
-                if mine:  # all or nothing: the transaction did happen
-                    wanted.clear()
-                    wanted.update({item: asked[item] for item in mine})
-                    return _as_committed(fire, mine, ledger)
-            else:
-                ledger.marked -= wanted.keys()
-                return committed
+            match await write(member, operations, "to claim items", hold=hold):
+                case Applied(committed):
+                    ledger.marked -= wanted.keys()
+                    return committed
+                case Refused(Conflict() as conflict):
+                    if conflict.index < first or not await self._cleared(conflict, wanted, taken.refused):
+                        taken.stale = True
+                        return None
+                    taken.elsewhere |= await self._reconsider(fire, wanted)
+                case Refused(error) | SessionOver(error):
+                    raise error
             before |= {item: ledger.record(item) for item in wanted}
             taken.renewed |= wanted.keys()
         return None
@@ -208,74 +253,56 @@ class Claims:
                 return await make(self._member, self._member.layout.execution)
         return True
 
-    async def _look_up(self, fire: Fire, wanted: dict[int, Record], mine: dict[int, Node]) -> set[int]:
-        """Find out what came of a claim whose reply was lost, however often that fails: nobody else would settle it.
-
-        The server that is asked now may lag behind the one that was told.
-        """
-        session = self._member.session
-        while await connected(session, self._member.incarnation):
-            with suppress(Suspended):
-                await session.sync(self._member.layout.root)
-                return await self._reconsider(fire, wanted, mine)
-        raise SessionEnded("the session was lost while claiming, and what was claimed with it")
-
-    async def _reconsider(self, fire: Fire, wanted: dict[int, Record], mine: dict[int, Node]) -> set[int]:
-        """Read what refused the claim; drop what is running or done, renew the rest; return what runs elsewhere."""
+    async def _reconsider(self, fire: Fire, wanted: dict[int, Record]) -> set[int]:
+        """Read what refused the claim; drop what is running or done, renew the rest; return what is locked."""
         running = await self._ledger.learn(list(wanted))
-        elsewhere = set()
         for item in list(wanted):
-            record, runner = self._ledger.record(item), running.get(item)
-            if (
-                runner is not None
-                and runner.stat.ephemeral_owner == self._member.incarnation
-                and _same(record, wanted[item])
-            ):
-                mine[item] = runner
-            elif runner is not None:
-                elsewhere.add(item)
-                del wanted[item]
-            elif record.completed if fire.source is FireSource.FAILOVER else _is_taken(record, fire):
+            record = self._ledger.record(item)
+            if item in running or (record.completed if fire.source is FireSource.FAILOVER else _is_taken(record, fire)):
                 del wanted[item]
             else:
                 wanted[item] = _begun(record, fire, self._member.id, wanted[item].begun, wanted[item].next_fire)
-        return elsewhere
+        return set(running)
 
-    async def _give_back(self, ended: dict[int, Seen], hand_over: bool) -> frozenset[int] | None:
-        """Write the ends of items' runs; return those put up for rescue, None if the session was lost."""
-        member, unknown = self._member, frozenset[int]()
+    async def _give_back(
+        self, ended: dict[int, Seen], hand_over: bool, what: str = "to settle items"
+    ) -> frozenset[int] | None:
+        """Write the ends of items' runs; return those put up for rescue, None if the session was lost.
+
+        Whatever it is refused for, it is tried again while the session lives: the items are locked until then.
+        """
+        member, refused, before = self._member, 0, ""
+        items = frozenset(ended)
         cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
         while ended:
-            try:
-                operations = _settling(member.layout, ended, self._rescuing, cut_off)
-                committed = await member.session.commit(operations, incarnation=member.incarnation)
-            except (Suspended, OutcomeUnknown, Conflict) as error:
-                if not await connected(member.session, member.incarnation):
+            operations = _settling(member.layout, ended, self._rescuing, cut_off)
+            match await write(member, operations, what, wait=True):
+                case Applied(committed):
+                    settled = zip(ended.items(), committed.versions[::2], strict=False)
+                    self._ledger.note({item: Seen(seen.record, version) for (item, seen), version in settled})
+                    break
+                case SessionOver():
                     return None
-                if isinstance(error, OutcomeUnknown):
-                    unknown = cut_off
-                elif isinstance(error, Conflict):
-                    cut_off = _without_mark(member.layout, cut_off, error)
-                with suppress(Suspended, OutcomeUnknown):  # then the next attempt is refused, or does it
-                    ended = await self._still_mine(ended)
-                    cut_off = cut_off.intersection(ended)
-            except SessionEnded:
-                return None
-            else:
-                settled = zip(ended.items(), committed.versions[::2], strict=False)
-                self._ledger.note({item: Seen(seen.record, version) for (item, seen), version in settled})
-                self._rescuing -= ended.keys()
-                return cut_off
-        return unknown  # what has gone without an answer did happen
+                case Refused(error):
+                    if isinstance(error, Conflict):
+                        cut_off = _without_mark(member.layout, cut_off, error)
+                    if str(error) == before:  # else what stood in the way may be gone once it has been read again
+                        await member.session.back_off(refused)
+                        refused += 1
+                    before = str(error)
+            with suppress(RegistryError):  # then the next attempt is refused again
+                ended = await self._still_mine(ended)
+                cut_off = cut_off.intersection(ended)
+        self._rescuing -= items
+        self._executing -= items
+        self._ledger.locked -= items
+        return cut_off
 
     async def _still_mine(self, ended: dict[int, Seen]) -> dict[int, Seen]:
         """Return what is yet to be settled, at the records' present versions: somebody touched them by hand."""
-        running = await self._ledger.learn(list(ended))
-        mine = {}
-        for item, seen in ended.items():
-            runner = running.get(item)
-            if runner is not None and runner.stat.ephemeral_owner == self._member.incarnation:
-                mine[item] = replace(seen, version=self._ledger.version(item))
+        await self._ledger.learn(list(ended))
+        locked, version = self._ledger.locked, self._ledger.version
+        mine = {item: replace(seen, version=version(item)) for item, seen in ended.items() if item in locked}
         rescued = sorted(self._rescuing & mine.keys())
         marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
         ours = self._member.incarnation  # what is not ours was removed and made again by hand
@@ -285,9 +312,9 @@ class Claims:
         return mine
 
 
-def _at_once(parameters: Iterable[str | None]) -> int:
-    """Return how many items one transaction may carry whose records hold such parameters."""
-    longest = max((len(parameter) for parameter in parameters if parameter), default=0)
+def _at_once(texts: Iterable[str | None]) -> int:
+    """Return how many items one transaction may carry whose records hold such texts."""
+    longest = max((len(text) for text in texts if text), default=0)
     return min(AT_ONCE, max(1, ROOM // (6 * longest))) if longest else AT_ONCE  # six: "\u0000"
 
 
@@ -337,14 +364,6 @@ def _as_written(fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int
     return {item: Seen(record, versions[first + 2 * n]) for n, (item, record) in enumerate(wanted.items())}
 
 
-def _as_committed(fire: Fire, mine: Mapping[int, Node], ledger: Ledger) -> Committed:
-    """Return what a claim's lost reply would have said, from the nodes found."""
-    versions = [-1] * _before_items(fire, len(mine))
-    for item in mine:
-        versions += [ledger.version(item) or 0, 0]
-    return Committed(next(iter(mine.values())).stat.czxid, tuple(versions))
-
-
 def _begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record:
     slot, asked, parameter = last.slot, 0, None
     if fire.source in SCHEDULED:
@@ -354,18 +373,19 @@ def _begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Recor
     else:  # whoever rescues the rescue has to know as well
         asked, parameter = last.asked, last.parameter
     begun = Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
-    return replace(begun, asked=asked, parameter=parameter) if asked else begun
+    ahead = last.ahead if last.ahead > slot else 0
+    begun = replace(begun, asked=asked, parameter=parameter, ahead=ahead) if asked or ahead else begun
+    rescues = last.rescues + 1 if fire.source is FireSource.FAILOVER else 0
+    return replace(begun, rescues=rescues, unknown=last.unknown) if rescues or last.unknown else begun
 
 
 def _is_taken(record: Record, fire: Fire) -> bool:
-    return fire.source in SCHEDULED and record.slot >= fire.slot
-
-
-def _same(record: Record, wanted: Record) -> bool:
-    return (record.slot, record.instance, record.begun) == (wanted.slot, wanted.instance, wanted.begun)
+    return fire.source in SCHEDULED and (record.slot >= fire.slot or record.ahead == fire.slot)
 
 
 def _ended(seen: Seen, outcome: Outcome | None, now: int) -> Seen:
     outcome = outcome or Outcome.CANCELLED
     done = outcome is not Outcome.CANCELLED
-    return Seen(replace(seen.record, completed=done, completed_at=now, outcome=outcome.value), seen.version)
+    rescues = 0 if done else seen.record.rescues
+    ended = replace(seen.record, completed=done, completed_at=now, outcome=outcome.value, rescues=rescues)
+    return Seen(ended, seen.version)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from anyio import current_time, move_on_after
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.effects import Assign, Effect, Prune, Transaction, to_transactions
+from aioelasticjob.coordination.attendance import note_accounted
+from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, catch_up, write
+from aioelasticjob.coordination.effects import Assign, Effect, GiveUp, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.faults import Grumbler, faults
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Tally
 from aioelasticjob.coordination.rules import Situation, decide
 from aioelasticjob.coordination.view import JobView, is_item, read
-from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import NodeMissing, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record
@@ -34,7 +37,13 @@ PATIENCE = 1.0
 CAUGHT_UP_WITHIN = 5.0
 """Seconds to wait for one's own write to come back through the mirror before looking again all the same."""
 
+AGAIN_AFTER = 2.0
+"""Seconds after which it is tried again what the registry has refused."""
+
 log = logging.getLogger(__name__)
+
+Report: TypeAlias = Callable[[int, Record], None]
+"""Takes an item and its run that was given up."""
 
 
 @dataclass(slots=True)
@@ -48,6 +57,7 @@ class _Rest:
     mourned: tuple[frozenset[str], int] | None = None
     lingering: bool = False
     unmonitored: bool = False
+    accounted: int = 0
 
     def see(self, before: JobView, view: JobView) -> None:
         """Compare two views: has somebody removed what no rule removes?"""
@@ -101,8 +111,14 @@ class _Rest:
         return max(0.0, until - current_time())
 
 
-async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView], tally: Tally, clock: Clock) -> bool:
-    """Keep the registry as the rules want it, and ``views`` as the registry is.
+def _unheard(item: int, run: Record) -> None:
+    """Tell nobody of a run that was given up."""
+
+
+async def coordinate(
+    member: Member, trees: Latest[Tree], views: Latest[JobView], tally: Tally, clock: Clock, report: Report = _unheard
+) -> bool:
+    """Keep the registry as the rules want it, and ``views`` as the registry is; ``report`` the runs given up.
 
     Return True when this instance is asked to leave, False when its session is over.
     """
@@ -114,25 +130,29 @@ async def coordinate(member: Member, trees: Latest[Tree], views: Latest[JobView]
             before, view = view, read(tree, member.layout, view.config, kind)
             rest.see(before, view)
             views.set(view)
-        if await _dismissed(member, view):
+        if await dismissed(member, view):
             return True
         written, quiet = 0, False
         try:
             if not rest.hesitates:
-                grumbler.hear(faults(view))
+                grumbler.hear(faults(view, member.id))
                 now = await _situation(member, view, rest, tally, clock)
-                written, quiet = await _commit(member, view, decide(now)), now.quiet
+                written, quiet = await _commit(member, view, decide(now), report), now.quiet
         except Suspended:
             rest.look_again()
             await _news_of_the_connection(member)
             continue
         except SessionEnded:
             return False
+        except RegistryError as error:  # it cannot be read now; the runner goes on meanwhile
+            member.refusals.refused("to be read", error)
+            rest.look_again()
         if written:
             with move_on_after(CAUGHT_UP_WITHIN):
                 await trees.until(lambda newer, at=written: newer.zxid >= at)  # type: ignore[misc]
             continue
-        with move_on_after(rest.pause(view, quiet)):
+        pause = rest.pause(view, quiet)
+        with move_on_after(min(pause, AGAIN_AFTER) if member.refusals.present else pause):
             await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
     return False
 
@@ -150,6 +170,8 @@ async def _situation(member: Member, view: JobView, rest: _Rest, tally: Tally, c
     time = clock.now() - (member.session.clock_skew or 0.0)
     if tick:
         await tally.publish(member, view, time)
+        if member.id == (view.leader or min(view.instances, default="")):  # while all are switched off, nobody leads
+            rest.accounted = await note_accounted(member, view, time, rest.accounted)
     unwanted = await _unwanted_records(member) if rest.clears(member, view, tick) else {}
     runs, cut_off = _Runs(), dict[int, int]()
     if rest.mourns(member, view, tick):
@@ -176,7 +198,7 @@ def _is_torn(before: JobView, now: JobView) -> bool:
     return parents or seat or (same and bool(before.assignment.keys() - now.assignment.keys()))
 
 
-async def _dismissed(member: Member, view: JobView) -> bool:
+async def dismissed(member: Member, view: JobView) -> bool:
     """Whether an operator asked this instance to leave, or removed its node by hand."""
     if member.id not in view.instances:
         if not await _is_removed(member):
@@ -188,8 +210,7 @@ async def _dismissed(member: Member, view: JobView) -> bool:
     asked = member.layout.shutdown(member.id)
     if asked not in view.tree:
         return False
-    with suppress(RegistryError):  # taken; if it stays, a tick removes it
-        await member.session.commit([Delete(asked)], incarnation=member.incarnation)
+    await write(member, [Delete(asked)], "to take a request")  # if it stays, the leader's tick removes it
     return True
 
 
@@ -197,7 +218,7 @@ async def _is_removed(member: Member) -> bool:
     """Whether the node is gone by somebody's hand: what we see may be older than we are, or our session may be over."""
     try:
         mine = await member.session.exists(member.layout.instance(member.id))
-    except Suspended:
+    except RegistryError:
         return False
     if member.session.incarnation != member.incarnation:  # the next life joins anew
         return False
@@ -253,23 +274,32 @@ async def _unwanted_records(member: Member) -> dict[str, int]:
     return found
 
 
-async def _commit(member: Member, view: JobView, effects: Sequence[Effect]) -> int:
+async def _commit(member: Member, view: JobView, effects: Sequence[Effect], report: Report = _unheard) -> int:
     """Write the effects; return the zxid of the last that took, 0 if there was none."""
     written = 0
     for effect in effects:
-        try:
-            lost = dict[int, Record]()
-            for transaction in await _transactions(member, view, effect, lost):
-                committed = await member.session.commit(transaction, incarnation=member.incarnation)
-                written = committed.zxid
+        lost = dict[int, Record]()
+        for transaction in await _transactions(member, view, effect, lost):
+            match await write(member, transaction, f"to coordinate the job ({type(effect).__name__})"):
+                case Applied(committed):
+                    if not isinstance(
+                        effect, GiveUp
+                    ):  # records are not mirrored: nobody could wait for it to come back
+                        written = committed.zxid
+                case Refused(Suspended() as error) | SessionOver(error):
+                    raise error
+                case Refused(error):  # the view had aged, and the next one knows better; or it is tried again
+                    log.debug("not written", extra={"job": member.layout.job, "effect": effect, "news": str(error)})
+                    with suppress(RegistryError):
+                        await catch_up(member)
+                    break
+        else:
             if isinstance(effect, Assign):
                 log.info("items assigned", extra={"job": member.layout.job, "items": len(effect.assignment)})
             for item, record in lost.items():
                 _tell_lost(member.layout.job, item, record)
-        except (Conflict, OutcomeUnknown) as news:  # the view had aged; the next one knows better
-            log.debug("not written", extra={"job": member.layout.job, "effect": effect, "news": str(news)})
-            with suppress(RegistryError):
-                await member.session.sync(member.layout.root)
+            if isinstance(effect, GiveUp):
+                report(effect.item, effect.run)
     return written
 
 

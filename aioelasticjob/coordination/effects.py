@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.model import Record
+from aioelasticjob.model import GIVEN_UP, Record
 from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
 
 PER_TRANSACTION = 1000
@@ -62,6 +62,21 @@ class Mourn:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Settle a run that was cut off, and whose rescues were cut off in a row, as failed."""
+
+    item: int
+    version: int
+    """The version of the record that says so."""
+    run: Record
+    """What the record says."""
+    at: int
+    """Now, in milliseconds since the epoch."""
+    marked: bool
+    """Whether the item is up for rescue, because an instance that left has handed it over."""
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
     """Remove a request that has been heard, or that is meant for somebody who is gone."""
 
@@ -101,6 +116,15 @@ class ClearRecords:
     """Versions by path, a record's mark before the record."""
 
 
+@dataclass(frozen=True, slots=True)
+class NoteSchedule:
+    """Note which schedule is in force, and since when."""
+
+    data: bytes
+    config_version: int
+    """The version of the configuration that it was read from."""
+
+
 Effect = (
     TakeSeat
     | LeaveSeat
@@ -108,11 +132,13 @@ Effect = (
     | Assign
     | Prune
     | Mourn
+    | GiveUp
     | Forget
     | Restore
     | Refresh
     | ForgetServer
     | ClearRecords
+    | NoteSchedule
 )
 Transaction = list[Op]
 
@@ -135,8 +161,10 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return [_prune(view, items)]
         case Mourn():
             return [_mourn(view, effect)]
+        case GiveUp():
+            return [_give_up(view, effect)]
         case Forget(paths):
-            return [[Delete(path)] for path in paths]
+            return [[*_leading(view), Delete(path)] for path in paths]
         case Restore(me, nodes):
             return [[Check(layout.instance(me)), *(Create(path, data) for path, data in nodes.items())]]
         case Refresh(ip, version):
@@ -146,6 +174,8 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return [[*_leading(view), *map(Delete, counts), Delete(layout.server(ip), version)]]
         case ClearRecords(versions):
             return _clear(view, versions)
+        case NoteSchedule(data, config_version):
+            return [[*_leading(view), Check(layout.config, config_version), _written(view, layout.schedule, data)]]
     assert_never(effect)
 
 
@@ -200,8 +230,20 @@ def _moves(view: JobView, assignment: Mapping[int, str]) -> Iterable[Op]:
 
 def _mourn(view: JobView, lost: Mourn) -> Transaction:
     paths, mark = view.layout.item(lost.item), b"" if lost.run is None else records.mark(lost.run)
-    nobody: Transaction = [Create(paths.running, ephemeral=True), Delete(paths.running)]  # ZooKeeper's "is absent"
-    return [*_leading(view), Check(paths.execution, lost.version), *nobody, Create(paths.orphan, mark)]
+    return [*_leading(view), Check(paths.execution, lost.version), *_absent(paths.running), Create(paths.orphan, mark)]
+
+
+def _give_up(view: JobView, given: GiveUp) -> Transaction:
+    paths = view.layout.item(given.item)
+    record = replace(given.run, completed=True, completed_at=given.at, outcome=GIVEN_UP)
+    settle = Set(paths.execution, records.encode(record), given.version)
+    unmark = [Delete(paths.orphan)] if given.marked else []
+    return [*_leading(view), settle, *_absent(paths.running), *unmark]
+
+
+def _absent(path: str) -> Transaction:
+    """Return ZooKeeper's way to check that a node does not exist."""
+    return [Create(path, ephemeral=True), Delete(path)]
 
 
 def _prune(view: JobView, items: frozenset[int]) -> Transaction:
@@ -219,6 +261,11 @@ def _clear(view: JobView, versions: Mapping[str, int]) -> list[Transaction]:
     removal = [Delete(path, version) for path, version in versions.items()]
     parts = [removal[n : n + PER_TRANSACTION] for n in range(0, len(removal), PER_TRANSACTION)]
     return [[*_leading(view), *still_off, *part] for part in parts]
+
+
+def _written(view: JobView, path: str, data: bytes) -> Op:
+    node = view.tree.get(path)
+    return Create(path, data) if node is None else Set(path, data, node.stat.version)
 
 
 def _data(view: JobView, path: str) -> bytes:

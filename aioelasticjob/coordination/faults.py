@@ -14,13 +14,23 @@ MOST = 100
 log = logging.getLogger(__name__)
 
 
-def faults(view: JobView) -> Mapping[str, str]:
-    """Return what is wrong, by path; nothing when all is well."""
+def faults(view: JobView, me: str | None = None) -> Mapping[str, str]:
+    """Return what is wrong, by path; nothing when all is well.  What an instance lacks only it says: ``me``."""
     config = view.layout.config
     found = {} if view.fault is None else {config: view.fault.removeprefix(f"{config}: ")}
+    if view.config.ignored and view.fault is None:
+        found[config] = "; ".join(view.config.ignored)
+    if me is not None and me in view.lacking:
+        found[view.layout.instance(me)] = lacks(view.lacking[me])
     for path, why in (*_parents(view), *_instances(view), *_items(view), *_obstructed(view)):
         found.setdefault(path, why)
     return found
+
+
+def lacks(features: Collection[str]) -> str:
+    """Return what is to be said of an instance that does not know all that the job requires."""
+    named = ", ".join(f"{one!r:.80}" for one in features)
+    return f"the job requires {named}, which this worker does not know: it runs nothing here until it is upgraded"
 
 
 def _parents(view: JobView) -> Iterator[tuple[str, str]]:

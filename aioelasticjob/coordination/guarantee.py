@@ -15,12 +15,13 @@ from typing import Final, TypeVar
 
 from anyio import move_on_after
 
+from aioelasticjob.coordination.commit import connected, write
 from aioelasticjob.coordination.effects import PER_TRANSACTION
 from aioelasticjob.coordination.ledger import is_cut_off
-from aioelasticjob.coordination.membership import Member, connected
+from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.records import decode
 from aioelasticjob.coordination.view import JobView, is_item
-from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
@@ -178,8 +179,7 @@ class Guarantee:
                 stale[f"{self._layout.completed}/{item}"] = node
         operations = [Delete(path, node.stat.version) for path, node in stale.items() if not node.stat.num_children]
         for part in (operations[n : n + PER_TRANSACTION] for n in range(0, len(operations), PER_TRANSACTION)):
-            with suppress(Conflict, Suspended, OutcomeUnknown):  # then whoever ends a later run tidies up
-                await self._commit(part)
+            await write(self._member, part, "to remove marks of runs")  # if not, whoever ends a later run tidies up
 
     async def _waiting(self) -> tuple[Node | None, frozenset[str]]:
         """Return the node that says how far runs have come, and those whose ``after`` is still to come."""
@@ -251,7 +251,7 @@ class Guarantee:
         return missing, nodes[len(above) :]
 
     async def _commit(self, operations: Sequence[Op]) -> None:
-        await self._session.commit(operations, incarnation=self._member.incarnation)
+        (await write(self._member, operations, "to note how far a run has come", wait=True)).get()
 
     async def _read(self, paths: Sequence[str]) -> list[Node | None]:
         return await self._steadily(lambda: self._session.get_many(paths))
@@ -273,7 +273,7 @@ class Guarantee:
                     raise
                 if conflicts == ATTEMPTS or (conflict.path, conflict.reason) == (self._layout.guarantee, "missing"):
                     raise
-            except (Suspended, OutcomeUnknown):
+            except Suspended:  # while it was read
                 if not await connected(self._session, self._member.incarnation):
                     raise SessionEnded("the session was lost while listeners were called") from None
 

@@ -6,7 +6,8 @@ Known once per assignment, not once per fire: a claim is refused where it is out
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.membership import Member
@@ -14,7 +15,7 @@ from aioelasticjob.model import Record, Seen
 from aioelasticjob.registry.tree import Node
 
 TOLERATED = 60_000
-"""Milliseconds by which a record may claim a moment later than it was written; no clock we follow is off by more."""
+"""Milliseconds of the future that a record may claim; what claims more is lowered, for it would silence its item."""
 
 log = logging.getLogger(__name__)
 
@@ -22,14 +23,18 @@ log = logging.getLogger(__name__)
 class Ledger:
     """The items' records as far as they are known; it reads the registry, and writes nothing there."""
 
-    def __init__(self, member: Member) -> None:
-        self._member = member
+    def __init__(self, member: Member, now: Callable[[], int] = lambda: 0) -> None:
+        self._member, self._now = member, now
         self._seen: dict[int, Seen] = {}
         self._told: dict[str, int] = {}
+        self._lowered: dict[int, Record] = {}
+        """The records that claimed too much of the future, as they were read."""
         self.marked: set[int] = set()
         """Items that bear the mark of what they missed, which the next claim removes."""
         self._missed: dict[int, tuple[int, int]] = {}
         """The moment that each mark read says was the last one missed, and the mark's version."""
+        self.locked: set[int] = set()
+        """Items that were locked by our own session when their records were read."""
         self.stuck: set[int] = set()
         """Items whose mark cannot be removed, for something was made beneath it by hand."""
 
@@ -42,7 +47,9 @@ class Ledger:
         for item in items:
             self._seen.pop(item, None)
             self._missed.pop(item, None)
+            self._lowered.pop(item, None)
             self.marked.discard(item)
+            self.locked.discard(item)
 
     def slot(self, item: int) -> int:
         """Return the last moment known to be claimed, in milliseconds since the epoch."""
@@ -64,6 +71,15 @@ class Ledger:
         """Take note of records as a transaction of ours wrote them."""
         self._seen.update(written)
 
+    def lower(self, item: int, slot: int) -> None:
+        """Take an item for claimed up to an earlier moment, whenever its present record is read, until the next claim.
+
+        The moment that the record claims was run, early: it is not to be run again.
+        """
+        record, version = self._seen[item].record, self._seen[item].version
+        self._lowered[item] = replace(record, slot=slot, ahead=record.slot)
+        self._seen[item] = Seen(self._lowered[item], version)
+
     def assume(self, items: Collection[int], slot: int) -> dict[int, Seen]:
         """Take note of a moment without asking the registry, for a job whose execution is not monitored."""
         assumed = {item: Seen(Record(slot=slot), None) for item in items}
@@ -82,12 +98,14 @@ class Ledger:
         running = {}
         for item, path in zip(chosen, paths, strict=True):
             record, mark, runner = next(nodes), next(nodes), next(nodes)
-            self._seen[item] = Seen(Record(), None) if record is None else self._understood(path.execution, record)
+            self._seen[item] = Seen(Record(), None) if record is None else self._understood(item, record)
             (self.marked.discard if mark is None else self.marked.add)(item)
             self._missed.pop(item, None)
             if mark is not None:
                 self._missed[item] = _slot(mark.data), mark.stat.version
             (self.stuck.add if mark is not None and mark.stat.num_children else self.stuck.discard)(item)
+            ours = runner is not None and runner.stat.ephemeral_owner == self._member.incarnation
+            (self.locked.add if ours else self.locked.discard)(item)
             if runner is not None:
                 running[item] = runner
                 if not runner.stat.ephemeral_owner:
@@ -100,12 +118,16 @@ class Ledger:
             self._told[path] = mzxid
             log.warning("%s: %s", path, why, extra={"job": self._member.layout.job})
 
-    def _understood(self, path: str, node: Node) -> Seen:
+    def _understood(self, item: int, node: Node) -> Seen:
         """Return what a record says; of what was written by hand, that whatever was due until then was claimed."""
         record, written = records.decode(node.data), int(node.stat.mtime * 1000)
-        if record is None or record.slot > written + TOLERATED:
+        lowered = self._lowered.get(item)
+        if record is not None and lowered is not None and record.slot == lowered.ahead:
+            record = replace(record, slot=lowered.slot, ahead=lowered.ahead)
+        if record is None or record.slot > max(written, self._now()) + TOLERATED:  # clocks may be set back, too
+            path = self._member.layout.item(item).execution
             self.tell(path, node.stat.mzxid, "is no record of a run; the next one replaces it")
-            record = Record(slot=written)
+            record = Record(slot=written, unknown="" if record is None else record.unknown)
         return Seen(record, node.stat.version)
 
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from anyio import move_on_after
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob import config as settings
+from aioelasticjob.config import JobConfig, required
+from aioelasticjob.coordination.commit import Refused, connected, write
 from aioelasticjob.coordination.effects import mark_necessary
-from aioelasticjob.coordination.view import heard, instance, parse, read
-from aioelasticjob.errors import Conflict, ForeignData, JobConflict, OutcomeUnknown, Suspended
+from aioelasticjob.coordination.refusals import Refusals
+from aioelasticjob.coordination.view import heard, instance, parse, read, said
+from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
-from aioelasticjob.registry.session import Session, SessionState
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.tree import Node, Tree
 from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
 
 ATTEMPTS = 50
@@ -36,33 +39,41 @@ class Member:
     host: str
     pid: int
     incarnation: int
+    features: frozenset[str] = field(default_factory=lambda: settings.FEATURES)
+    """The features of the registry's format that it knows."""
+    refusals: Refusals = field(default_factory=lambda: Refusals("a job"), compare=False)
+    """What the registry refuses to the job."""
 
-    def describe(self, up_since: float, *, leaving: bool = False) -> bytes:
-        """Return what the instance's node says; ``up_since`` is infinite when nobody is known to have been there."""
-        told: dict[str, object] = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid}
+    def describe(self, up_since: float, *, leaving: bool = False, before: bytes = b"") -> bytes:
+        """Return what the instance's node says; ``up_since`` is infinite when nobody is known to have been there.
+
+        What the node says ``before`` and is not known here is kept.
+        """
+        told: dict[str, object] = {**said(before), "id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid}
         told["incarnation"] = self.incarnation
+        told["features"] = sorted(self.features)
         told |= {} if up_since == inf else {"upSince": up_since}
         return json.dumps({**told, "leaving": True} if leaving else told).encode()
 
-
-async def connected(session: Session, incarnation: int) -> bool:
-    """Wait for a connection of the same session; False when that session is over."""
-    over = (SessionState.EXPIRED, SessionState.CLOSED)
-    status = await session.status.until(
-        lambda now: now.state is SessionState.CONNECTED or now.state in over or now.incarnation != incarnation
-    )
-    return status.state is SessionState.CONNECTED and status.incarnation == incarnation
+    def lacks(self, tree: Tree) -> tuple[str, ...]:
+        """Return the features that the job requires, as a tree has it, and that are not known here."""
+        node = tree.get(self.layout.config)
+        return tuple(one for one in (node and required(node.data)) or () if one not in self.features)
 
 
 async def make(member: Member, parent: str) -> bool:
-    """Make a parent again that was removed by hand; False if it cannot be, as for a job that was removed."""
-    try:
-        await member.session.commit(
-            [Check(member.layout.instance(member.id)), Create(parent)], incarnation=member.incarnation
-        )
-    except Conflict as conflict:
-        return conflict.reason == "exists"
-    return True
+    """Make a parent again that was removed by hand; False if it cannot be, as for a job that was removed.
+
+    Raises:
+        RegistryError: the registry refuses it.
+    """
+    operations: list[Op] = [Check(member.layout.instance(member.id)), Create(parent)]
+    match await write(member, operations, f"to make {parent} again"):
+        case Refused(Conflict() as conflict):
+            return conflict.reason == "exists"
+        case written:
+            written.get()
+            return True
 
 
 async def join(
@@ -79,28 +90,21 @@ async def join(
 
     Raises:
         JobConflict: the name belongs to another kind of job.
-        InvalidSetting: it is this kind of job, but not with such options.
-        ForeignData: ``config`` holds something that is no configuration; it is left as it is.
+        ForeignData: ``config`` holds something that is no configuration of such a job; it is left as it is.
         SessionEnded: the session was lost meanwhile.
     """
     for _ in range(ATTEMPTS):
         tree = trees.value
         stored = _stored(tree, member.layout, last)
-        holds = _agreed(stored, config) if stored is None or last is None else stored
+        holds = _agreed(stored, config, tree.get(member.layout.config)) if stored is None or last is None else stored
         skeleton = [path for path in member.layout.skeleton if path not in tree]
-        try:
-            known = await member.session.get_many(skeleton)
-            parents = [path for path, node in zip(skeleton, known, strict=True) if node is None]
-            operations = _joining(member, tree, stored, holds, parents, up_since)
-            joined = (await member.session.commit(operations, incarnation=member.incarnation)).zxid
-        except Conflict as conflict:
-            await _overtaken(member, trees, tree, conflict)
+        known = await member.session.get_many(skeleton)
+        parents = [path for path, node in zip(skeleton, known, strict=True) if node is None]
+        written = await write(member, _joining(member, tree, stored, holds, parents, up_since), "to join")
+        if isinstance(written, Refused) and isinstance(written.error, Conflict):
+            await _overtaken(member, trees, tree, written.error)
             continue
-        except OutcomeUnknown:
-            mine = await member.session.exists(member.layout.instance(member.id))
-            if mine is None:
-                continue
-            joined = mine.czxid
+        joined = written.get().zxid
         with move_on_after(5):  # whoever does not see himself would take himself for removed
             await trees.until(lambda newer, at=joined: newer.zxid >= at)  # type: ignore[misc]
         return holds
@@ -127,9 +131,9 @@ async def give_notice(member: Member) -> None:
     for _ in range(ATTEMPTS):
         if not await connected(member.session, member.incarnation):
             return
-        with suppress(Suspended, OutcomeUnknown, Conflict):
+        with suppress(Suspended, Conflict):
             if operations := await _notice(member):
-                await member.session.commit(operations, incarnation=member.incarnation)
+                (await write(member, operations, "to give notice", wait=True)).get()
             return
 
 
@@ -155,7 +159,7 @@ async def leave(member: Member) -> None:
         heard = zip(requests, asked, strict=True)  # too late to be taken, and perhaps nobody else tidies up
         operations += [Delete(path) for path, node in heard if node and not node.stat.num_children]
         try:
-            await member.session.commit(operations, incarnation=member.incarnation)
+            (await write(member, operations, "to leave")).get()
             return
         except Conflict as conflict:
             asks = (conflict.path, conflict.reason) != (layout.necessary, "missing")  # its parent was removed by hand
@@ -168,7 +172,7 @@ async def _notice(member: Member) -> list[Op]:
     epoch, seat, mine = await member.session.get_many(paths)
     if mine is not None and mine.stat.ephemeral_owner == member.incarnation:
         here = instance(member.id, mine)
-        told = member.describe(here.up_since, leaving=True)
+        told = member.describe(here.up_since, leaving=True, before=mine.data)
         operations += [] if here.leaving else [Set(layout.instance(member.id), told, mine.stat.version)]
     if seat is not None and seat.stat.ephemeral_owner == member.incarnation:
         operations += [] if epoch is None else [Check(layout.epoch, epoch.stat.version)]
@@ -183,7 +187,7 @@ def _stored(tree: Tree, layout: Layout, last: JobConfig | None) -> JobConfig | N
     return None if node is None or not node.data else parse(node.data, layout)
 
 
-def _agreed(stored: JobConfig | None, given: JobConfig) -> JobConfig:
+def _agreed(stored: JobConfig | None, given: JobConfig, node: Node | None = None) -> JobConfig:
     if stored is None:
         return given
     if stored.job_type != given.job_type:
@@ -191,8 +195,11 @@ def _agreed(stored: JobConfig | None, given: JobConfig) -> JobConfig:
             "job_name", given.job_name, f"is already a {stored.job_type} job in this namespace: choose another name"
         )
     if given.overwrite:
-        return given
-    fits(stored)
+        return given.in_place_of(b"" if node is None else node.data)
+    try:
+        fits(stored)
+    except InvalidSetting as mistake:
+        raise ForeignData(f"/{stored.job_name}/config: {mistake.setting}", mistake.value, mistake.expected) from None
     return heard(stored, given)[0]  # what is wrong with it is said once there is a view
 
 

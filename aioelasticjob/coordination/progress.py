@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass
 
-from aioelasticjob.coordination.membership import Member, connected, make
+from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, connected, write
+from aioelasticjob.coordination.membership import Member, make
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Claim, Outcome
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Check, Create, Op, Set
@@ -61,9 +61,18 @@ class Offsets:
         Raises:
             SessionEnded: the session was lost, and the claim with it.
         """
+        failures = 0
         while await connected(self._member.session, incarnation):
-            with suppress(Suspended):
+            try:
                 return await self._read(sorted(items))
+            except Suspended:
+                continue
+            except SessionEnded:
+                break
+            except RegistryError as error:
+                self._member.refusals.refused("to be read", error)
+                await self._member.session.back_off(failures)
+                failures += 1
         raise SessionEnded("the session was lost while claiming, and what was claimed with it")
 
     async def save(self, claim: Claim, item: int, value: str) -> None:
@@ -72,29 +81,27 @@ class Offsets:
         Raises:
             Fenced: the run was cut off; another may be under way.
             InvalidSetting: the value is no text, or larger than ``LARGEST_OFFSET``.
+            RegistryError: the registry refuses it; nothing was saved.
         """
         data = encoded(value)
         self._unsure.add(item)
         while True:
-            try:
-                await self._member.session.commit(self._saving(claim, item, data), incarnation=claim.incarnation)
-            except (Suspended, OutcomeUnknown):  # the same write again does no harm: its fence still decides
-                if not await connected(self._member.session, claim.incarnation):
-                    raise Fenced(item) from None
-            except SessionEnded:
-                raise Fenced(item) from None
-            except Conflict as conflict:
-                if conflict.path != self._member.layout.item(item).offset:
-                    raise Fenced(item) from None
-                if conflict.reason == "missing" and item not in self._used:
-                    if not await make(self._member, self._member.layout.offsets):
-                        raise Fenced(item) from None
-                    continue
-                (self._used.add if conflict.reason == "exists" else self._used.discard)(item)
-            else:
-                self._used.add(item)
-                self._unsure.discard(item)
-                return
+            match await write(self._member, self._saving(claim, item, data), "to save an offset", wait=True):
+                case Applied():
+                    self._used.add(item)
+                    self._unsure.discard(item)
+                    return
+                case SessionOver():
+                    raise Fenced(item)
+                case Refused(Conflict() as conflict):
+                    if conflict.path != self._member.layout.item(item).offset:
+                        raise Fenced(item)
+                    if conflict.reason != "missing" or item in self._used:
+                        (self._used.add if conflict.reason == "exists" else self._used.discard)(item)
+                    elif not await make(self._member, self._member.layout.offsets):
+                        raise Fenced(item)
+                case Refused(error):
+                    raise error
 
     def _saving(self, claim: Claim, item: int, data: bytes) -> list[Op]:
         paths, version = self._member.layout.item(item), claim.items[item].version
@@ -166,14 +173,17 @@ class Tally:
         paths = member.layout.success_count(member.ip), member.layout.failure_count(member.ip)
         nodes = await member.session.get_many(paths)  # nobody mirrors them: all would hear of everybody's counts
         interval = view.config.reconcile_interval
-        try:
-            operations = [
-                _written(node, path, count, fresh=node is not None and node.stat.mtime // interval == now // interval)
-                for node, path, count in zip(nodes, paths, counts, strict=True)
-            ]
-            await member.session.commit(operations, incarnation=member.incarnation)
-        except (Conflict, OutcomeUnknown):  # another instance of this server was faster: with the next interval's
-            return
+        operations = [
+            _written(node, path, count, fresh=node is not None and node.stat.mtime // interval == now // interval)
+            for node, path, count in zip(nodes, paths, counts, strict=True)
+        ]
+        match await write(member, operations, "to publish counts"):
+            case Refused(Suspended() as error) | SessionOver(error):
+                raise error
+            case Refused():  # another instance of this server was faster: with the next interval's
+                return
+            case Applied():
+                pass
         self._published = any(counts)
         self.succeeded -= counts[0]  # runs may have ended meanwhile
         self.failed -= counts[1]

@@ -15,13 +15,24 @@ LARGEST_PARAMETER = 64 * 1024
 """Bytes of the parameter that a trigger may bring: the record of every item that it runs keeps it."""
 
 
+_KNOWN = frozenset(
+    {
+        *("slot", "source", "instance", "lastBeginTime", "lastCompleteTime", "nextFireTime"),
+        *("completed", "outcome", "asked", "parameter", "ahead", "rescues"),
+    }
+)
+
+
 def encode(record: Record) -> bytes:
     """Return the data of ``execution/{item}``."""
+    rescues = f',"rescues":{record.rescues}' if record.rescues else ""
     asked = "" if not record.asked else f',"asked":{record.asked},"parameter":{json.dumps(record.parameter)}'
+    asked += f',"ahead":{record.ahead}' if record.ahead else ""
     return (
         f'{{"slot":{record.slot},"source":"{record.source}","instance":{json.dumps(record.instance)},'
         f'"lastBeginTime":{record.begun},"lastCompleteTime":{record.completed_at},"nextFireTime":{record.next_fire},'
-        f'"completed":{"true" if record.completed else "false"},"outcome":{json.dumps(record.outcome)}{asked}}}'
+        f'"completed":{"true" if record.completed else "false"},"outcome":{json.dumps(record.outcome)}{asked}{rescues}'
+        f"{record.unknown}}}"
     ).encode()
 
 
@@ -43,7 +54,10 @@ def decode(data: bytes) -> Record | None:
             completed=told.get("completed", True) is not False,
             outcome=str(told.get("outcome", "")),
             asked=_number(told.get("asked", 0)),
+            ahead=_number(told.get("ahead", 0)),
             parameter=None if told.get("parameter") is None else str(told["parameter"]),
+            rescues=_number(told.get("rescues", 0)),
+            unknown="" if told.keys() <= _KNOWN else _unknown(told),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
@@ -84,6 +98,10 @@ def as_json(record: Record) -> dict[str, object]:
         "completed": record.completed,
         "outcome": record.outcome or None,
     }
+
+
+def _unknown(told: dict[str, object]) -> str:
+    return "".join(f",{json.dumps(key)}:{json.dumps(value)}" for key, value in told.items() if key not in _KNOWN)
 
 
 def _number(value: object) -> int:

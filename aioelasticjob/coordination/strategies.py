@@ -9,11 +9,12 @@ import ipaddress
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from typing import cast
 
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.door import Door
+from aioelasticjob.errors import InvalidSetting, in_words
 from aioelasticjob.model import Instance
 
 Assignment = Mapping[int, str]
@@ -113,21 +114,34 @@ def find(name: str) -> Strategy:
 
 
 def allot(name: str, given: Allotment) -> Assignment:
-    """Return what the strategy ``name`` gives; where it is unknown here, fails or forgets items, the average."""
+    """Return what the strategy ``name`` gives.
+
+    Where it is unknown here, fails or forgets items, the present assignment stays as it is; if that leaves any item to
+    nobody who is eligible, the average takes its place: an even spread beats a standstill.
+    """
     try:
-        assignment = dict(find(name)(given))
-    except Exception as error:  # another process may know it; an even spread beats a standstill
-        _complain(name, f"{type(error).__name__}: {error}")
-        return average(given)
-    if assignment.keys() != set(range(given.count)) or not set(assignment.values()) <= set(given.instances):
-        _complain(name, "it must give every item to one of the instances")
-        return average(given)
-    return assignment
+        with Door("it"):
+            assignment = dict(find(name)(given))
+            if _is_complete(assignment, given):
+                return assignment
+        why = "it must give every item to one of the instances"
+    except Exception as error:  # another process may know it
+        why = in_words(error)
+    _complain(given.job, name, why)
+    return given.present if _is_complete(given.present, given) else average(given)
 
 
-@cache
-def _complain(name: str, why: str) -> None:
-    log.error("sharding strategy %s does not work, average is used: %s", name, why, extra={"strategy": name})
+def _is_complete(assignment: Assignment, given: Allotment) -> bool:
+    return assignment.keys() == set(range(given.count)) and set(assignment.values()) <= set(given.instances)
+
+
+@lru_cache(maxsize=1024)
+def _complain(job: str, name: str, why: str) -> None:
+    log.error(
+        "%s: sharding strategy %s does not work, so items stay where they are, or are spread evenly: %s",
+        *(job, name, why),
+        extra={"job": job, "strategy": name},
+    )
 
 
 def _runs(order: Sequence[str], count: int) -> Assignment:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from aioelasticjob.config import MAX_ITEMS, JobConfig
+from aioelasticjob.config import MAX_ITEMS, JobConfig, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.error_handlers import check
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Instance
@@ -30,7 +30,7 @@ class JobView:
     layout: Layout
     tree: Tree
     config: JobConfig
-    """The newest configuration that made sense."""
+    """The newest configuration that made sense; but what the job requires is always the newest."""
     fault: str | None = None
     """What is wrong with the configuration now in the registry: it makes none, or its error handler does not work."""
 
@@ -48,6 +48,13 @@ class JobView:
     def eligible(self) -> tuple[str, ...]:
         """Who may hold items: who stays, or, while nobody does, those who are leaving."""
         return self.staying or self._admitted
+
+    @cached_property
+    def lacking(self) -> Mapping[str, tuple[str, ...]]:
+        """The features that the job requires and an instance does not know, by instance; it is not eligible."""
+        needed = self.config.requires
+        lacks = {one.id: tuple(x for x in needed if x not in one.features) for one in self.instances.values()}
+        return {one: features for one, features in lacks.items() if features}
 
     @cached_property
     def leader(self) -> str | None:
@@ -142,22 +149,59 @@ class JobView:
         return min((one.up_since for one in self.instances.values()), default=float("inf"))
 
     @cached_property
-    def scheduled_since(self) -> float:
+    def configured_at(self) -> float:
         """When the configuration was last written, by the registry's clock."""
         node = self.tree.get(self.layout.config)
         return 0.0 if node is None else node.stat.mtime
 
     @cached_property
+    def scheduled_since(self) -> float:
+        """Since when the schedule and ``monitor_execution`` have been as they are, by the registry's clock.
+
+        The leader notes it, so it stays known when another setting is written later.  Until the leader has noted it, it
+        is when the configuration was last written.
+        """
+        noted, since = self._noted_schedule
+        return min(since, self.configured_at) if noted == scheduling(self.config) else self.configured_at
+
+    @cached_property
+    def schedule_is_noted(self) -> bool:
+        """Whether the leader's note is about the schedule in force."""
+        return self._noted_schedule[0] == scheduling(self.config)
+
+    @cached_property
+    def _noted_schedule(self) -> tuple[Mapping[str, object], float]:
+        node = self.tree.get(self.layout.schedule)
+        noted = {} if node is None else dict(said(node.data))
+        since = noted.pop("since", None)
+        if isinstance(since, bool) or not isinstance(since, int) or since < 0:
+            return {}, 0.0
+        return noted, since / 1000
+
+    @cached_property
     def _admitted(self) -> tuple[str, ...]:
-        return in_order([one for one in self.instances.values() if self._server_is_open(one.ip)])
+        lacking = self.lacking
+        return in_order([x for x in self.instances.values() if x.id not in lacking and self._server_is_open(x.ip)])
 
     def _server_is_open(self, ip: str) -> bool:
         closed = (self.layout.server_disabled(ip), self.layout.server_paused(ip))
         return not any(flag in self.tree for flag in closed)
 
 
+def scheduling(config: JobConfig) -> Mapping[str, object]:
+    """Return the settings that decide which moments there are, and whether their runs are recorded."""
+    return {
+        "cron": config.cron,
+        "timeZone": config.time_zone,
+        "dst": config.dst,
+        "monitorExecution": config.monitor_execution,
+    }
+
+
 def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -> JobView:
     """Return the view of a tree; nonsense in ``config`` leaves the last good configuration standing.
+
+    What the job requires is read all the same: the rest may make no sense to us for lack of just that feature.
 
     ``kind`` is what a running job is and stays; with it, an error handler that does not work here leaves the last good
     one, and nothing else: instances of different releases have to agree on the schedule and the items.
@@ -170,10 +214,16 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -
         if kind not in (None, config.job_type):
             raise InvalidSetting("job_type", config.job_type, f"the job runs as {kind} and cannot change that")
     except InvalidSetting as mistake:
-        return JobView(layout, tree, last, str(mistake))
+        return JobView(layout, tree, _requiring(last, node.data), str(mistake))
     if kind is None:  # who only looks need not have the handlers that the job runs with
         return JobView(layout, tree, config)
     return JobView(layout, tree, *heard(config, last))
+
+
+def _requiring(last: JobConfig, stored: bytes) -> JobConfig:
+    """Return the last good configuration with what the job requires now."""
+    requires = required(stored)
+    return last if requires in (None, last.requires) else last.model_copy(update={"requires": requires})
 
 
 def heard(config: JobConfig, last: JobConfig) -> tuple[JobConfig, str | None]:
@@ -194,11 +244,11 @@ def parse(data: bytes, layout: Layout) -> JobConfig:
     """Return the configuration that the job's ``config`` holds.
 
     Raises:
-        InvalidSetting: it is none, or another job's.
+        ForeignData: it is none, or another job's.
     """
     config = JobConfig.from_json(data, layout.config)
     if config.job_name != layout.job:
-        raise InvalidSetting(layout.config, config.job_name, f"the job's name is {layout.job} and never changes")
+        raise ForeignData(layout.config, config.job_name, f"the job's name is {layout.job} and never changes")
     return config
 
 
@@ -239,7 +289,12 @@ def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instan
         joined,
         since if isinstance(since, int | float) and 0 < since < joined else joined,
         told.get("leaving") is True,
+        _features(told.get("features")),
     )
+
+
+def _features(told: object) -> frozenset[str]:
+    return frozenset(one for one in told if isinstance(one, str)) if isinstance(told, list) else frozenset()
 
 
 def said(data: bytes) -> Mapping[str, object]:

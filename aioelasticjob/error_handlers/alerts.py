@@ -15,7 +15,7 @@ from urllib.parse import quote_plus
 
 from aioelasticjob.error_handlers.failure import Failure, Options, Undelivered
 from aioelasticjob.error_handlers.options import DingTalk, Email, Robot, Webhook, parse, place
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.errors import InvalidSetting, in_words
 
 ANSWER = 20.0
 """Seconds that a server has to answer."""
@@ -67,7 +67,7 @@ async def webhook(failure: Failure, options: Options) -> None:
         "items": failure.items,
         "taskId": failure.task_id,
         "fireTime": failure.fire_time,
-        "error": f"{type(failure.error).__name__}: {failure.error}",
+        "error": in_words(failure.error),
         "stack": failure.stack,
     }
     await _post(given.url, json.dumps(body).encode(), given.headers)

@@ -11,9 +11,10 @@ from typing import TypeAlias
 from anyio import create_task_group, move_on_after
 
 from aioelasticjob.clock import Clock
+from aioelasticjob.door import Door
 from aioelasticjob.error_handlers.failure import Escalated, Failure, Options, announced, log, logged
 from aioelasticjob.error_handlers.known import find
-from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.errors import ElasticJobError, in_words
 from aioelasticjob.events import Counts
 
 BACKLOG = 1000
@@ -70,7 +71,7 @@ class Complaints:
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self._news, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
-        self._verdict: BaseException | None = None
+        self._verdict: Exception | None = None
         self._over = False
 
     def put(self, handler: str, options: Options, failure: Failure) -> None:
@@ -107,7 +108,7 @@ class Complaints:
         """Tell failures for ever, those of one target one after the other.
 
         Raises:
-            BaseException: the error of a failure that the handler ``raise`` lets out.
+            Exception: the error of a failure that the handler ``raise`` lets out.
         """
         try:
             async with create_task_group() as tasks:
@@ -141,7 +142,8 @@ class Complaints:
         trouble = f"was not done within {PATIENCE:g} s"
         try:
             with move_on_after(PATIENCE) as patience:
-                await find(name)(replace(failure, told_at=self._clock.now()), dict(options))
+                async with Door("it"):
+                    await find(name)(replace(failure, told_at=self._clock.now()), dict(options))
             if not patience.cancelled_caught:
                 self._counts[failure.job].alerts["told"] += 1
                 return
@@ -151,11 +153,7 @@ class Complaints:
         except ElasticJobError as error:
             trouble = str(error)
         except Exception as error:
-            trouble = f"{type(error).__name__}: {error}"
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is None or task.cancelling():
-                raise
-            trouble = "was cancelled, and not by us"
+            trouble = in_words(error)
         self._counts[failure.job].alerts["failed"] += 1
         log.error("error handler %s failed: %s", name, trouble, extra={"job": failure.job})
         logged(failure)

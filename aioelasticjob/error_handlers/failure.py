@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.errors import ElasticJobError, in_words
 
 log = logging.getLogger(__package__)  # one logger for all that is said of failures, whichever module says it
 
@@ -24,7 +24,7 @@ class Failure:
     items: tuple[int, ...]
     task_id: str
     fire_time: str
-    error: BaseException
+    error: Exception
     told_at: float = 0.0
     """When a handler is told, in seconds since the epoch; 0 before."""
 
@@ -33,7 +33,7 @@ class Failure:
         """One line for people."""
         which = "item" if len(self.items) == 1 else "items"
         items = ", ".join(map(str, self.items))
-        return f"{self.job}: {which} {items} failed: {type(self.error).__name__}: {self.error}"
+        return f"{self.job}: {which} {items} failed: {in_words(self.error)}"
 
     @property
     def text(self) -> str:
@@ -70,8 +70,7 @@ def logged(failure: Failure, why: str = "", **fields: object) -> None:
 
 def announced(failure: Failure, handler: str) -> None:
     """Log a failure in one line before anybody is told: that may take a while, and the process may be killed."""
-    error = failure.error
-    log.warning("item failed: %s: %s (telling %s)", type(error).__name__, error, handler, extra=_about(failure))
+    log.warning("item failed: %s (telling %s)", in_words(failure.error), handler, extra=_about(failure))
 
 
 def _about(failure: Failure) -> dict[str, object]:

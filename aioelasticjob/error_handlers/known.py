@@ -8,10 +8,11 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
+from aioelasticjob.door import Door
 from aioelasticjob.error_handlers import alerts
 from aioelasticjob.error_handlers.failure import ErrorHandler, Options, escalate, ignore, to_log
 from aioelasticjob.error_handlers.options import DingTalk, Email, Robot, Told, Webhook, parse
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.errors import InvalidSetting, in_words
 
 _BUILT_IN: Mapping[str, ErrorHandler] = {
     "log": to_log,
@@ -39,9 +40,10 @@ def find(name: str) -> ErrorHandler:
         hint = f"; did you mean {near[0]}?" if near else ""
         raise InvalidSetting("error_handler", name, f"must be one of {', '.join(known)}{hint}")
     try:
-        found = _others()[name].load()
+        with Door("it"):
+            found = _others()[name].load()
     except Exception as error:  # somebody else's code: whatever it does becomes one clear line
-        raise InvalidSetting("error_handler", name, f"cannot be loaded: {type(error).__name__}: {error}") from error
+        raise InvalidSetting("error_handler", name, f"cannot be loaded: {in_words(error)}") from error
     if not callable(found):
         raise InvalidSetting("error_handler", name, f"its entry point leads to a {type(found).__name__}, no function")
     return cast(ErrorHandler, found)

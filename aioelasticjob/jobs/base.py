@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeAlias
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import Checkpoints, InstanceContext, ItemContext
-from aioelasticjob.jobs.dependencies import Needs, needs_of
+from aioelasticjob.jobs.dependencies import Needs, check_context, needs_of
 from aioelasticjob.model import Claim
 
 if TYPE_CHECKING:  # which looks at functions as this module does
@@ -80,10 +80,23 @@ class Job:
             raise InvalidSetting(
                 "handler", _name(handler), "is a generator: a job's handler returns; dataflow jobs yield"
             )
+        check_per(config, "handler", handler)
         blocking = not is_async(handler)
         if config.executor == "process":
             _check_sendable(handler, blocking)
         return cls(config, handler, blocking, tuple(listeners), needs)
+
+
+def check_per(config: JobConfig, role: str, handler: Handler) -> None:
+    """See to it that a handler is annotated for the context that ``per`` gives it, if for any.
+
+    Raises:
+        InvalidSetting: it is annotated for the other one.
+    """
+    if config.per == "item":
+        check_context(role, handler, ItemContext, 'annotate ItemContext, or declare the job with per="instance"')
+    else:
+        check_context(role, handler, InstanceContext, 'annotate InstanceContext, or declare the job with per="item"')
 
 
 def item_context(config: JobConfig, claim: Claim, item: int, checkpoints: Checkpoints) -> ItemContext:

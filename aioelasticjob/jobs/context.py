@@ -6,6 +6,7 @@ import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, MutableMapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -27,6 +28,24 @@ class Checkpoints(Protocol):
     async def save(self, item: int, value: str) -> None:
         """Save an offset, unless the run was cut off."""
         ...
+
+
+class Tenure(Protocol):
+    """For how long the items of the present run are certain to be nobody else's."""
+
+    @property
+    def left(self) -> float:
+        """Seconds until the session may end, should the registry answer nothing any more; 0 or less: it may have."""
+        ...
+
+    @property
+    def margin(self) -> float:
+        """Seconds that are left at most when a run is cancelled because its session may end."""
+        ...
+
+
+tenure: ContextVar[Tenure | None] = ContextVar("aioelasticjob.tenure", default=None)
+"""That of the run which the present task belongs to; None outside of runs."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from anyio import sleep
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.jobs.base import Handler, is_async
+from aioelasticjob.jobs.base import Handler, check_per, is_async
 from aioelasticjob.jobs.dependencies import Needs, needs_of
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
@@ -95,6 +95,7 @@ class Dataflow:
         needs = _bind("fetch", fetch, "context")
         if inspect.isgeneratorfunction(fetch):
             raise InvalidSetting("fetch", _name(fetch), "is a plain generator: write async def, and yield batches")
+        check_per(config, "fetch", fetch)
         if retry is not None and not (callable(getattr(retry, "wraps", None)) and _is_async(retry)):
             raise InvalidSetting("retry", retry, "must be a Retry, or one of tenacity's AsyncRetrying")
         self.config, self.fetch, self.retry = config, fetch, retry
@@ -138,6 +139,7 @@ class Dataflow:
         """
         self._once("process", handler, self._process)
         self.needs[1] = _bind("process", handler, "context", self._takes)
+        check_per(self.config, "process", handler)
         self._process = handler
         return handler
 
@@ -149,6 +151,7 @@ class Dataflow:
         """
         self._once("dead", handler, self._dead)
         self.needs[2] = _bind("dead", handler, "context", self._takes, "error")
+        check_per(self.config, "dead", handler)
         self._dead = handler
         return handler
 

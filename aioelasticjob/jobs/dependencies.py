@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from types import TracebackType
-from typing import Annotated, Any, TypeAlias, get_args, get_origin
+from types import TracebackType, UnionType
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 from anyio import get_cancelled_exc_class, move_on_after
 
-from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.jobs.context import Context
+from aioelasticjob.door import Door
+from aioelasticjob.errors import ElasticJobError, InvalidSetting, in_words
+from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
 
 GRACE = 1.0
 """Seconds that a provider may take to put its value away when the run is cancelled."""
@@ -40,7 +41,7 @@ class ProviderFailed(ElasticJobError):
     """A provider could not make its value, or put it away."""
 
     def __init__(self, provider: str, error: BaseException) -> None:
-        super().__init__(f"provider {provider} failed: {type(error).__name__}: {error}")
+        super().__init__(f"provider {provider} failed: {in_words(error)}")
         self.provider = provider
 
 
@@ -83,6 +84,27 @@ def needs_of(handler: Provider, given: int = 1) -> Needs | None:
     for depends in provided.values():
         _walk(depends.provider, ())
     return Needs(handler, False, provided)
+
+
+def check_context(role: str, function: Provider, given: type[Context], why: str) -> None:
+    """See to it that a function is not annotated for the other context than the one it is given; ``why`` it is.
+
+    Only an annotation that can be evaluated and means the other context alone is refused.
+
+    Raises:
+        InvalidSetting: names the function, its annotation and what would be right.
+    """
+    first = next(_parameters(function), None)
+    hint = None if first is None else _hint(first, function)
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    union = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    meant = [one for one in union if one is not type(None)]
+    other = InstanceContext if given is ItemContext else ItemContext
+    if first is not None and meant and all(isinstance(one, type) and issubclass(one, other) for one in meant):
+        said = getattr(hint, "__name__", hint)
+        wrong = f"{first.name} is annotated as {said}, but it is given an {given.__name__}: {why}"
+        raise InvalidSetting(role, _name(function), wrong)
 
 
 @asynccontextmanager
@@ -133,7 +155,8 @@ class _Run:
         finally:
             self._under_way.discard(asked)
         try:
-            value = self._made[provider] = await self._make(needs, given)
+            async with Door("it"):
+                value = self._made[provider] = await self._make(needs, given)
         except Exception as error:
             raise ProviderFailed(needs.name, error) from error
         return value
@@ -161,10 +184,11 @@ class _Opened:
     ) -> bool | None:
         cancelled = isinstance(error, get_cancelled_exc_class())
         try:
-            if not self._waits:
-                return bool(self._manager.__exit__(kind, error, trace))
-            with move_on_after(GRACE if cancelled else None, shield=cancelled):
-                return bool(await self._manager.__aexit__(kind, error, trace))
+            async with Door("it"):
+                if not self._waits:
+                    return bool(self._manager.__exit__(kind, error, trace))
+                with move_on_after(GRACE if cancelled else None, shield=cancelled):
+                    return bool(await self._manager.__aexit__(kind, error, trace))
         except Exception as own:
             raise ProviderFailed(self._name, own) from own
         return None

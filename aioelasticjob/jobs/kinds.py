@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from aioelasticjob.config import JobConfig, mistakes, unknown_setting
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.door import Door
+from aioelasticjob.errors import InvalidSetting, in_words
 from aioelasticjob.jobs.base import Handler, is_async
 
 CODED = ("SIMPLE", "DATAFLOW")
@@ -73,9 +74,14 @@ class Kind(Generic[OptionsT]):
             InvalidSetting: names the option, its value and what would be right.
         """
         try:
-            return self.options.model_validate(dict(options))
+            with Door("the kind"):  # validators are its own
+                return self.options.model_validate(dict(options))
         except ValidationError as error:
             raise next(mistakes(error)) from None
+        except InvalidSetting:
+            raise
+        except Exception as error:
+            raise InvalidSetting("options", sorted(options), f"cannot be looked at: {in_words(error)}") from error
 
     def split(self, given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
         """Return the settings that every job has, and those of this kind.
@@ -119,9 +125,10 @@ def find(name: str) -> Kind[Any]:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InvalidSetting("kind", name, f"must be one of {', '.join(known)}{hint}")
         try:
-            found = points[wanted].load()
+            with Door("it"):
+                found = points[wanted].load()
         except Exception as error:  # somebody else's code: whatever it does becomes one clear line
-            raise InvalidSetting("kind", name, f"cannot be loaded: {type(error).__name__}: {error}") from error
+            raise InvalidSetting("kind", name, f"cannot be loaded: {in_words(error)}") from error
     if not isinstance(found, Kind):
         raise InvalidSetting("kind", name, f"its entry point leads to a {type(found).__name__}, not to a Kind")
     return found

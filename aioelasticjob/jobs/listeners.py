@@ -10,6 +10,7 @@ from typing import TypeAlias
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.base import is_async
 from aioelasticjob.jobs.context import InstanceContext
+from aioelasticjob.jobs.dependencies import check_context
 
 Around: TypeAlias = Callable[[InstanceContext], Awaitable[object]]
 
@@ -65,6 +66,7 @@ def _check(**listeners: Around | None) -> None:
             inspect.signature(listener).bind(object())
         except TypeError as mismatch:
             raise InvalidSetting(name, shown, f"must take one context: {mismatch}") from None
+        check_context(name, listener, InstanceContext, "listeners are called around all items of a run")
 
 
 Listener: TypeAlias = JobListener | OnceListener

@@ -13,15 +13,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cached_property
-from math import ceil
 from pathlib import Path
 from typing import IO, Annotated
 
-from anyio import CancelScope, create_task_group, current_time, lowlevel, move_on_after, sleep
+from anyio import CancelScope, create_task_group, current_time, lowlevel, sleep
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.jobs.context import AnyContext, ItemContext, described
+from aioelasticjob.jobs.context import AnyContext, ItemContext, Tenure, described, tenure
 from aioelasticjob.jobs.kinds import Kind, Options
 
 CONTEXT = "AIOELASTICJOB_CONTEXT"
@@ -36,6 +35,8 @@ DRAIN = 1.0
 """Seconds that the output may stay open after its script is gone: whoever still holds it has left the group."""
 FADING = 0.1
 """Seconds in which what an ended script started may end by itself."""
+SPARE = 0.2
+"""Seconds before the session may have ended at which a script is killed that has not used its grace to end."""
 AFTER_KILL = 5.0
 """Seconds that a process may take to die of SIGKILL."""
 GUARD = 'read _ || { kill -s TERM -- "-$1"; sleep "$2"; kill -s KILL -- "-$1"; }'
@@ -80,7 +81,7 @@ class Script(Options):
     encoding: str = "utf-8"
     """Of its output; what does not fit becomes U+FFFD."""
     grace: float = Field(default=2, ge=0, le=60)
-    """Seconds between SIGTERM and SIGKILL when the run is cut off.  The session's margin is no longer than that."""
+    """Seconds between SIGTERM and SIGKILL when the run is cut off; fewer if the session may end before that."""
 
     @field_validator("encoding")
     @classmethod
@@ -163,7 +164,7 @@ async def run(context: AnyContext, options: Script) -> None:
         logged = CancelScope(shield=True)  # what it says while it is being ended is worth a line, too
         async with create_task_group() as tasks:
             tasks.start_soon(_log_both, context, options.encoding, out, err, last_words, logged)
-            async with _guarded(process.pid, options.grace):
+            async with _guarded(process.pid, _grace_of_an_orphan(options.grace)):
                 try:
                     await process.wait()
                 finally:
@@ -186,6 +187,12 @@ def _variables(context: AnyContext) -> Mapping[str, str]:
     if isinstance(context, ItemContext):
         told |= {"ITEM": str(context.item), "PARAMETER": context.parameter or "", "FENCE": str(context.fence)}
     return {f"AIOELASTICJOB_{name}": value.replace("\0", "") for name, value in told.items()}
+
+
+def _grace_of_an_orphan(grace: float) -> float:
+    """Return the grace of a script whose own process is killed, at the latest when it was about to be cut off."""
+    claimed = tenure.get()
+    return grace if claimed is None else max(0.0, min(grace, claimed.margin - SPARE))
 
 
 async def _start(
@@ -271,7 +278,7 @@ async def _guarded(group: int, grace: float) -> AsyncIterator[None]:
     with _pipe() as (life, line):  # nobody but us holds the end that is written to
         with suppress(OSError), CancelScope(shield=True):  # without a shell the script runs unguarded
             guard = await asyncio.create_subprocess_exec(
-                "/bin/sh", "-c", GUARD, "guard", str(group), str(ceil(grace)),
+                "/bin/sh", "-c", GUARD, "guard", str(group), f"{grace:.3g}",
                 stdin=life, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
             )  # fmt: skip
@@ -293,10 +300,11 @@ async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
         if await _gone(group, FADING):
             return
         log.warning("the script has ended, what it left running is ended too", extra={"group": group})
+    claimed = tenure.get()
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, AFTER_KILL)):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
-        if await _gone(group, patience):
+        if await _gone(group, patience, claimed if number == signal.SIGTERM else None):
             break
     else:
         log.error("a script cannot be killed", extra={"group": group})
@@ -304,15 +312,21 @@ async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
     await process.wait()
 
 
-async def _gone(group: int, patience: float) -> bool:
-    """Wait until no process of a group is left; False when that takes too long."""
-    pause = 0.005
-    with move_on_after(patience):
-        while _lives(group):
-            await sleep(pause)
-            pause = min(2 * pause, 0.1)
-        return True
-    return False
+async def _gone(group: int, patience: float, claimed: Tenure | None = None) -> bool:
+    """Wait until no process of a group is left; False when that takes too long, or the item may soon be another's.
+
+    That is looked at all the while: a session that lived when the wait began may end in it.
+    """
+    until, pause = current_time() + patience, 0.005
+    while _lives(group):
+        left = until - current_time()
+        if claimed is not None:
+            left = min(left, claimed.left - SPARE)
+        if left <= 0:
+            return False
+        await sleep(min(pause, left))
+        pause = min(2 * pause, 0.1)
+    return True
 
 
 def _lives(group: int) -> bool:

@@ -21,6 +21,7 @@ from anyio import (
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from aioelasticjob.door import Door
 from aioelasticjob.errors import InvalidSetting
 
 if TYPE_CHECKING:
@@ -120,7 +121,12 @@ async def _answer(stream: SocketStream, head: bytes, render: Render) -> None:
     elif path != "/metrics":
         status, body = "404 Not Found", b"it is at /metrics\n"
     else:
-        body, content_type = await render(headers.get("accept", ""))
+        try:
+            async with Door("a collector of metrics"):
+                body, content_type = await render(headers.get("accept", ""))
+        except Exception:
+            log.exception("metrics could not be written", extra={"reason": "a collector failed"})
+            status, body = "500 Internal Server Error", b"the log of the process says why there are none\n"
     answer = (
         f"HTTP/1.1 {status}",
         f"Content-Type: {content_type}",

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, cast
 
+from aioelasticjob.door import Door
+from aioelasticjob.errors import in_words
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import Outcome
 
 if TYPE_CHECKING:
+    import opentelemetry.context
     from opentelemetry import trace
     from opentelemetry.util.types import AttributeValue
 
 PREFIX = "aioelasticjob."
+
+log = logging.getLogger(__name__)
 
 
 def find_tracer() -> Spans | None:
@@ -42,13 +49,8 @@ class Spans:
         from opentelemetry.trace import StatusCode
 
         # a trace of its own: the task may have inherited the span that the application was started in
-        with self._tracer.start_as_current_span(
-            f"run {context.job_name}",
-            context=Nothing(),
-            attributes=_attributes(context, job_type),
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
+        span = self._start(f"run {context.job_name}", _attributes(context, job_type), Nothing())
+        with _entered(span):
             outcome = Outcome.CANCELLED
 
             def ended(how: Outcome) -> None:
@@ -58,20 +60,33 @@ class Spans:
             try:
                 yield ended
             finally:
-                span.set_attribute(PREFIX + "outcome", outcome.value)
-                if outcome is not Outcome.COMPLETED:
-                    span.set_status(StatusCode.ERROR, outcome.value)
+                with _harmless():
+                    span.set_attribute(PREFIX + "outcome", outcome.value)
+                    if outcome is not Outcome.COMPLETED:
+                        span.set_status(StatusCode.ERROR, outcome.value)
+                    span.end()
 
     def batch(self, context: Context, records: int) -> BatchSpan:
         """Begin the span of a batch, below the present one; it ends when it is told to."""
         attributes: dict[str, AttributeValue] = {PREFIX + "job": context.job_name, PREFIX + "records": records}
-        return BatchSpan(self._tracer.start_span(f"batch {context.job_name}", attributes=attributes))
+        return BatchSpan(self._start(f"batch {context.job_name}", attributes))
 
     def failed(self, error: BaseException) -> None:
         """Note a failure on the present span."""
         from opentelemetry.trace import get_current_span
 
-        get_current_span().record_exception(error)
+        with _harmless():
+            get_current_span().record_exception(error)
+
+    def _start(
+        self, name: str, attributes: Mapping[str, AttributeValue], context: opentelemetry.context.Context | None = None
+    ) -> trace.Span:
+        from opentelemetry.trace import INVALID_SPAN
+
+        span: trace.Span = INVALID_SPAN
+        with _harmless():
+            span = self._tracer.start_span(name, context=context, attributes=attributes)
+        return span
 
 
 class BatchSpan:
@@ -84,14 +99,36 @@ class BatchSpan:
 
     def entered(self) -> AbstractContextManager[object]:
         """Let what is opened within the block be below the batch."""
-        from opentelemetry.trace import use_span
-
-        return cast("AbstractContextManager[object]", use_span(self._span, record_exception=False))
+        return _entered(self._span)
 
     def end(self, failed: int) -> None:
         """End the span; so many of its records have failed for good."""
-        self._span.set_attribute(PREFIX + "failed", failed)
-        self._span.end()
+        with _harmless():
+            self._span.set_attribute(PREFIX + "failed", failed)
+            self._span.end()
+
+
+def _entered(span: trace.Span) -> AbstractContextManager[object]:
+    """Let what is opened within the block be below a span."""
+    from opentelemetry.trace import use_span
+
+    kept = use_span(span, record_exception=False, set_status_on_exception=False)
+    return cast("AbstractContextManager[object]", kept)
+
+
+@contextmanager
+def _harmless() -> Iterator[None]:
+    """Let the failure of a span processor, which is users' code, end nothing."""
+    try:
+        with Door("the tracer"):
+            yield
+    except Exception as error:
+        _say_once(in_words(error))
+
+
+@cache
+def _say_once(failure: str) -> None:
+    log.error("a span could not be told of, and runs go on without: %s", failure, extra={"reason": failure})
 
 
 def _attributes(context: Context, job_type: str) -> dict[str, AttributeValue]:

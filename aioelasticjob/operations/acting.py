@@ -177,6 +177,10 @@ def _asked(view: JobView, instance: str | None) -> Sequence[str]:
     if all(view.instances[one].leaving for one in present):
         who = "all its instances are" if instance is None else f"{instance} is"
         raise Refusal(f"{view.layout.job}: {who} leaving: start a process that runs it, or ask one that stays")
+    if all(one in view.lacking for one in present):
+        who = "its instances do" if instance is None else f"{instance} does"
+        needed = listed(list(view.config.requires))
+        raise Refusal(f"{view.layout.job}: {who} not know all that the job requires ({needed}): upgrade first")
     if not able:
         who = "its servers are" if instance is None else f"the server of {instance} is"
         raise Refusal(f"{view.layout.job}: {who} switched off: resume or enable first")

@@ -205,8 +205,11 @@ def _nobody(view: JobView) -> str:
     """Return why there is nobody who could hold items."""
     if not view.instances:
         return "no instance is there"
-    leaving = all(one.leaving for one in view.instances.values())
-    return "all instances are leaving" if leaving else "all servers are switched off"
+    if all(one.leaving for one in view.instances.values()):
+        return "all instances are leaving"
+    if all(one in view.lacking for one in view.instances):
+        return f"no instance knows all that the job requires ({listed(list(view.config.requires))})"
+    return "all servers are switched off"
 
 
 def _about_runs(

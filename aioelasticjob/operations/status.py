@@ -78,6 +78,8 @@ class InstanceStatus:
     runs: tuple[int, ...]
     leaving: bool = False
     """Whether it only finishes what it runs."""
+    lacks: tuple[str, ...] = ()
+    """The features that the job requires and that it does not know: it is given no items and does not lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,11 @@ class JobStatus:
     items: tuple[ItemStatus, ...]
     config_version: int = -1
     """Rises with every change of the configuration."""
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """What is to be said about keys of the configuration that are not known here, a sentence each."""
+        return self.config.ignored
 
     @property
     def name(self) -> str:
@@ -156,6 +163,8 @@ class JobStatus:
             return "faulty"
         if not self.instances:
             return "nobody there"
+        if all(one.lacks for one in self.instances):
+            return "nobody able"
         if all(server.disabled or server.paused for server in self.servers if server.instances):
             return "switched off"
         if not self.settled:
@@ -259,6 +268,7 @@ def _instances(view: JobView, items: tuple[ItemStatus, ...]) -> tuple[InstanceSt
             holds=tuple(holds.get(one.id, ())),
             runs=tuple(runs.get(one.id, ())),
             leaving=one.leaving,
+            lacks=view.lacking.get(one.id, ()),
         )
         for one in sorted(view.instances.values(), key=_by_age)
     )

@@ -20,6 +20,8 @@ from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Create, Op, Set
 
+IGNORED = 5
+"""Keys without effect that the summary of an import names."""
 LONGEST = 16 * 1024 * 1024
 """Characters of a text to import: thousands of jobs."""
 
@@ -49,7 +51,7 @@ async def export_jobs(
     layouts = [Layout(name) for name in chosen]
     nodes = await session.get_many([layout.config for layout in layouts])
     found = [_stored(node, layout) for node, layout in zip(nodes, layouts, strict=True) if node is not None]
-    told = {"jobs": [config.model_dump(by_alias=True, mode="json") for config in found]}
+    told = {"jobs": [config.as_json() for config in found]}
     if form == "yaml":
         return str(yaml.dump(told, Dumper=_DUMPER, allow_unicode=True, sort_keys=False))
     return json.dumps(told, ensure_ascii=False, indent=2) + "\n"
@@ -59,6 +61,7 @@ async def import_jobs(session: Session, text: str, *, overwrite: bool = False) -
     """Write configurations that ``export_jobs`` or a person wrote, JSON or YAML: all of them or none.
 
     Everything is validated before anything is written.  Jobs that are there keep their settings unless ``overwrite``.
+    Keys that are not known here are kept, those of the text and those that are there; the summary names them.
     What is too large for one transaction is written in several.
 
     Raises:
@@ -96,6 +99,7 @@ class _Plan:
     replaced: list[str] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
 
     @property
     def summary(self) -> str:
@@ -105,11 +109,13 @@ class _Plan:
             for word, those in (("new", self.new), ("replaced", self.replaced), ("unchanged", self.same))
             if those
         ]
-        return f"imported: {', '.join(parts) or 'no jobs were given'}"
+        kept = "".join(f"; {sentence}" for sentence in self.ignored[:IGNORED])
+        return f"imported: {', '.join(parts) or 'no jobs were given'}{kept}"
 
     def add(self, config: JobConfig, layout: Layout, root: Node | None, node: Node | None) -> None:
         """Decide on one job."""
         name = config.job_name
+        self.ignored += [f"{name}: {sentence}" for sentence in config.ignored]
         if node is None:
             if root is not None:
                 raise InvalidSetting("job", name, "a node of that name is there that is no job: choose another name")
@@ -120,7 +126,7 @@ class _Plan:
             present = parse(node.data, layout)
         except InvalidSetting:
             present = None
-        if present == config:
+        if present == (config := config.in_place_of(node.data)):
             self.same.append(name)
         elif not self.overwrite:
             self.refused.append(name)

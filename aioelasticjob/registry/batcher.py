@@ -16,7 +16,7 @@ from struct import error as Malformed  # noqa: N812  # a class, whatever its nam
 from typing import Final, TypeAlias
 
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
-from aioelasticjob.registry.codec import LOST, MULTI, SESSION_OVER, Reply, committed, failure, joined
+from aioelasticjob.registry.codec import LOST, MULTI, SESSION_OVER, UNCERTAIN, Reply, committed, failure, joined
 from aioelasticjob.registry.keeper import Keeper
 from aioelasticjob.registry.txn import Committed, Hold, Op
 
@@ -132,7 +132,7 @@ class Batcher:
         keeper, incarnation = self._keeper, group[0].incarnation
         if incarnation != keeper.lease.incarnation or not incarnation:
             _fail(group, SessionEnded, f"session {incarnation:#x} is over; nothing was written")
-        elif keeper.connection is None:
+        elif keeper.connection is None or not keeper.lease.check():
             _fail(group, Suspended, f"no connection to the registry ({keeper.reason}); nothing was written")
         else:
             body = group[0].body if len(group) == 1 else joined([transaction.body for transaction in group])
@@ -140,7 +140,7 @@ class Batcher:
             if due:
                 self._due += 1
                 self._lull.clear()
-            reply.add_done_callback(partial(self._answered, group, due, self._loop.time()))
+            reply.add_done_callback(partial(self._answered, group, due, keeper.lease.now()))
 
     def _answered(self, group: Sequence[_Transaction], due: bool, sent: float, reply: asyncio.Future[Reply]) -> None:
         self._judge(group, due, sent, *reply.result())
@@ -154,6 +154,9 @@ class Batcher:
     ) -> None:
         if error == LOST:
             _fail(group, OutcomeUnknown, f"connection lost ({self._keeper.reason}) before the reply: {LOOK}")
+            return
+        if error in UNCERTAIN:
+            _fail(group, OutcomeUnknown, f"{failure(error, group[0].ops[0].path)}: {LOOK}")
             return
         if error in SESSION_OVER:
             _fail(group, SessionEnded, "the registry has ended the session; nothing was written")
@@ -173,7 +176,7 @@ class Batcher:
             _fail(group, OutcomeUnknown, f"the reply made no sense ({mistake}): {LOOK}")
         else:
             if whole.time:
-                self._told(whole.time, self._loop.time() - sent)
+                self._told(whole.time, self._keeper.lease.now() - sent)
             _tell(group, whole)
 
 

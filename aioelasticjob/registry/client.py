@@ -21,14 +21,19 @@ class Client:
 
     def __init__(self, settings: ConnectionSettings, keeper: Keeper, clock: Clock) -> None:
         self.settings, self.keeper, self.clock = settings, keeper, clock
-        self._ahead: float | None = None  # the registry's time, less the loop's
-        self._loop = asyncio.get_running_loop()
+        self._ahead: float | None = None  # the registry's time, less the lease's clock
+        self._told_at = (0.0, 0.0)
         self._batcher = Batcher(keeper, self._told)
+
+    @property
+    def gap(self) -> float:
+        """The seconds since the last but one answer that told the registry's time; 0 before there was any."""
+        return 0.0 if self._ahead is None else self.keeper.lease.now() - self._told_at[0]
 
     @property
     def skew(self) -> float | None:
         """Our clock minus the registry's; reckoned when asked, since ours may have been set meanwhile."""
-        return None if self._ahead is None else self.clock.now() - (self._loop.time() + self._ahead)
+        return None if self._ahead is None else self.clock.now() - (self.keeper.lease.now() + self._ahead)
 
     async def read(self, opcode: int, body: bytes) -> Reply:
         """Return the first reply that comes; its error is the reader's to judge.
@@ -87,7 +92,9 @@ class Client:
 
         What was known before is kept as far as it agrees: slow answers tell little, and must not make us early.
         """
-        earliest = time - self._loop.time()
+        now = self.keeper.lease.now()
+        self._told_at = (now if self._ahead is None else self._told_at[1], now)
+        earliest = time - now
         known = earliest if self._ahead is None else self._ahead
         self._ahead = min(max(known, earliest), earliest + seconds)
 

@@ -48,6 +48,26 @@ CONFLICTS: Final[dict[int, str]] = {
     exc.NotEmpty.error_code: "not empty",
     exc.NoChildrenForEphemerals.error_code: "no ephemeral children",
 }
+UNCERTAIN: Final = (
+    exc.ZKSystemError.error_code,
+    exc.RuntimeInconsistency.error_code,
+    exc.DataInconsistency.error_code,
+    exc.OperationTimeout.error_code,
+    -122,  # RequestTimeout
+)  # answers to a whole request after which it may have been written or not
+PLAIN: Final[dict[int, str]] = {  # what aiozk has no name for, or what needs explaining
+    exc.ZKSystemError.error_code: "the registry failed inside",
+    exc.DataInconsistency.error_code: "the registry says that its data are inconsistent",
+    exc.Unimplemented.error_code: "the registry does not know this operation: it has to be ZooKeeper 3.6 or newer",
+    exc.OperationTimeout.error_code: "the registry took too long",
+    -116: "the registry is shutting down",
+    exc.NotReadOnly.error_code: "the server is read-only, for it is cut off from the others",
+    -122: "the registry took too long",
+    -123: "reconfiguration is switched off in the registry",
+    -124: "the registry demands SASL authentication",
+    -125: "the quota that somebody set in the registry is used up: raise it (setquota), or remove nodes",
+    -127: "the registry is overloaded and refuses requests for the time being",
+}
 BYSTANDERS: Final = (
     exc.RolledBack.error_code,
     exc.RuntimeInconsistency.error_code,
@@ -311,7 +331,8 @@ def failure(error: int, path: str) -> RegistryError:
     if error in SESSION_OVER:
         return SessionEnded("the registry has ended the session; nothing was written")
     known = exc.response_error_xref.get(error)
-    return RegistryError(f"{path}: {known.__name__ if known else 'error'} ({error})")
+    why = PLAIN.get(error) or (known.__name__ if known else "the registry gave an error that is not known here")
+    return RegistryError(f"{path}: {why} ({error})")
 
 
 def _refusal(frame: bytes, ops: Sequence[Op]) -> RegistryError:

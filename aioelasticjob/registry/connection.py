@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
             self._auths.append(future)
         else:
             xid = self._xid = self._xid % LAST_XID + 1
-            self._pending[xid] = (future, self.loop.time(), opcode in THROUGH_LEADER)
+            self._pending[xid] = (future, self.lease.now(), opcode in THROUGH_LEADER)
         self._write(_head.pack(len(body) + 8, xid, opcode) + body)
         return future
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 
 SILENCE: Final = 2  # of a server, as a part of the session timeout: half of it is three heartbeats without an answer
 CLOSING: Final = 2.0  # seconds to say goodbye at most
+SILENT: Final = "silent"  # why a connection was given up
+OUTAGES: Final = 32  # that are remembered
 NOBODY: Final = bytes(16)  # the password of no session
 
 
@@ -69,7 +72,7 @@ class Keeper:
 
     def __init__(self, settings: ConnectionSettings, codec: Codec, random: Random) -> None:
         self.settings, self.codec = settings, codec
-        self.lease, self.watches, self.backoff = Lease(), Watches(), Backoff(settings, random)
+        self.lease, self.watches, self.backoff = Lease(expired=self._unproven), Watches(), Backoff(settings, random)
         self.status = Latest(SessionStatus(SessionState.SUSPENDED, 0))
         self.connection: Connection | None = None  # set exactly while the state is CONNECTED
         self.host = ""  # our own address
@@ -79,6 +82,8 @@ class Keeper:
         self._hosts = random.sample(settings.hosts, len(settings.hosts))
         self._password = NOBODY
         self._loop = asyncio.get_running_loop()
+        self.outages: deque[tuple[float, float]] = deque(maxlen=OUTAGES)  # from when to when, by the loop's clock
+        self.away_since: float | None = None  # the outage that goes on
 
     async def keep(self) -> None:
         """Connect, stay connected, connect again: until cancelled."""
@@ -91,7 +96,7 @@ class Keeper:
             elif self.summon is not None:
                 await self.summon()
             self.backoff.ended(lived)
-            urgent = self._loop.time() < self.lease.proven + self.lease.timeout
+            urgent = self.lease.now() < self.lease.proven + self.lease.timeout
             await anyio.sleep(self.backoff.before_connecting(urgent=urgent))
 
     async def close(self) -> None:
@@ -148,7 +153,7 @@ class Keeper:
         try:
             with anyio.fail_after(patience):
                 await self._loop.create_connection(lambda: connection, *host)
-                asked, seen, sent = self.lease.incarnation, self._seen(), self._loop.time()
+                asked, seen, sent = self.lease.incarnation, self._seen(), self.lease.now()
                 answer = await connection.greet(attach(asked, self._password, self.settings.session_timeout, seen))
             session, password, timeout = attached(answer)
         except (OSError, Malformed) as error:  # a timeout and the end of a connection are OSErrors
@@ -175,6 +180,9 @@ class Keeper:
     def _begin(self, connection: Connection) -> None:
         """Go CONNECTED, all in one round of the loop: nobody's request can come before auth and watches."""
         self.connection, self.host = connection, connection.host
+        if self.away_since is not None:
+            self.outages.append((self.away_since, self._loop.time()))
+            self.away_since = None
         if self.settings.digest is not None:
             connection.call(AUTH, credentials(self.settings.digest)).add_done_callback(self._authenticated)
         for shallow in (False, True):
@@ -203,13 +211,22 @@ class Keeper:
             await asyncio.sleep(0)  # a loop that was blocked reads first what has come meanwhile, and judges then
             await asyncio.sleep(0)
             if self._loop.time() >= connection.heard + self.lease.timeout / SILENCE:
-                connection.abort("silent")
+                connection.abort(SILENT)
 
     def _lost(self, connection: Connection) -> None:
         if connection is self.connection:  # the end of any other one means nothing
             self.connection, self.reason = None, connection.reason
+            self.away_since = connection.heard if connection.reason == SILENT else self._loop.time()
             log.warning("connection lost", extra={"reason": connection.reason})
             self.status.set(SessionStatus(SessionState.SUSPENDED, self.lease.incarnation))
+
+    def _unproven(self) -> None:
+        """Connect again where the lease has ended on a connection: the answer says whether the session has lived.
+
+        Otherwise a connection is given up well before that; so this machine was suspended, or the loop was held up.
+        """
+        if self.connection is not None:
+            self.connection.abort("the session may have ended while this process stood still")
 
     def _expire(self) -> None:
         log.warning("session expired", extra={"session": f"{self.lease.incarnation:#x}"})
@@ -241,7 +258,7 @@ class Keeper:
         Not for ever: when nobody takes us back for long after the session's end, the registry may have been wiped, and
         what we have seen with it.
         """
-        return self.lease.zxid if self._loop.time() < self.lease.proven + 2 * self.lease.timeout else 0
+        return self.lease.zxid if self.lease.now() < self.lease.proven + 2 * self.lease.timeout else 0
 
 
 def _report(reply: asyncio.Future[Reply]) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
 from anyio import CancelScope
 
+from aioelasticjob.clock import boot_time
+
 BEATS = 6  # heartbeats per session timeout
+RESOLUTION = 1e-6  # seconds; what is left below that is the rounding of a timer that was on time
+INTERVAL = 1.0  # seconds between two checks at most, on the loop's clock, which stands still while the machine sleeps
 
 
 class Cancellable(Protocol):
@@ -21,14 +26,19 @@ class Cancellable(Protocol):
 
 
 class Lease:
-    """The session's life as far as we can prove it.  All times are the loop's, in seconds.
+    """The session's life as far as we can prove it.  All times are those of ``clock``, in seconds.
+
+    That clock goes on while the machine is suspended, as the server's does; the loop's clock, by which timers come due,
+    may not.  So while anything is bound the limit is compared with ``clock`` every ``INTERVAL`` seconds, and by
+    ``check`` before anything begins that relies on it; ``expired`` is called whenever that finds the limit passed.
 
     A server ends a session ``timeout`` after it last heard of it, so each answered request proves life until
     ``timeout`` after it was *sent*.  Only answers through the leader count: a follower that is cut off goes on
     answering reads.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = boot_time, expired: Callable[[], None] = lambda: None) -> None:
+        self.now, self._expired = clock, expired
         self.incarnation = 0
         self.timeout = 0.0
         self._good_for = 0.0
@@ -47,7 +57,15 @@ class Lease:
     @property
     def left(self) -> float:
         """Seconds left until then; -inf without a session."""
-        return self.limit - self._loop.time()
+        return self.limit - self.now()
+
+    def check(self) -> bool:
+        """Say whether the session can be proven alive now; if not, cancel all that is bound to it."""
+        if self.left > RESOLUTION:
+            return True
+        self._cancel()
+        self._expired()
+        return False
 
     def begin(self, incarnation: int, timeout: float, sent: float) -> None:
         """A server has confirmed the session, asked at ``sent``."""
@@ -75,7 +93,7 @@ class Lease:
 
     def bind(self, scope: Cancellable, incarnation: int) -> None:
         """Cancel ``scope`` when the session ``incarnation`` can no longer be proven alive, until it is unbound."""
-        if incarnation != self.incarnation or self.limit <= self._loop.time():
+        if incarnation != self.incarnation or not self.check():
             scope.cancel()
             return
         self._scopes[scope] = None
@@ -96,19 +114,37 @@ class Lease:
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(self.limit, self._check) if self._scopes else None
-
-    def _check(self) -> None:
         # Replies only move ``proven``; the timer looks where the limit has moved to when it fires.
+        self._timer = self._loop.call_later(min(INTERVAL, self.left), self._look) if self._scopes else None
+
+    def _look(self) -> None:
         self._timer = None
-        if self.limit <= self._loop.time():
-            self._cancel()
+        self.check()
         self._arm()
 
     def _cancel(self) -> None:
         scopes, self._scopes = self._scopes, {}
         for scope in scopes:
             scope.cancel("the session may end soon, or has ended")
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """For how long the items claimed under one session are certain to be nobody else's."""
+
+    lease: Lease
+    incarnation: int
+
+    @property
+    def left(self) -> float:
+        """Seconds until the session may end, should the registry answer nothing any more; 0 or less: it may have."""
+        lease = self.lease
+        return lease.proven + lease.timeout - lease.now() if lease.incarnation == self.incarnation else -inf
+
+    @property
+    def margin(self) -> float:
+        """Seconds that are left at most when work is cancelled because its session may end."""
+        return margin(self.lease.timeout)
 
 
 def margin(timeout: float) -> float:

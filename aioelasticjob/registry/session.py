@@ -23,7 +23,7 @@ from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.client import Client
 from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.keeper import Keeper, SessionState, SessionStatus
-from aioelasticjob.registry.lease import Cancellable
+from aioelasticjob.registry.lease import Cancellable, Tenure
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.tree import Node, Stat, Tree, parent
 from aioelasticjob.registry.txn import Committed, Create, Hold, Op, Set
@@ -71,6 +71,16 @@ class Session:
         return self._keeper.lease.zxid
 
     @property
+    def outages(self) -> tuple[tuple[float, float], ...]:
+        """The last outages of the registry, oldest first: how many seconds ago each began and ended; 0 if it goes on.
+
+        There is none before the first connection.
+        """
+        keeper, now = self._keeper, asyncio.get_running_loop().time()
+        going_on = () if keeper.away_since is None else ((keeper.away_since, now),)
+        return tuple((now - began, now - ended) for began, ended in (*keeper.outages, *going_on))
+
+    @property
     def requests(self) -> int:
         """How many requests were sent so far, over all sessions, heartbeats among them."""
         return self._keeper.lease.requests
@@ -80,10 +90,27 @@ class Session:
         """Seconds until work is cancelled unless the registry answers; below 0 there is no session to work under."""
         return self._keeper.lease.left
 
+    def is_proven(self) -> bool:
+        """Say whether the session can be proven alive now; if not, cancel what is bound to it and connect again."""
+        return self._keeper.lease.check()
+
+    def tenure(self, incarnation: int) -> Tenure:
+        """Return for how long what was claimed under a session is certain to be nobody else's."""
+        return Tenure(self._keeper.lease, incarnation)
+
+    def steady_time(self) -> float:
+        """Return seconds on a clock that nobody sets and that goes on while the machine is suspended."""
+        return self._keeper.lease.now()
+
     @property
     def clock_skew(self) -> float | None:
         """Our clock minus the registry's in seconds, as of the newest transaction that set a node; None before that."""
         return self._client.skew
+
+    @property
+    def clock_gap(self) -> float:
+        """The seconds since the last but one answer that told the registry's time: if it jumped, it was since then."""
+        return self._client.gap
 
     async def get(self, path: str) -> Node:
         """Read a node.
@@ -236,6 +263,10 @@ class Session:
         Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted.
         """
         await _furnish(self._client, self._codec)
+
+    async def back_off(self, failures: int) -> None:
+        """Wait before something that was refused is tried again, longer with every failure."""
+        await anyio.sleep(self._keeper.backoff.before_reading(failures))
 
     async def connected(self) -> None:
         """Wait for a connection.

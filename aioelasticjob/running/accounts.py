@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 
-from aioelasticjob.clock import Clock
+from aioelasticjob.clock import Clock, moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Tally
 from aioelasticjob.error_handlers import Complaints, Failure
+from aioelasticjob.errors import GivenUp
 from aioelasticjob.events import CaughtUp, Events, Refused
-from aioelasticjob.jobs.context import Context
-from aioelasticjob.model import Claim, Outcome
+from aioelasticjob.jobs.context import Context, task_id
+from aioelasticjob.model import Claim, Outcome, Record
 from aioelasticjob.running.executor import Flight
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,8 @@ class Accounts:
         self.under_way: Claim | None = None
         self._refused = False
         self._declined: frozenset[int] = frozenset()
+        self._given_up: dict[int, int] = {}
+        """When the run of each item began that was last reported as given up."""
 
     def began(self, flight: Flight, *, catch_up: bool) -> None:
         """Note that a flight's moment has come; ``catch_up``: that nobody was up when it did."""
@@ -52,11 +55,22 @@ class Accounts:
         if flight.trace is not None:
             flight.trace.close(flight.outcomes, seconds)
 
-    def failed(self, config: JobConfig, context: Context, error: BaseException) -> None:
+    def failed(self, config: JobConfig, context: Context, error: Exception) -> None:
         """Pass a failure on to the error handler now configured."""
         fire_time = context.fire_time.isoformat()
         failure = Failure(context.job_name, context.instance, context.claimed, context.task_id, fire_time, error)
         self._complaints.put(config.error_handler, config.error_handler_options, failure)
+
+    def given_up(self, config: JobConfig, item: int, run: Record) -> GivenUp | None:
+        """Pass on to the error handler that a run was given up, and return the error; None if that was done before."""
+        if self._given_up.get(item) == run.begun:
+            return None
+        self._given_up[item] = run.begun
+        error = GivenUp(run.rescues, run.instance)
+        task, fire_time = task_id(self._job, str(item), run.instance, run.moment), moment(run.moment / 1000).isoformat()
+        failure = Failure(self._job, run.instance, (item,), task, fire_time, error)
+        self._complaints.put(config.error_handler, config.error_handler_options, failure)
+        return error
 
     def refused(self, why: str) -> None:
         """Tell that a fire is refused: each is an event, the log hears of the first."""

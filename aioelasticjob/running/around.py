@@ -6,15 +6,15 @@ until it is through; the instance that ends the last item calls ``after``.  Nobo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anyio import get_cancelled_exc_class, move_on_after
+from anyio import move_on_after
 
 from aioelasticjob.coordination.guarantee import BEGUN, FAILED, OVER, Guarantee, moment_of, run_of
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.door import Door
 from aioelasticjob.jobs.base import instance_context
 from aioelasticjob.jobs.context import InstanceContext
 from aioelasticjob.jobs.listeners import Around, JobListener, Listener, OnceListener
@@ -62,7 +62,7 @@ async def _before(flight: Flight, context: InstanceContext, own: Sequence[JobLis
         for listener in own:
             if listener.before is not None:
                 await _call(listener.before, context)
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         flight.outcomes.update(dict.fromkeys(flight.claim.items, Outcome.FAILED))
         flight.complain(context, error)
         return False
@@ -72,21 +72,14 @@ async def _before(flight: Flight, context: InstanceContext, own: Sequence[JobLis
 async def _after(flight: Flight, context: InstanceContext, listener: Around) -> None:
     try:
         await _call(listener, context)
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         error.add_note(HARMLESS)
         flight.complain(context, error)
 
 
 async def _call(listener: Around, context: InstanceContext) -> None:
-    """Call a listener; one that raises the error of being cancelled by itself has failed, and cancels nothing."""
-    task = asyncio.current_task()
-    assert task is not None  # as always in a coroutine
-    try:
+    async with Door("the listener"):
         await listener(context)
-    except get_cancelled_exc_class():
-        if task.cancelling():
-            raise
-        raise RuntimeError("the listener was cancelled from within, not by us") from None
 
 
 @dataclass(slots=True)
@@ -159,7 +152,7 @@ class _Once:
             for listener in self.listeners:
                 if listener.before is not None:
                     await self._in_time(listener.before, listener.started_timeout)
-        except (Exception, SystemExit) as error:
+        except Exception as error:
             await marks.note(self.run, f"{FAILED}on {self.member.id}: {cause(error)[:200]}")
             noted = True
             raise

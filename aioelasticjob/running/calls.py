@@ -108,4 +108,4 @@ def _checked(found: object) -> Sequence[object]:
         return ()
     if isinstance(found, tuple | str | bytes | bytearray) or not isinstance(found, Sequence):
         raise InvalidSetting("fetch", short(found), "must hand out lists of records, or None when there are none left")
-    return found
+    return found if type(found) is list else list(found)  # a sequence of their own may fail where nobody expects it

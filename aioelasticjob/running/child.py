@@ -14,9 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, NoReturn
 
-from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.errors import ElasticJobError, InvalidSetting, in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,11 @@ class _Line:
         with self._lock:
             self._connection.send(message)
 
+    def answer(self, pickled: bytes) -> None:
+        """Send what a function came to."""
+        with self._lock:
+            self._connection.send_bytes(pickled)
+
 
 def serve(connection: Connection, levels: Mapping[str, int]) -> None:
     """Run one function after the other until there is nobody to run them for.
@@ -101,11 +107,7 @@ def serve(connection: Connection, levels: Mapping[str, int]) -> None:
     with suppress(EOFError, OSError):
         while True:
             request = connection.recv_bytes()
-            answer = _answer(request)
-            try:
-                line.put_nowait(answer)
-            except (pickle.PicklingError, TypeError, AttributeError) as error:
-                line.put_nowait(_raised(Unsendable(f"the result cannot be pickled: {error}")))
+            line.answer(_answer(request))
 
 
 def _stand_alone() -> None:
@@ -129,12 +131,18 @@ def _stand_alone() -> None:
     threading.Thread(target=follow, name="aioelasticjob-parent", daemon=True).start()
 
 
-def _answer(request: bytes) -> Returned | Raised:
+def _answer(request: bytes) -> bytes:
+    """Call a function and return what it came to, as it is sent; whatever is raised on the way ends no process."""
+    answer: Returned | Raised
     try:
         function, arguments, named = pickle.loads(request)
-        return Returned(function(*arguments, **named))
-    except BaseException as error:  # sys.exit() ends the function, not the process
-        return _raised(error)
+        answer = Returned(function(*arguments, **named))
+    except BaseException as error:
+        answer = _raised(error)
+    try:
+        return bytes(ForkingPickler.dumps(answer))
+    except BaseException as error:
+        return pickle.dumps(_raised(Unsendable(f"the result cannot be pickled: {in_words(error)}")))
 
 
 def _raised(error: BaseException) -> Raised:
@@ -143,6 +151,6 @@ def _raised(error: BaseException) -> Raised:
         if not isinstance(error, Exception | SystemExit):
             raise TypeError("would end more than the run")
         pickle.loads(pickle.dumps(error))  # some can be made with their own arguments only
-    except Exception:
-        error = Unsendable(f"{type(error).__name__}: {error}")
+    except BaseException:  # whatever its own way to be pickled raises
+        error = Unsendable(in_words(error))
     return Raised(error.with_traceback(None), stack)

@@ -9,21 +9,66 @@ from aioelasticjob.registry.session import Session
 
 ASTRAY = 1.0
 """Seconds by which this host's clock may differ from the registry's before the registry's is followed."""
+STEP = 2 * ASTRAY
+"""Seconds by which the time must jump to count as set; less is what following the other clock comes to."""
+LATE = 60.0
+"""Seconds for which the registry's clock may have been set already when it is noticed; more would say too little."""
+STEADY = 10.0
+"""Seconds after a jump before anything is concluded from it: a clock that is set back by mistake is soon put right."""
 
 
 class Clockwork:
-    """A host's clock beside the registry's, of which replies tell."""
+    """A host's clock beside the registry's, of which replies tell; it notices when the time that follows is set."""
 
     def __init__(self, session: Session, clock: Clock) -> None:
         self._session, self._clock = session, clock
+        self._jumped = self._behind = False
+        self._at, seconds = session.steady_time(), self._read()
+        self._believed = self._lead = seconds - self._at
+        self.set_to = self.since = int(seconds * 1000)
+        """What the time was at the earliest when it was last set, or when this was made, in milliseconds."""
 
     def now(self) -> int:
         """Return the time in milliseconds: the registry's, if this host's clock is astray.
 
         One ahead would claim the registry's future; one behind would run its items late, by as much.
         """
-        skew = self._session.clock_skew or 0.0
-        return int((self._clock.now() - (skew if abs(skew) > ASTRAY else 0.0)) * 1000)
+        steady, seconds = self._session.steady_time(), self._read()
+        before, self._lead = self._lead, seconds - steady
+        if abs(self._lead - before) > STEP:
+            self._jumped, self._at, self.set_to = True, steady, int(seconds * 1000)
+            self.since = int((seconds - min(self._session.clock_gap, LATE)) * 1000)
+            self._behind = self._lead < self._believed - STEP
+        if not self._behind:
+            self._believed = self._lead
+        return int(seconds * 1000)
+
+    @property
+    def is_astray(self) -> bool:
+        """Whether the registry's clock is followed."""
+        return abs(self._session.clock_skew or 0.0) > ASTRAY
+
+    @property
+    def unsteady(self) -> float:
+        """Return for how many seconds more it is too early to conclude anything from where the time stands."""
+        return max(0.0, self._at + STEADY - self._session.steady_time())
+
+    def has_jumped(self) -> bool:
+        """Say whether the time has been set, either way, since this was last asked."""
+        jumped, self._jumped = self._jumped, False
+        return jumped
+
+    def is_set_back(self) -> bool:
+        """Say, once, that the time has been set back and has stayed there."""
+        if not self._behind or self.unsteady:
+            return False
+        self._behind, self._believed = False, self._lead
+        return True
+
+    @property
+    def may_be_set_back(self) -> bool:
+        """Whether the time stands before where it stood, and that is not concluded from yet."""
+        return self._behind
 
     def intolerable(self, config: JobConfig) -> ClockSkew | None:
         """Return the clocks' difference if it is beyond what the job tolerates."""
@@ -31,3 +76,13 @@ class Clockwork:
         if tolerated < 0 or skew is None or abs(skew) <= tolerated:
             return None
         return ClockSkew.of(skew, tolerated)
+
+    def outages(self) -> tuple[tuple[int, int], ...]:
+        """Return from when to when this process could not hear the registry, oldest first, in milliseconds."""
+        now = self.now()
+        return tuple((now - round(began * 1000), now - round(ended * 1000)) for began, ended in self._session.outages)
+
+    def _read(self) -> float:
+        """Return the time in seconds."""
+        skew = self._session.clock_skew or 0.0
+        return self._clock.now() - (skew if abs(skew) > ASTRAY else 0.0)

@@ -7,10 +7,10 @@ So a moment survives a re-sharding, whoever held the item when it came.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
 from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.ledger import Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
@@ -18,9 +18,11 @@ from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.events import Events
-from aioelasticjob.model import Fire, FireSource, Record
+from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.running.absence import Absence, made_at
+from aioelasticjob.running.ahead import AHEAD, SET_BACK, Ahead
 from aioelasticjob.running.clockwork import Clockwork
-from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.misses import AWAY, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 
 BUSY = "the last run was still going on"
@@ -31,15 +33,19 @@ class Duty:
     """The items held here, what is known of them, and the moments that are due; times in milliseconds."""
 
     def __init__(self, member: Member, view: JobView, clock: Clock, events: Events, up_since: float) -> None:
-        self.ledger, self.offsets = Ledger(member), Offsets(member)
+        self._clockwork = Clockwork(member.session, clock)
+        self.ledger, self.offsets = Ledger(member, self._clockwork.now), Offsets(member)
         self.held: frozenset[int] = frozenset()
         self.elsewhere: set[int] = set()
         """Items of ours that another instance still runs."""
         self.view = view
         """The newest view taken in."""
-        self.misses = Misses(member, clock, events)
-        self._clockwork = Clockwork(member.session, clock)
+        self.misses = Misses(member, clock, events, self._clockwork)
+        self._ahead = Ahead(member, self.ledger, self.misses)
+        self._absence = Absence(member, self.ledger, self.misses)
         self._member, self._up_since = member, up_since
+        self._set_back = inf
+        """To where the time was last set back: what came since then this instance was up for."""
         self._since = int(view.scheduled_since * 1000)
         """Since when the schedule is known to be in force."""
         self._floor = 0
@@ -54,6 +60,8 @@ class Duty:
         self._late: dict[int, int] = {}
         """The moment of each item that came while others ran it."""
         self._looked_at: JobView | None = None
+        self.accounted = 0
+        """The newest moment that an earlier life of this process has seen to."""
         self.timetable = Timetable(view.config.schedule, self.now())
         self._former: tuple[Timetable, int] | None = None
         """The schedule before the one in force, and since when that was known to be."""
@@ -71,6 +79,12 @@ class Duty:
         """Return the clocks' difference if it is beyond what the job tolerates."""
         return self._clockwork.intolerable(self.config)
 
+    @property
+    def unsteady(self) -> float:
+        """Return after how many seconds to look again because the time was set; infinite if it was not."""
+        wait = self._clockwork.unsteady if self._clockwork.may_be_set_back or self._ahead else 0.0
+        return max(wait, 0.01) if wait else inf  # timers are rounded; once the time is steady, every look sees to it
+
     async def look(self, view: JobView) -> frozenset[int]:
         """Take in a view: schedule, items gained and lost, what is switched off; and what has become due.
 
@@ -78,6 +92,7 @@ class Duty:
         which no view will tell.
         """
         before, begun = self.view, frozenset[int]()
+        self._follow_clock()
         if view is not self._looked_at:
             if _schedule(view.config) != _schedule(before.config):
                 self._change_schedule(view)
@@ -86,10 +101,13 @@ class Duty:
             self._tell_of_lost_orphans(before, view)
             self.view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
+            await self._absence.report_unrecorded(view, self.timetable, max(self.accounted, self._since), self.now())
             self._looked_at, begun = view, self._begun_elsewhere()
             self.elsewhere |= begun
             self._note_rescued()
+        await self._settle_ahead(view)
         self._advance()
+        self._drop_after_outage()
         closed = self.held & view.disabled_items if self._member.id in view.eligible else self.held
         self._report_gaps((closed - self._closed) & self.taken_off())  # what passed before that is missed all the same
         self._closed = closed
@@ -98,6 +116,34 @@ class Duty:
         for item in self.held & view.disabled_items:
             self._floors[item] = self.timetable.newest
         return begun
+
+    def _follow_clock(self) -> None:
+        """Notice that the time was set.
+
+        That it was set back is believed once it has stayed there, and then all begins anew from there: what was set by
+        mistake for some seconds costs no more than the moments in them.
+        """
+        self.now()
+        if self._clockwork.has_jumped():
+            self._ahead.find_anew(self.held, self._clockwork.set_to, self._clockwork.since)
+        if self._clockwork.is_set_back():
+            since = self._set_back = self._clockwork.since
+            self.timetable = Timetable(self.config.schedule, since)
+            self._floor = min(self._floor, since)
+            self._floors = {i: min(floor, max(since, self.misses.newest(i))) for i, floor in self._floors.items()}
+
+    def _in_time(self, moment: int) -> int:
+        """Return a date that the registry gave, or now if that lies in the future: its clock was ahead."""
+        now = self.now()
+        return moment if moment <= now + AHEAD or self._clockwork.may_be_set_back else now
+
+    async def _settle_ahead(self, view: JobView) -> None:
+        """See to records from the future, once it is certain that they are."""
+        if not self._ahead or self._clockwork.unsteady or self._member.id not in view.eligible:
+            return
+        lowered = await self._ahead.settle(view, self.timetable, self.held - view.disabled_items)
+        self._floors.update({item: min(self._floors.get(item, 0), self.ledger.slot(item)) for item in lowered})
+        self._tell(lowered, 0, self.timetable.newest - 1, SET_BACK)
 
     def owed(self, moment: int | None = None) -> frozenset[int]:
         """Return the items whose newest moment (or the one given) has not been claimed and is ours to claim."""
@@ -109,7 +155,8 @@ class Duty:
         if moment <= self._floor:
             return frozenset()
         record, floors = self.ledger.record, self._floors
-        return frozenset(item for item in self.held if record(item).slot < moment and floors.get(item, 0) < moment)
+        owed = frozenset(item for item in self.held if record(item).slot < moment and floors.get(item, 0) < moment)
+        return frozenset(item for item in owed if record(item).ahead != moment) if owed else owed
 
     def _due(self, view: JobView | None = None) -> frozenset[int]:
         """Return those owed that are to be run: of others nobody misses a moment, or their next holder tells."""
@@ -135,11 +182,23 @@ class Duty:
         """Return why items would be run for the newest moment now: on time, or as the rerun for what was missed."""
         newest = self.timetable.newest
         late = any(self._late.get(item) == newest or self.misses.knows(item, newest) for item in items)
-        return FireSource.MISFIRE if late or self.is_catch_up(newest) else FireSource.CRON
+        late = late or self._came_in_outage(newest) or self.is_catch_up(newest)
+        return FireSource.MISFIRE if late else FireSource.CRON
+
+    def _came_in_outage(self, moment: int) -> bool:
+        """Whether this process could not hear the registry when a moment came."""
+        return any(began <= moment <= ended for began, ended in self._clockwork.outages())
+
+    def _drop_after_outage(self) -> None:
+        """Report the newest moment, unless it is to be run again, if it came while the registry could not be heard."""
+        newest = self.timetable.newest
+        if not self.config.misfire and self._came_in_outage(newest) and (due := self._due()):
+            self._tell(due, newest - 1, newest, AWAY)
+            self.pass_over(due)
 
     def is_catch_up(self, slot: int) -> bool:
         """Whether nobody was up when the moment came."""
-        return slot < min(self.view.up_since, self._up_since) * 1000
+        return slot < min(self.view.up_since * 1000, self._up_since * 1000, self._set_back)
 
     def pass_over(self, items: Iterable[int] | None = None) -> None:
         """Owe the newest moment no longer: to these items, or to any."""
@@ -177,6 +236,12 @@ class Duty:
         else:
             self.misses.put(missed, Passed(fire.slot, fire.slot), why)
 
+    def reach(self, moment: int) -> None:
+        """Move on to a moment that was claimed ahead: an item that came free meanwhile has missed the one before."""
+        waiting, before = self._due(), self.timetable.newest
+        if self.timetable.advance(moment):
+            self._tell(waiting, before - 1, self.timetable.newest - 1, "another instance still ran it")
+
     def freed(self, item: int) -> None:
         """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
         self.elsewhere.discard(item)
@@ -192,7 +257,7 @@ class Duty:
     def _begin_monitoring(self, view: JobView) -> None:
         """What was run without a record shall not be run once more for lack of one."""
         known = (self.ledger.slot(item) for item in self.ledger.known())
-        self._floor = max(self._floor, int(view.scheduled_since * 1000), *known)
+        self._floor = max(self._floor, int(view.configured_at * 1000), *known)
 
     async def _hold(self, view: JobView, *, renew: bool) -> None:
         given = {
@@ -211,56 +276,25 @@ class Duty:
             self.ledger.assume(gained, self.timetable.newest)
         if gained:
             await self.offsets.learn(gained)
+        self._ahead.find(gained, self.now(), self._clockwork.since)
         for item in gained:
             told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
-            self._floors[item] = max(self._begin_holding(view, item), told)
-        unsure = await self._tell_of_absence(view, gained - running)
+            self._floors[item] = max(self._in_time(self._begin_holding(view, item)), told)
+        unsure = await self._absence.report(view, self.timetable, gained - running, self._floors, self._since)
         self.held, self._given = held, {item: at for item, at in given.items() if item not in unsure}
         self._report_gaps(gained)
 
     def _begin_holding(self, view: JobView, item: int) -> int:
-        """Return the moment after which an item gained owes what comes.
-
-        That the schedule is older than the last writing of the configuration shows in what the last claim expected.
-        """
-        record, up_since = self.ledger.record(item), min(view.up_since, self._up_since)
+        """Return the moment after which an item gained owes what comes."""
+        up_since = min(view.up_since, self._up_since)
         if view.config.catch_up:
             up_since = min(up_since, self.now() / 1000 - view.config.catch_up)
-        node = view.tree.get(view.layout.item(item).sharding)
-        born = 0.0 if node is None else node.stat.ctime
-        opened = int(max(born, up_since) * 1000)
-        if _is_of(record, self.timetable):
-            return opened
+        opened = max(made_at(view, item), int(up_since * 1000))
         if self._former is not None:
             former, since = self._former
-            last = max(record.slot, opened, 0 if _is_of(record, former) else since)
+            last = max(self.ledger.record(item).slot, opened, since)
             self.misses.tell({item: last}, former, self._since, ENDED)
         return max(opened, self._since)
-
-    async def _tell_of_absence(self, view: JobView, gained: Iterable[int]) -> frozenset[int]:
-        """Tell of what came while nobody was up, but for items switched off: of them nobody misses a moment.
-
-        All are marked, or their next holders, who were not there either, would tell of it again.  Return those that
-        could not be, for the view is old.
-        """
-        since, missed, newest = dict[int, int](), dict[int, int](), self.timetable.newest
-        for item in gained:
-            record = self.ledger.record(item)
-            last = max(record.slot, record.completed_at, self.ledger.missed(item)[0])  # during a run somebody was up
-            if not _is_of(record, self.timetable):
-                continue
-            if passed := self.timetable.passed(last, min(self._floors[item], newest)):
-                since[item], missed[item] = last, passed.last
-        told = missed.keys() - view.disabled_items if self._member.id in view.eligible else frozenset[int]()
-        while missed:
-            part = {item: missed[item] for item in sorted(missed)[:MARKED_AT_ONCE]}
-            if (marked := await mark(self._member, self.ledger, view, part)) is None:
-                break
-            for until in sorted({part[item] for item in marked & told}):
-                alike = {item: since[item] for item in marked & told if part[item] == until}
-                self.misses.tell(alike, self.timetable, until, "nobody was up when they came")
-            missed = {item: until for item, until in missed.items() if item not in part}
-        return frozenset(missed)
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> frozenset[int]:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written.
@@ -278,9 +312,10 @@ class Duty:
     def _begun_elsewhere(self) -> frozenset[int]:
         """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""
         view = self.view
-        if not (view.config.failover or view.config.streaming):  # a claim finds it out, but for moments left open
-            return frozenset()
-        return frozenset(filter(self._is_cut_off, self.held)) - self.elsewhere - view.orphans - view.rescues.keys()
+        begun = self.ledger.locked & self.held  # left from before this job joined again under the same session
+        if view.config.failover or view.config.streaming:  # else a claim finds it out, but for moments left open
+            begun.update(filter(self._is_cut_off, self.held))
+        return frozenset(begun) - self.elsewhere - view.orphans - view.rescues.keys()
 
     def _is_cut_off(self, item: int) -> bool:
         return is_cut_off(self.ledger.record(item))
@@ -315,7 +350,7 @@ class Duty:
 
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
-        written, table = int(view.scheduled_since * 1000), self.timetable
+        written, table = self._in_time(int(view.scheduled_since * 1000)), self.timetable
         before, taken_off, due = table.newest, self.taken_off() & self.held, self._due()
         table.advance(written)
         until = min(table.newest, written)  # later ones are the new schedule's, if they are any
@@ -338,11 +373,6 @@ class Duty:
             self._tell(waiting, before - 1, table.newest - 1, "the assignment was not settled")
         if came > 1:
             self._tell(self._due() - waiting, before, table.newest - 1, "this process was held up")
-
-
-def _is_of(record: Record, table: Timetable) -> bool:
-    """Whether an item's last claim expected what this schedule has next: then it was in force by then."""
-    return record.begun > 0 and table.after(record.begun) == record.next_fire
 
 
 def _schedule(config: JobConfig) -> tuple[object, ...]:

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from anyio import CancelScope, Event, create_task_group, get_cancelled_exc_class
+from anyio import CancelScope, Event, create_task_group
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.jobs.base import Job, instance_context, item_context
+from aioelasticjob.door import Door
+from aioelasticjob.jobs.base import Engine, Job, instance_context, item_context
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.model import Claim, Outcome
@@ -29,7 +31,7 @@ class Flight:
     claim: Claim
     checkpoints: Checkpoints
     means: Means
-    complain: Callable[[Context, BaseException], None]
+    complain: Callable[[Context, Exception], None]
     """Told of every failure."""
     reins: Reins | None = None
     """For jobs with an engine."""
@@ -39,6 +41,8 @@ class Flight:
     """Whether its moment has come and its handlers may have run."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     """How each item ended; those cut off stay absent."""
+    is_proven: Callable[[], bool] = lambda: True
+    """Whether the session is certain to live now; if not, the flight is cancelled."""
     under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
     """The handlers that have begun, by the tasks they run in."""
 
@@ -53,8 +57,10 @@ class Flight:
 async def execute(flight: Flight) -> None:
     """Run the handlers of all claimed items and note how each one ended."""
     config, claim, checkpoints = flight.config, flight.claim, flight.checkpoints
+    if not flight.is_proven():
+        await checkpoint_if_cancelled()  # a listener may have waited, and the machine may have slept meanwhile
     if flight.job.engine is not None:
-        await flight.job.engine(flight)
+        await _run_engine(flight, flight.job.engine)
     elif config.per == "instance":
         await _fly(flight, instance_context(config, claim, checkpoints), *claim.items)
     elif len(claim.items) == 1:
@@ -62,6 +68,15 @@ async def execute(flight: Flight) -> None:
         await _fly(flight, item_context(config, claim, item, checkpoints), item)
     else:
         await _fly_all(flight)
+
+
+async def _run_engine(flight: Flight, engine: Engine) -> None:
+    try:
+        async with Door("the engine"):
+            await engine(flight)
+    except Exception as error:
+        flight.outcomes |= dict.fromkeys(flight.claim.items.keys() - flight.outcomes.keys(), Outcome.FAILED)
+        flight.complain(instance_context(flight.config, flight.claim, flight.checkpoints), error)
 
 
 async def _fly_all(flight: Flight) -> None:
@@ -103,18 +118,14 @@ async def _run(flight: Flight, context: Context) -> Outcome:
     assert task is not None  # as always in a coroutine
     flight.under_way[task] = context
     try:
-        if timeout is None:
-            await _call(flight, context)
-            return Outcome.COMPLETED
-        unheeded = flight.tell_unheeded if flight.job.blocking else partial(tell, flight.job, context, task)
-        with Cut(unheeded, after=timeout, threads=flight.job.blocking) as limit:
-            await _call(flight, context)
-    except get_cancelled_exc_class():
-        if task.cancelling():
-            raise
-        _fail(flight, context, RuntimeError("the handler was cancelled from within, not by us"))
-        return Outcome.FAILED
-    except (Exception, SystemExit) as error:  # a script's sys.exit() ends the script, not its scheduler
+        async with Door("the handler"):
+            if timeout is None:
+                await _call(flight, context)
+                return Outcome.COMPLETED
+            unheeded = flight.tell_unheeded if flight.job.blocking else partial(tell, flight.job, context, task)
+            with Cut(unheeded, after=timeout, threads=flight.job.blocking) as limit:
+                await _call(flight, context)
+    except Exception as error:
         _fail(flight, context, error)
         return Outcome.FAILED
     if limit.cancel_called:  # also when a thread went on to its end
@@ -123,7 +134,7 @@ async def _run(flight: Flight, context: Context) -> Outcome:
     return Outcome.COMPLETED
 
 
-def _fail(flight: Flight, context: Context, error: BaseException) -> None:
+def _fail(flight: Flight, context: Context, error: Exception) -> None:
     if flight.means.tracer is not None:
         flight.means.tracer.failed(error)
     flight.complain(context, error)

@@ -8,15 +8,15 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
+from aioelasticjob.door import Door
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.jobs.dataflow import RecordFailed, TooManyFailures
-from aioelasticjob.jobs.dependencies import ProviderFailed
 from aioelasticjob.model import Outcome
 from aioelasticjob.running.calls import Batches, Calls, Given
 from aioelasticjob.running.cut import Cut
 from aioelasticjob.running.executor import Flight
-from aioelasticjob.running.lanes import Batch, Call, Lane, Workers, is_being_cancelled
+from aioelasticjob.running.lanes import Batch, Call, Lane, Workers
 from aioelasticjob.running.reins import Reins
 
 
@@ -44,7 +44,7 @@ class Feed:
             finally:
                 self.lane.cut_off()
 
-    def end(self, outcome: Outcome, failure: BaseException | None) -> None:
+    def end(self, outcome: Outcome, failure: Exception | None) -> None:
         """Note how the lane's items have ended."""
         lane, flight = self.lane, self._flight
         lane.ended = True
@@ -69,17 +69,20 @@ class Feed:
 
     async def _to_the_end(self, workers: Workers) -> Outcome:
         lane, flight = self.lane, self._flight
-        failure: BaseException | None = None
+        failure: Exception | None = None
         if (task := asyncio.current_task()) is not None:
             flight.under_way[task] = lane.context
         if flight.trace is not None:
             flight.trace.started(lane.context)
         try:
-            async with self._calls.provided(lane.context) as (for_fetch, for_process, for_dead):
+            async with (
+                Door("what makes the arguments, or retries,"),
+                self._calls.provided(lane.context) as (for_fetch, for_process, for_dead),
+            ):
                 lane.call = self._calls.process(for_process)
                 lane.fail = partial(self._fail, self._calls.dead(for_dead))
                 failure = await self._flow(workers, for_fetch)
-        except ProviderFailed as error:
+        except Exception as error:
             failure = failure or error
         if failure is None and self._has_failed():
             failure = TooManyFailures(lane.failed, self._config.max_failures or 0)
@@ -89,17 +92,14 @@ class Feed:
         self.end(outcome, failure)
         return outcome
 
-    async def _flow(self, workers: Workers, given: Given) -> BaseException | None:
+    async def _flow(self, workers: Workers, given: Given) -> Exception | None:
         """Fetch until there is nothing more, wait until all of it is through, and return what went wrong."""
-        failure: BaseException | None = None
+        failure: Exception | None = None
         try:
-            with self._calls.cut(self.lane.context) as self.lane.fetching_cut:
-                await self._fetch_all(workers, given)
-        except asyncio.CancelledError:
-            if is_being_cancelled():
-                raise
-            failure = RuntimeError("fetch was cancelled from within, not by us")
-        except (Exception, SystemExit) as error:
+            async with Door("fetch"):
+                with self._calls.cut(self.lane.context) as self.lane.fetching_cut:
+                    await self._fetch_all(workers, given)
+        except Exception as error:
             failure = error
         try:
             await self._drain()
@@ -138,7 +138,7 @@ class Feed:
             batch.span = tracer.batch(self.lane.context, batch.size)
         return batch
 
-    async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: BaseException | None) -> None:
+    async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: Exception | None) -> None:
         """Count a call that has failed for good, and show its record to ``dead``."""
         lane, records = self.lane, 1 if self._calls.step is None else len(record)
         batch.failed += records
@@ -148,15 +148,13 @@ class Feed:
         if dead is None:
             return
         try:
-            await dead(lane.context, record, error or RecordFailed())
+            async with Door("dead"):
+                await dead(lane.context, record, error or RecordFailed())
             self.meter.dead += records
-        except asyncio.CancelledError:
-            if is_being_cancelled():
-                raise
-        except (Exception, SystemExit) as own:
+        except Exception as own:
             self._complain_once(batch, "dead", own)
 
-    def _complain_once(self, batch: Batch, of: str, error: BaseException) -> None:
+    def _complain_once(self, batch: Batch, of: str, error: Exception) -> None:
         """Complain of what befell a batch first: a million stacks help nobody."""
         if of not in batch.complained:
             batch.complained += (of,)
@@ -180,7 +178,7 @@ class Feed:
         for item, value in due.items():
             await self._flight.checkpoints.save(item, value)
 
-    def _complain(self, error: BaseException) -> None:
+    def _complain(self, error: Exception) -> None:
         if (tracer := self._flight.means.tracer) is not None:
             tracer.failed(error)
         self._flight.complain(self.lane.context, error)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from asyncio import get_running_loop
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from uuid import uuid4
@@ -12,10 +14,12 @@ from anyio.abc import TaskStatus
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.attendance import note_accounted
 from aioelasticjob.coordination.coordinator import coordinate, follow
+from aioelasticjob.coordination.faults import lacks
 from aioelasticjob.coordination.membership import Member, give_notice, join, leave
 from aioelasticjob.coordination.view import JobView, read
-from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError, SessionEnded, unwrapped
+from aioelasticjob.errors import ElasticJobError, ForeignData, InvalidSetting, RegistryError, SessionEnded, unwrapped
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -23,9 +27,18 @@ from aioelasticjob.model import instance_id
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.tree import Tree
+from aioelasticjob.running.clockwork import Clockwork
+from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.monitor import monitored
-from aioelasticjob.running.runner import LAST_WORD, Runner, Surroundings
+from aioelasticjob.running.runner import Runner
+from aioelasticjob.running.standby import wait_for_news, wait_until_known
+from aioelasticjob.running.stopping import LAST_WORD
+from aioelasticjob.running.surroundings import Surroundings
 
+CLOCK_CHECK = 1.0
+"""Seconds between two looks at the time, to see whether it was set."""
+CLOCK_CHECK_AT_LAST = 60.0
+"""Seconds between two questions for the registry's time when it has long been far from this host's."""
 AGAIN_AFTER = 1.0
 """Seconds before a job that could not join under a new session tries again."""
 
@@ -52,23 +65,28 @@ async def run_job(
 ) -> None:
     """Run a job until ``leaving`` is set or an operator shuts the instance down.
 
+    It is up when it has joined; and also when what the registry holds of it makes no sense, or requires what is not
+    known here: then it waits for its turn, and the other jobs of the process run.
+
     Raises:
-        InvalidSetting: at the start only; the job cannot be joined.
+        InvalidSetting: at the start only; what this process declares is wrong, or is another kind of job there.
         RegistryError: at the start only; the registry could not be read.
     """
-    life = _Life()
+    life = _Life(task_status)
     while not leaving.is_set():
         status = await session.status.until(lambda now: now.state in (SessionState.CONNECTED, SessionState.CLOSED))
         if status.state is SessionState.CLOSED:
             return
         name = life.name_under(status.incarnation, host)
-        member = Member(session, Layout(job.config.job_name), name, host.ip, host.name, host.pid, status.incarnation)
+        layout, refusals = Layout(job.config.job_name), shared.refusals_of(job.config.job_name)
+        member = Member(session, layout, name, host.ip, host.name, host.pid, status.incarnation, refusals=refusals)
         try:
             with unwrapped():
-                if not await _live(job, member, shared, leaving, life, task_status):
+                if not await _live(job, member, shared, leaving, life):
+                    shared.standing_by.pop(job.config.job_name, None)
                     return
         except (InvalidSetting, RegistryError) as error:
-            if life.since is None and not isinstance(error, SessionEnded):  # a slow start may cost a session
+            if not life.started and not isinstance(error, SessionEnded):  # a slow start may cost a session
                 raise
             life.complain(error, job.config.job_name)
             await sleep(AGAIN_AFTER)
@@ -78,14 +96,51 @@ async def run_job(
 class _Life:
     """What a job's lives in this process have in common."""
 
+    task_status: TaskStatus[None]
+    """Of the process's start, which waits until the job is up."""
     since: float | None = None
     """When the first of them began, by the registry's clock."""
+    started: bool = False
+    """Whether the job is up, though it may have to wait for its turn."""
     config: JobConfig | None = None
     """The newest configuration that made sense."""
     incarnation: int = 0
     name: str = ""
     trouble: str = ""
     """What was complained of last."""
+    again: bool = False
+    """Whether the last of them was under the present session, too."""
+    accounted: int = 0
+    """The newest moment that was run here or reported, in milliseconds since the epoch."""
+
+    @property
+    def up_since(self) -> float:
+        """Since when somebody was there for the job, as far as this process can answer for it.
+
+        Without records it cannot: what it did not run between two sessions nobody else knows of.
+        """
+        recorded = self.config is None or self.config.monitor_execution
+        return self.since if self.since is not None and recorded else inf
+
+    def begin(self) -> None:
+        """Tell the process's start, once, that the job is up."""
+        if not self.started:
+            self.started = True
+            self.task_status.started()
+
+    def wait(self, job: str, problem: str, shared: Surroundings, instance: str | None = None) -> None:
+        """Say why the job waits for its turn, once for each reason, and show it in the process's health."""
+        if problem != self.trouble:
+            self.trouble = problem
+            log.warning("%s: waits: %s", job, problem, extra={"job": job})
+        shared.standing_by[job] = JobHealth(job, instance, problem=problem)
+        self.begin()
+
+    def resume(self, job: str, shared: Surroundings) -> None:
+        """Say that the job has joined, if it had to wait."""
+        if shared.standing_by.pop(job, None):
+            self.trouble = ""
+            log.info("%s: has joined, what it waited for is mended", job, extra={"job": job})
 
     def complain(self, error: ElasticJobError, job: str) -> None:
         """Say why the job has to join again, once for each reason."""
@@ -95,7 +150,8 @@ class _Life:
 
     def name_under(self, incarnation: int, host: Host) -> str:
         """Return the instance's name: a new one for each session, so that no two incarnations share one."""
-        if incarnation != self.incarnation:
+        self.again = incarnation == self.incarnation
+        if not self.again:
             self.incarnation, self.name = incarnation, instance_id(host.ip, host.pid, uuid4().hex[:8])
         return self.name
 
@@ -112,21 +168,32 @@ class _Views(Latest[JobView]):
             self.runner.reconsider()
 
 
-async def _live(
-    job: Job, member: Member, shared: Surroundings, leaving: Event, life: _Life, task_status: TaskStatus[None]
-) -> bool:
-    """Live one session's life; return whether there is to be another."""
+async def _live(job: Job, member: Member, shared: Surroundings, leaving: Event, life: _Life) -> bool:
+    """Live one session's life, or wait for it; return whether there is to be another."""
     async with mirror(member.session, member.layout.mirrored, shallow=member.layout.shallow) as trees:
-        config = await join(member, job.config, trees, life.config, inf if life.since is None else life.since)
+        name, seen = job.config.job_name, trees.value
+        try:
+            if life.config is None and (lacking := member.lacks(seen)):
+                life.wait(name, lacks(lacking), shared, member.id)
+                return await wait_until_known(member, job.config, trees, leaving)
+            config = await join(member, job.config, trees, life.config, life.up_since)
+        except InvalidSetting as mistake:
+            if not (life.started or isinstance(mistake, ForeignData)):
+                raise
+            life.wait(name, str(mistake), shared)
+            await wait_for_news(member, trees, seen, leaving)
+            return True
+        life.resume(name, shared)
         await _compare_clocks(member, shared)
         views = _Views(read(trees.value, member.layout, config, config.job_type))
         own_port = config.monitor_port == job.config.monitor_port  # an operator's must not keep a process from starting
-        async with monitored(member.session, member.layout, views, strict=life.since is None and own_port):
+        async with monitored(member.session, member.layout, views, strict=not life.started and own_port):
             if life.since is None:
                 here = views.value.instances.get(member.id)
                 life.since = shared.clock.now() if here is None else here.started
-                task_status.started()
-            runner = views.runner = Runner(job, member, views, shared, life.since)
+            life.begin()
+            runner = views.runner = Runner(job, member, views, shared, life.since, life.accounted)
+            runner.again = life.again
             await _work(runner, member, trees, views, shared, leaving, life)
     return not runner.left
 
@@ -146,7 +213,7 @@ async def _work(
         async with create_task_group() as tasks:
 
             async def keep() -> None:
-                if await coordinate(member, trees, views, runner.tally, shared.clock):
+                if await coordinate(member, trees, views, runner.tally, shared.clock, runner.given_up):
                     tasks.start_soon(follow, trees, views)
                     tasks.start_soon(_give_notice, member)
                     await retire(runner)
@@ -166,9 +233,9 @@ async def _work(
             with CancelScope(shield=True), move_on_after(AGAIN_AFTER):
                 await _say_goodbye(runner, member, views.value, shared.clock)
     finally:
-        life.config = views.value.config
+        life.config, life.accounted = views.value.config, max(life.accounted, runner.accounted)
         shared.runners.pop(runner, None)
-        runner.done.set()
+        runner.stopping.end()
 
 
 async def _compare_clocks(member: Member, shared: Surroundings) -> None:
@@ -178,14 +245,35 @@ async def _compare_clocks(member: Member, shared: Surroundings) -> None:
             await member.session.server_time(member.layout.system_time)
 
 
+async def watch_clock(session: Session, shared: Surroundings) -> None:
+    """Let the jobs look again when the time that they go by is set; ask the registry for it while it is far from ours.
+
+    Only writes are answered with the registry's time: jobs that are at rest would follow a clock that was put right.
+    """
+    time, pause, asked = Clockwork(session, shared.clock), CLOCK_CHECK, 0.0
+    while True:
+        await sleep(CLOCK_CHECK)
+        if time.is_astray and shared.runners and session.steady_time() >= asked + pause - CLOCK_CHECK / 2:
+            asked = session.steady_time()
+            pause = CLOCK_CHECK if time.unsteady else min(2 * pause, CLOCK_CHECK_AT_LAST)
+            with suppress(RegistryError):  # then with the next write, or later
+                await next(iter(shared.runners)).ask_time()
+        time.now()
+        if time.has_jumped():
+            pause = CLOCK_CHECK
+            for runner in shared.runners:
+                runner.look_again()
+
+
 async def retire(runner: Runner) -> None:
-    """Ask a runner to leave and give its items their grace; without a registry they stay unsettled."""
+    """Ask a runner to leave and give its handlers their grace; without a registry its items stay unsettled."""
     runner.leave()
-    with move_on_after(runner.shutdown_timeout):
-        await runner.done.wait()
-    runner.cut()
-    with move_on_after(LAST_WORD):
-        await runner.done.wait()
+    cut = get_running_loop().call_later(runner.shutdown_timeout, runner.cut)
+    try:
+        with move_on_after(runner.shutdown_timeout + LAST_WORD):
+            await runner.stopping.stopped()
+    finally:
+        cut.cancel()
 
 
 async def _give_notice(member: Member) -> None:
@@ -199,7 +287,9 @@ async def _give_notice(member: Member) -> None:
 async def _say_goodbye(runner: Runner, member: Member, view: JobView, clock: Clock) -> None:
     try:
         if runner.left:  # nobody else knows what ran here since the last tick
-            await runner.tally.publish(member, view, clock.now() - (member.session.clock_skew or 0.0))
+            now = clock.now() - (member.session.clock_skew or 0.0)
+            await runner.tally.publish(member, view, now)
+            await note_accounted(member, view, now)
         await leave(member)
     except RegistryError as error:  # the session's end removes the instance all the same
         log.debug("left without a word: %s", error, extra={"job": member.layout.job})

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from anyio.abc import TaskGroup
 
 from aioelasticjob.coordination.progress import encoded
+from aioelasticjob.door import Door
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.rates import IDLE, Load
 from aioelasticjob.running.blocking import BatchSpan
@@ -105,7 +106,7 @@ class Lane:
         self.time = asyncio.get_running_loop().time
         self.call: Call
         """Process, awaitable, for this lane."""
-        self.fail: Callable[[Batch, Any, BaseException | None], Awaitable[None]]
+        self.fail: Callable[[Batch, Any, Exception | None], Awaitable[None]]
         """Told of each call that has failed for good."""
         self.open: deque[Batch] = deque()
         """Batches that are not through, the oldest first."""
@@ -232,27 +233,21 @@ class Workers:
         """Process records of a batch until none is left to begin with; others do the same with the same iterator."""
         if (task := asyncio.current_task()) is not None:
             self._under_way[task] = batch.lane.context
-        lane, time = batch.lane, self._loop.time
+        lane, time, door = batch.lane, self._loop.time, Door("process")
         call, context, rested = lane.call, lane.context, time()
         for calls, record in enumerate(batch.waiting, 1):
+            why: Exception | None = None
             try:
-                if await call(context, record) is False:
-                    await lane.fail(batch, record, None)
-            except asyncio.CancelledError as error:
-                if is_being_cancelled():
-                    raise
-                await lane.fail(batch, record, error)
-            except (Exception, SystemExit) as error:
-                await lane.fail(batch, record, error)
+                failed = await call(context, record) is False
+            except BaseException as error:
+                failed, why = True, await door.failure(error)
+            if failed:
+                await lane.fail(batch, record, why)
             batch.left -= 1
             if not batch.left:
                 lane.through()
             if not calls & LOOK and time() - rested > SLICE:
+                await door.tidy()
                 await asyncio.sleep(0)
                 rested = time()
-
-
-def is_being_cancelled() -> bool:
-    """Whether we are cancelled from outside: a handler may raise the error by itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+        await door.tidy()

@@ -9,7 +9,10 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.events import Events, Misfired
 from aioelasticjob.model import Record
+from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.schedule import Passed, Timetable
+
+AWAY = "the registry was away"
 
 log = logging.getLogger(__name__)
 
@@ -17,8 +20,8 @@ log = logging.getLogger(__name__)
 class Misses:
     """What one instance says of the moments that its items missed: an event, a count and a line in the log."""
 
-    def __init__(self, member: Member, clock: Clock, events: Events) -> None:
-        self._member, self._clock, self._events = member, clock, events
+    def __init__(self, member: Member, clock: Clock, events: Events, clockwork: Clockwork) -> None:
+        self._member, self._clock, self._events, self._clockwork = member, clock, events, clockwork
         self._known: dict[int, int] = {}
         """The newest moment of each item that was run here or told of."""
         self._mourned: dict[int, int] = {}
@@ -29,6 +32,15 @@ class Misses:
         for item in items:
             self._known[item] = max(slot, self._known.get(item, 0))
 
+    @property
+    def newest_of_all(self) -> int:
+        """The newest moment of any item that was run here or told of, 0 if there is none."""
+        return max(self._known.values(), default=0)
+
+    def lower(self, item: int, moment: int) -> None:
+        """Take nothing later than a moment for known of an item: the clock was ahead, and what follows comes again."""
+        self._known[item] = min(moment, self._known.get(item, 0))
+
     def newest(self, item: int) -> int:
         """Return the newest moment of an item that was run here or told of, 0 if there is none."""
         return self._known.get(item, 0)
@@ -38,7 +50,18 @@ class Misses:
         return self._known.get(item, 0) >= moment > 0
 
     def tell(self, last: Mapping[int, int], table: Timetable, until: int, why: str) -> None:
-        """Tell that the moments up to ``until`` have passed without a run, for each item those after its ``last``."""
+        """Tell that the moments up to ``until`` have passed without a run, for each item those after its ``last``.
+
+        Of the moments that came while this process could not hear the registry, that is the reason, whatever ``why``.
+        """
+        oldest = min(last.values(), default=until)
+        for began, ended in self._clockwork.outages():
+            if began <= until and oldest < ended:
+                self._tell(last, table, min(until, began - 1), why)
+                self._tell(last, table, min(until, ended), AWAY)
+        self._tell(last, table, until, why)
+
+    def _tell(self, last: Mapping[int, int], table: Timetable, until: int, why: str) -> None:
         alike: dict[int, list[int]] = {}
         for item, known in last.items():
             alike.setdefault(max(known, self._known.get(item, 0)), []).append(item)

@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from aioelasticjob.coordination.claims import Taken
-from aioelasticjob.coordination.membership import Member, connected
+from aioelasticjob.coordination.commit import Refused, write
+from aioelasticjob.coordination.faults import lacks
+from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.txn import Delete
@@ -97,31 +99,26 @@ class Requests:
         """Log what a request comes to nothing for; that nothing is held here is no reason to."""
         open_ = self._member.id in view.eligible
         if self._duty.held or not open_:
-            why = "all its items here are" if open_ else "this server is"
+            why = "all its items here are switched off" if open_ else "this server is switched off"
+            if self._member.id in view.lacking:
+                why = lacks(view.lacking[self._member.id])
             extra = {"job": self._member.layout.job}
-            log.warning("not run: it was asked for by hand, and %s switched off", why, extra=extra)
+            log.warning("not run: it was asked for by hand, and %s", why, extra=extra)
 
     async def _drop(self, fire: Fire) -> bool:
         """Remove a request that no claim removes; False if it is another by now, or has been taken.
 
-        A reply that is lost is asked for until it comes: what is removed would be neither run nor told of.
+        Raises:
+            RegistryError: there is no connection, or it is refused; nothing was removed.
         """
         if fire.request is None:
             return True
-        lost = False
-        while not lost or await connected(self._member.session, self._member.incarnation):
-            try:
-                await self._member.session.commit([Delete(*fire.request)], incarnation=self._member.incarnation)
-            except Conflict as conflict:  # the mirror has not heard of it yet, or it was us
-                return lost and conflict.reason == "missing"
-            except OutcomeUnknown:
-                lost = True
-            except Suspended:
-                if not lost:
-                    raise
-            else:
+        match await write(self._member, [Delete(*fire.request)], "to take a request"):
+            case Refused(Conflict()):  # the mirror has not heard of it yet
+                return False
+            case written:
+                written.get()
                 return True
-        raise SessionEnded("the session was lost while a request was taken, and the request with it")
 
     def _put_off(self, items: Iterable[int], fire: Fire) -> None:
         """Run items later, for they cannot be had now."""

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 from asyncio import Future, get_running_loop, sleep
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from zlib import crc32
 
-from anyio import CancelScope, Event, Lock, create_task_group, get_cancelled_exc_class, move_on_after
+from anyio import CancelScope, create_task_group, get_cancelled_exc_class, move_on_after, sleep_forever
 
-from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
-from aioelasticjob.coordination.membership import Member, connected
+from aioelasticjob.coordination.commit import connected
+from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Claimed, Tally
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.error_handlers import Complaints
-from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
-from aioelasticjob.events import Events
+from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.jobs.base import Job
-from aioelasticjob.jobs.context import Context
+from aioelasticjob.jobs.context import Context, tenure
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.registry.txn import Hold
 from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.around import fly
-from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.cut import Cut
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.reins import Reins, left_open
 from aioelasticjob.running.requests import Requests
-from aioelasticjob.running.schedule import Starts
+from aioelasticjob.running.rescues import Rescues
+from aioelasticjob.running.schedule import Passed
+from aioelasticjob.running.stopping import LAST_WORD, Stopping
+from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.running.trace import trace_of
 from aioelasticjob.running.waiting import Waiting
 
@@ -44,37 +42,33 @@ EARLY = 80
 """Milliseconds before its moment that a claim leaves, so that it has been answered when the moment comes."""
 ASLEEP = 500
 """Milliseconds after its moment at which a claim that slept through it is given back: its session may have ended."""
-LAG = 1.0
-"""Seconds to wait at most until the view shows what was written here."""
-LAST_WORD = 3.0
-"""Seconds that settling may take when everything is being cancelled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all jobs of a process share."""
-
-    clock: Clock
-    events: Events
-    means: Means
-    complaints: Complaints
-    runners: dict[Runner, None] = field(default_factory=dict)  # a set that keeps its order, so simulations repeat
-    comparing: Lock = field(default_factory=Lock)
-    starts: Starts = field(default_factory=Starts)
+UNCERTAIN = 1.0
+"""Seconds until a job that is not monitored looks again whether its session is certain to live."""
 
 
 class Runner:
     """The single flight of one job in one session."""
 
-    def __init__(self, job: Job, member: Member, views: Latest[JobView], shared: Surroundings, up_since: float) -> None:
+    def __init__(
+        self,
+        job: Job,
+        member: Member,
+        views: Latest[JobView],
+        shared: Surroundings,
+        up_since: float,
+        accounted: int = 0,
+    ) -> None:
         self._job, self._member, self._views, self._shared = job, member, views, shared
         self._duty = Duty(member, views.value, shared.clock, shared.events, up_since)
+        self._duty.accounted = accounted
         self._claims = Claims(member, self._duty.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
         self._requests = Requests(member, self._duty, self._accounts, job.listeners)
+        self._rescues = Rescues(member, self._duty, self._accounts, self._claims, views)
         self._waiting = Waiting(member, self._duty, self._claims, self._freed)
-        self.done = Event()
-        """Set when the job has left or its session is over."""
+        self.stopping = Stopping(member)
+        self.again = False
+        """Whether the job has been here before under this session, and may have left locks."""
         self._lead = LEADS[crc32(job.config.job_name.encode()) % len(LEADS)]
         self._leaving = False
         self._nap, self._flight = CancelScope(), Cut(lambda: None)
@@ -87,6 +81,11 @@ class Runner:
     def tally(self) -> Tally:
         """Runs that ended here; the coordinator publishes them."""
         return self._accounts.tally
+
+    @property
+    def accounted(self) -> int:
+        """The newest moment that was run here or reported, in milliseconds since the epoch; 0 before the first."""
+        return max(self._duty.accounted, self._duty.misses.newest_of_all)
 
     @property
     def left(self) -> bool:
@@ -127,10 +126,29 @@ class Runner:
         if self._start is not None and not self._start.done():
             self._start.set_result(False)
 
+    def look_again(self) -> None:
+        """Look anew at what is due: the time was set."""
+        self._duty.now()  # which notices it, also while a flight is under way
+        self.reconsider()
+        self._nap.cancel()
+
+    async def ask_time(self) -> None:
+        """Ask the registry what time it is.
+
+        Raises:
+            RegistryError: it does not say.
+        """
+        await self._member.session.server_time(self._member.layout.system_time)
+
     def _rein_in(self) -> None:
         """Let a run that could go on for ever end after what it has in process."""
         if self._reins is not None:
             self._reins.end.set()
+
+    def given_up(self, item: int, run: Record) -> None:
+        """Report a run that this instance, the leader, has given up."""
+        if error := self._accounts.given_up(self._config, item, run):
+            self._duty.misses.put([item], Passed(run.moment, run.moment), str(error), run.instance)
 
     def cut(self) -> None:
         """Cancel the flight; its items are settled as cancelled."""
@@ -138,23 +156,35 @@ class Runner:
 
     async def run(self) -> None:
         """Fly until asked to leave; return early when the session is over."""
+        refused = 0
+        tenure.set(self._member.session.tenure(self._member.incarnation))
         async with create_task_group() as self._waiting.tasks:
+            if self.again:
+                self._waiting.tasks.start_soon(self._waiting.release_left)
             while not self._leaving:
                 try:
                     view = self._views.value
                     self._waiting.follow(await self._duty.look(view))
                     if not (
-                        await self._rescue(view)
+                        await self._rescues.answer(view, self._fly)
                         or await self._requests.answer(view, self._fly)
                         or await self._fly_owed(view)
                         or await self._fly_ahead(view)
                     ):
                         await self._rest(view)
-                except (Suspended, OutcomeUnknown):
+                    refused = 0
+                    self._member.refusals.accepted("to be read")
+                except Suspended:
                     if not await self._connected():
                         break
                 except SessionEnded:
                     break
+                except RegistryError as error:  # what is owed stays owed
+                    self._member.refusals.refused("to be read", error)
+                    with CancelScope() as self._nap:
+                        if not self._leaving:
+                            await self._member.session.back_off(refused)
+                    refused += 1
             self._requests.give_up()
             self._waiting.tasks.cancel_scope.cancel()
 
@@ -163,41 +193,6 @@ class Runner:
         with CancelScope() as self._nap:
             return self._leaving or await connected(self._member.session, self._member.incarnation)
         return True
-
-    async def _rescue(self, view: JobView) -> bool:
-        """Take one orphan, beginning at a place of our own so that rescuers spread; True if one was taken."""
-        me = self._member.id
-        if not (view.orphans and view.config.failover and me in view.eligible):
-            return False
-        waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
-        if skew := self._duty.intolerable_skew():
-            self._accounts.declined(frozenset(waiting), str(skew))
-            return False
-        first = crc32(me.encode()) % len(waiting) if waiting else 0
-        for item in waiting[first:] + waiting[:first]:
-            if await self._take_orphan(view, item):
-                return True
-        return False  # and no reason to wait: what is owed goes on
-
-    async def _take_orphan(self, view: JobView, item: int) -> bool:
-        ledger, taken = self._duty.ledger, False
-        await ledger.learn([item])
-        record = ledger.record(item)
-        if record.completed:
-            await self._claims.dismiss(item)
-        else:
-            fire = Fire(record.moment, FireSource.FAILOVER, record.parameter)
-            taken = await self._fly(view, fire, frozenset({item}))
-            if taken and item in self._duty.held:  # what it owes by now it is to run together with the others
-                await self._seen(lambda newer: item not in newer.rescues)
-        if item not in self._duty.held:
-            ledger.forget([item])
-        return taken
-
-    async def _seen(self, condition: Callable[[JobView], bool]) -> None:
-        """Wait until the view shows what we have written."""
-        with move_on_after(LAG):
-            await self._views.until(condition)
 
     async def _fly_owed(self, view: JobView) -> bool:
         owed = self._duty.owed() if view.settled else frozenset()
@@ -261,7 +256,8 @@ class Runner:
         checkpoints = Claimed(self._duty.offsets, claim, offsets)
         trace = trace_of(claim, view.config, self._shared.events, self._shared.clock)
         complain = self._failed if trace is None else trace.complaining(self._failed)
-        return Flight(self._job, view.config, claim, checkpoints, self._shared.means, complain, trace=trace)
+        means, proven = self._shared.means, self._member.session.is_proven
+        return Flight(self._job, view.config, claim, checkpoints, means, complain, trace=trace, is_proven=proven)
 
     async def _handle(self, view: JobView, flight: Flight, scope: Cut) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
@@ -275,8 +271,10 @@ class Runner:
                 catch_up = fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot)
                 self._accounts.began(flight, catch_up=catch_up)
                 try:
-                    if not scope.cancel_called:  # a reply that comes too late shall not start a handler's first step
-                        await fly(flight, self._member, self._views)
+                    # a reply that comes too late shall not start a handler's first step
+                    if session.is_proven() and not scope.cancel_called:
+                        with self.stopping.handling():
+                            await fly(flight, self._member, self._views)
                 finally:
                     self._accounts.ended(flight, self._loop.time() - began)
         finally:
@@ -302,12 +300,15 @@ class Runner:
             if not await self._start or self._duty.now() - fire.slot > ASLEEP:
                 return False
         if fire.source is FireSource.CRON:
-            self._duty.timetable.advance(fire.slot)  # or what is being run would seem to have come meanwhile
+            self._duty.reach(fire.slot)  # or what is being run would seem to have come meanwhile
         return True
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Taken:
         duty = self._duty
         if not view.config.monitor_execution:
+            if not self._member.session.is_proven():  # of a claim that is written the registry's client sees to it
+                await self._pause()
+                return Taken(None)
             taken = Taken(self._claims.unmonitored(fire, items))
             if fire.source is FireSource.TRIGGER:
                 await self._requests.claimed(fire, taken)
@@ -319,7 +320,7 @@ class Runner:
             now, following = fire.slot, duty.timetable.following()
         taken = await self._claims.claim(view, fire, items, now, following, hold)
         if taken.elsewhere or taken.refused:
-            duty.timetable.advance(fire.slot)  # what cannot be had at this moment is told of it
+            duty.reach(fire.slot)  # what cannot be had at this moment is told of it
         duty.misses.mourn(taken.cut_off)
         if taken.refused:
             duty.miss(taken.refused, fire, "what was made by hand stands in its way")
@@ -327,7 +328,7 @@ class Runner:
         if fire.source is FireSource.TRIGGER:
             await self._requests.claimed(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
-            await self._waiting.refused(view, fire, frozenset(taken.elsewhere))
+            self._waiting.refused(view, fire, frozenset(taken.elsewhere))
         if taken.stale and fire.source is not FireSource.FAILOVER and not self._leaving:
             await self._rest(view)
         if taken.claim is not None and taken.claim.incarnation != self._member.session.incarnation:
@@ -346,17 +347,25 @@ class Runner:
         if not flight.begun:
             return await self._claims.withdraw(claim)
         ended, hand_over = left_open(claim, unfinished), self._config.failover
+        self.stopping.settling = claim
         handed_over = await self._claims.settle(ended, flight.outcomes, duty.now(), hand_over=hand_over)
+        self.stopping.settling = None
         if handed_over and flight.trace is not None:
             flight.trace.handed_over(handed_over)
         return handed_over is not None
+
+    async def _pause(self) -> None:
+        """Wait a moment for the session to be certain again."""
+        with move_on_after(UNCERTAIN) as self._nap:
+            if not self._leaving:
+                await sleep_forever()
 
     def _freed(self) -> None:
         """Look again: an item of ours runs nowhere else any more."""
         self._nap.cancel()
         self._rein_in()
 
-    def _failed(self, context: Context, error: BaseException) -> None:
+    def _failed(self, context: Context, error: Exception) -> None:
         self._accounts.failed(self._config, context, error)
 
     async def _rest(self, view: JobView) -> None:
@@ -365,6 +374,6 @@ class Runner:
         delay = LONGEST_NAP * 1000 if upcoming is None else max(0, upcoming - self._duty.now())
         if view.config.monitor_execution and delay > self._lead:
             delay -= self._lead
-        with move_on_after(min(LONGEST_NAP, delay / 1000)) as self._nap:
+        with move_on_after(min(LONGEST_NAP, delay / 1000, self._duty.unsteady)) as self._nap:
             if not self._leaving:  # it may have been asked to before there was a nap to cancel
                 await self._views.until(lambda newer: newer is not view)

@@ -67,10 +67,6 @@ class Timetable:
             last = last if newest is None else round(newest.timestamp() * 1000)
         return Passed(first, last, count)
 
-    def after(self, moment: int) -> int:
-        """Return the first moment after another, 0 if there is none."""
-        return (self._after(moment) if self._cron is not None else None) or 0
-
     def _after(self, milliseconds: int) -> int | None:
         assert self._cron is not None
         if self._known[0] != milliseconds:

@@ -75,10 +75,10 @@ class Trace:
             if item in items:
                 self._events.put(HandedOver(self._job, self._claim.instance, fire.slot, fire.source, item, task, now))
 
-    def complaining(self, told: Callable[[Context, BaseException], None]) -> Callable[[Context, BaseException], None]:
+    def complaining(self, told: Callable[[Context, Exception], None]) -> Callable[[Context, Exception], None]:
         """Return a complaint that is remembered until the items end, and passed on."""
 
-        def complain(context: Context, error: BaseException) -> None:
+        def complain(context: Context, error: Exception) -> None:
             self._failures.update(dict.fromkeys(context.claimed, error))
             told(context, error)
 

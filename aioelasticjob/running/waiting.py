@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from anyio.abc import TaskGroup
 
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.membership import Member, connected
+from aioelasticjob.coordination.commit import connected
+from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import RegistryError, Suspended
+from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.duty import Duty
 
@@ -28,7 +29,7 @@ class Waiting:
         for item in items:
             self.tasks.start_soon(self._until_free, item)
 
-    async def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
+    def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Let another instance finish what it runs of ours; then run the newest moment, if misfire is wanted."""
         scheduled = fire.source is not FireSource.TRIGGER  # which is put off
         if scheduled:
@@ -36,21 +37,44 @@ class Waiting:
         if scheduled and not view.config.misfire:
             self._duty.pass_over(items)
         self._duty.elsewhere |= items
-        self.follow(items)  # first of all: nothing else takes them back, should the mark fail
-        if scheduled and view.config.misfire:
-            await self._claims.mark_misfired(view, items, fire.slot)
+        missed = (view, fire.slot) if scheduled and view.config.misfire else None
+        for item in sorted(items):
+            self.tasks.start_soon(self._until_free, item, missed)
 
-    async def _until_free(self, item: int) -> None:
+    async def release_left(self) -> None:
+        """Remove the locks that an earlier life of the job left under this session, also of items held elsewhere."""
+        await self._steadily(lambda: self._claims.release_all(hand_over=self._duty.view.config.failover))
+
+    async def _until_free(self, item: int, missed: tuple[JobView, int] | None = None) -> None:
+        """Wait until an item runs nowhere; before that note for operators that it ``missed`` a moment, if it did."""
+        if missed is not None:
+            view, slot = missed
+            await self._claims.mark_misfired(view, item, slot)
+        if await self._steadily(lambda: self._ended(item)):
+            self._duty.freed(item)
+            self._freed()
+
+    async def _ended(self, item: int) -> None:
+        await self._claims.release(item, hand_over=self._duty.view.config.failover)
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
-        while item in self._duty.ledger.known():
+        if item in self._duty.ledger.known():
+            await self._duty.ledger.learn([item])  # before the offset, which is then the one that this run left
+            await self._duty.offsets.learn([item])
+
+    async def _steadily(self, attempt: Callable[[], Awaitable[None]]) -> bool:
+        """Try something until the registry can be read for it; False if the session ended before that."""
+        session, failures = self._member.session, 0
+        while await connected(session, self._member.incarnation):
             try:
-                await self._duty.ledger.learn([item])  # before the offset, which is then the one that this run left
-                await self._duty.offsets.learn([item])
-                break
-            except Suspended:  # what is known of it says that it runs: nothing would claim it
-                if not await connected(self._member.session, self._member.incarnation):
-                    return
-            except RegistryError:
-                return
-        self._duty.freed(item)
-        self._freed()
+                await attempt()
+            except Suspended:
+                continue
+            except SessionEnded:
+                return False
+            except RegistryError as error:
+                self._member.refusals.refused("to be read", error)
+                await session.back_off(failures)
+                failures += 1
+            else:
+                return True
+        return False

@@ -13,7 +13,7 @@ from aioelasticjob.coordination.rules import Situation, decide
 from aioelasticjob.coordination.rules.sharding import wanted
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import ItemPaths, Layout
-from aioelasticjob.model import Claim, FireSource, Record
+from aioelasticjob.model import GIVEN_UP, Claim, FireSource, Record
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.testing.bare import BareRegistry, Before
 from aioelasticjob.testing.bare_process import Process
@@ -105,7 +105,9 @@ class Judge:
         record = now.get(paths.execution)
         owns = any(one is not None and one.stat.ephemeral_owner == session for one in (runner, ran))
         changed = record is not None and (was[paths.execution] is None or was[paths.execution].data != record.data)  # type: ignore[union-attr]
-        if changed and not owns:
+        unused = was[paths.execution] is None and record is not None and not record.data  # the item never ran
+        given_up = session == self._leader and _record(record).outcome == GIVEN_UP
+        if changed and not (owns or unused or given_up):
             yield "records are their runner's", "it wrote the record without holding the item"
         if was[paths.orphan] is None and paths.orphan in now:
             yield from self._judge_mourning(session, paths, was)
@@ -123,6 +125,10 @@ class Judge:
         if record.source == FireSource.FAILOVER:
             if was[paths.orphan] is None or _text(now.get(paths.failover)) != me:
                 yield "a rescue takes the mark", "it was rescued without a mark"
+            if last.completed or not last.begun:
+                yield "one rescue", f"its run of {last.moment} was rescued and has an end"
+            elif last.moment != record.moment:
+                yield "one rescue", f"its run of {last.moment} was cut off, and {record.moment} is rescued"
             return
         if _text(now.get(paths.instance)) != me:
             yield "claims are assigned", f"it is assigned to {_text(now.get(paths.instance))!r}"

@@ -18,7 +18,8 @@ from anyio.abc import TaskGroup
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import coordinator, membership
-from aioelasticjob.coordination.membership import Member, connected, give_notice, leave
+from aioelasticjob.coordination.commit import connected
+from aioelasticjob.coordination.membership import Member, give_notice, leave
 from aioelasticjob.coordination.rules import Situation, decide
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.error_handlers import Complaints
@@ -30,7 +31,8 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, instance_id
 from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.executor import Flight
-from aioelasticjob.running.runner import ASLEEP, Runner, Surroundings
+from aioelasticjob.running.runner import ASLEEP, Runner
+from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.testing.bare_session import BareSession, Ready, step, until
 
 
@@ -215,7 +217,7 @@ class Life:
             if view is not self.views.value:
                 self.views.set(view)
             try:
-                if await coordinator._dismissed(self.member, view):
+                if await coordinator.dismissed(self.member, view):
                     self.dismissed = True
                     self.leave()
                     return
@@ -238,10 +240,11 @@ class Life:
         members = (frozenset(view.instances), view.config.sharding_total_count)
         mourns = view.leader == me and view.config.failover and (tick or members != self._members)
         self._members = members if view.leader == me and view.config.failover else ()
-        cut_off = await coordinator._cut_off(self.member, view) if mourns else {}
+        runs = coordinator._Runs()
+        cut_off = await coordinator._cut_off(self.member, view, runs) if mourns else {}
         if cut_off:
             self._members = ()
-        effects = decide(Situation(view, me, quiet, tick, world.now(), {}, cut_off))
+        effects = decide(Situation(view, me, quiet, tick, world.now(), {}, cut_off, runs.cut_off))
         for effect in effects:
             world.say(f"{process.number} wants {effect}")
         written = await coordinator._commit(self.member, view, effects)
@@ -272,7 +275,7 @@ class StepRunner(Runner):
                 view = self._views.value
                 self._waiting.follow(await self._duty.look(view))
                 if not (
-                    await self._rescue(view)
+                    await self._rescues.answer(view, self._fly)
                     or await self._requests.answer(view, self._fly)
                     or await self._fly_owed(view)
                     or await self._fly_ahead(view)
@@ -307,7 +310,7 @@ class StepRunner(Runner):
             if stale() or self._duty.now() - fire.slot > ASLEEP:
                 return False
         if fire.source is FireSource.CRON:
-            self._duty.timetable.advance(fire.slot)
+            self._duty.reach(fire.slot)
         return True
 
     async def _handlers(self, flight: Flight) -> None:

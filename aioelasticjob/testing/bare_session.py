@@ -134,7 +134,7 @@ class _Request:
 class BareSession:
     """What ``Session`` promises, on the bare tree; a process has one, over all its incarnations."""
 
-    clock_skew = 0.0
+    clock_skew = clock_gap = 0.0
 
     def __init__(self, registry: BareRegistry, past: Past, dice: Random, incarnation: int) -> None:
         self.incarnation, self.connected, self.late, self.over = incarnation, True, False, False
@@ -143,11 +143,28 @@ class BareSession:
         self._connection = 0
         self._flying: list[_Request] = []
         self._withdrawn: Hold | None = None
+        self._outages: deque[tuple[float, float]] = deque(maxlen=32)
+        self._away_since: float | None = None
+
+    @property
+    def outages(self) -> tuple[tuple[float, float], ...]:
+        """How many seconds ago each outage began and ended; 0 if it goes on."""
+        now = self._registry.now
+        going_on = () if self._away_since is None else ((self._away_since, now),)
+        return tuple((now - began, now - ended) for began, ended in (*self._outages, *going_on))
 
     @property
     def status(self) -> BareStatus:
         """The state and the incarnation it is about."""
         return BareStatus(self)
+
+    def is_proven(self) -> bool:
+        """Say whether the session is known to live: here whoever waits finds out about it in other ways."""
+        return True
+
+    def steady_time(self) -> float:
+        """Return the time that no step of a clock changes."""
+        return self._registry.now
 
     def as_session(self) -> Session:
         """Return it as what the house takes it for."""
@@ -155,6 +172,8 @@ class BareSession:
 
     def cut(self) -> None:
         """Break the connection; what is under way may have arrived, or not."""
+        if self._away_since is None:
+            self._away_since = self._registry.now
         self.connected, self._connection = False, self._connection + 1
         for request in self._flying:
             request.lost = True
@@ -177,6 +196,9 @@ class BareSession:
         if self.over:
             self.incarnation, self.over = fresh, False
         self.connected = True
+        if self._away_since is not None:
+            self._outages.append((self._away_since, self._registry.now))
+            self._away_since = None
 
     async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
         """Write all of ``ops`` or none, under the session ``incarnation`` or not at all."""
@@ -233,6 +255,10 @@ class BareSession:
         """Catch up with everything committed before."""
         await self._read()
         self.zxid = max(self.zxid, self._registry.zxid)
+
+    async def back_off(self, _failures: int) -> None:
+        """Let others go first before something is tried again."""
+        await step()
 
     async def wait_deleted(self, path: str) -> None:
         """Wait until the node that is there now is gone.  Outlives connections and sessions."""

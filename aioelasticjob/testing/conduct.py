@@ -13,11 +13,10 @@ from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
 from aioelasticjob.testing.excuses import failed_unheard
-from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, JobFacts, Run, Violation
+from aioelasticjob.testing.facts import KNOWN, PROMPT, RESENT, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Told, Written, of_kind
+from aioelasticjob.testing.timeliness import SCHEDULED
 
-KNOWN = 0.25
-"""Seconds within which an undisturbed instance knows what the registry has."""
 SLACK = 0.05
 """Seconds by which a handler may be cut off early or late: the loop's turns, and clocks that round."""
 RECENT = 4.0
@@ -27,8 +26,7 @@ RECENT = 4.0
 def rests_when_switched_off(facts: Facts) -> Iterator[Violation]:
     """No item is claimed that is known to be switched off, nor any by a server that is."""
     for run in facts.runs:
-        one = run.begun
-        claimed = facts.claimed.get((one.job, one.item, one.fence), one.at)
+        one, claimed = run.begun, _claimed(facts, run)
         flags = [f"/{one.job}/sharding/{one.item}/disabled"]
         flags += [f"/{one.job}/servers/{one.host}/{flag}" for flag in ("disabled", "paused")]
         for flag in flags:
@@ -96,7 +94,53 @@ def triggers_are_answered(facts: Facts) -> Iterator[Violation]:
                     yield Violation("triggers", at, f"{job}/{item}: {instance} was asked to run it, and has not")
 
 
-RULES = (rests_when_switched_off, reruns_are_wanted, timeouts_hold, cut_off_for_a_reason, triggers_are_answered)
+def triggers_are_not_forgotten(facts: Facts) -> Iterator[Violation]:
+    """An item that could not be had when it was asked for by hand is run so before anything else runs it, or told of.
+
+    It is still to be run as long as its instance lives; so whatever was broken meanwhile is no excuse.
+    """
+    for (job, instance), asked in _triggers_taken(facts).items():
+        own = facts.job(job).runs_by.get(instance, ())
+        for at in asked:
+            for item in _asked_for(facts.job(job), instance, at):
+                runs = [run.begun for run in own if run.begun.item == item and _claimed(facts, run) >= at]
+                if runs and runs[0].source in SCHEDULED and not _is_told(facts.job(job), instance, item, at):
+                    text = f"{job}/{item}: {instance} was asked to run it at {at:.3f}, and runs {runs[0].slot} instead"
+                    yield Violation("deferred triggers", runs[0].at, text)
+
+
+RULES = (
+    rests_when_switched_off,
+    reruns_are_wanted,
+    timeouts_hold,
+    cut_off_for_a_reason,
+    triggers_are_answered,
+    triggers_are_not_forgotten,
+)
+
+
+def _asked_for(job: JobFacts, instance: str, at: float) -> Iterator[int]:
+    """Yield the items that an instance had and knew it might run when it took a request, whether or not they ran."""
+    facts, nodes, root = job.facts, job.facts.nodes, f"/{job.name}"
+    host = instance.partition("@-@")[0]
+    since = facts.knows_since(host, at)
+    for item in (int(name) for name in nodes.children(f"{root}/sharding", at)):
+        flags = [f"{root}/sharding/{item}/disabled"]
+        flags += [f"{root}/servers/{host}/{flag}" for flag in ("disabled", "paused")]
+        held = set(nodes.over(f"{root}/sharding/{item}/instance", since, at)) == {instance.encode()}
+        if held and all(set(nodes.over(flag, since, at)) == {None} for flag in flags):
+            yield item
+
+
+def _is_told(job: JobFacts, instance: str, item: int, at: float) -> bool:
+    """Whether an instance has said that it will not run what it was asked for at about this time."""
+    refused = any(one.at >= at and one.event.instance == instance for one in job.refusals)
+    told = (one.event for one in of_kind(job.facts.entries, Told) if one.at >= at)
+    own = (event for event in told if isinstance(event, Misfired) and event.instance == instance)
+    return refused or any(
+        item in event.items and event.first == event.slot and at - RESENT <= event.slot / 1000 <= at + RECENT
+        for event in own
+    )
 
 
 def _failed(job: JobFacts, instance: str, item: int) -> list[float]:
@@ -125,7 +169,9 @@ def _runnable(job: JobFacts, instance: str, at: float) -> Iterator[int]:
         return set(nodes.over(f"{root}/{path}", start, end)) <= set(values)
 
     told = [one.event for one in of_kind(facts.entries, Told) if at <= one.at <= end]
-    refused = {item for event in told if isinstance(event, Misfired) and event.job == job.name for item in event.items}
+    refused = {
+        item for event in told if isinstance(event, Misfired) and event.instance == instance for item in event.items
+    }
     in_order = end < facts.end and facts.undisturbed(host, at - RESENT, end, but="flag")
     there = None not in nodes.over(f"{root}/instances/{instance}", at, end) and end < facts.leaving.get(instance, inf)
     if not (in_order and there and all(always(f"servers/{host}/{flag}", None) for flag in ("disabled", "paused"))):
@@ -139,7 +185,13 @@ def _runnable(job: JobFacts, instance: str, at: float) -> Iterator[int]:
             yield item
 
 
+def _claimed(facts: Facts, run: Run) -> float:
+    """Return when a run was claimed."""
+    return facts.claimed.get((run.begun.job, run.begun.item, run.begun.fence), run.begun.at)
+
+
 def _timeouts(facts: Facts, run: Run) -> list[float]:
-    """Return how long a run may take, by every configuration that may have held when it began."""
-    configs = facts.job(run.begun.job).configs(run.begun.at - RECENT, run.begun.at)
+    """Return how long a run may take, by every configuration that its instance may have gone by when it claimed it."""
+    one = run.begun
+    configs = facts.job(one.job).configs(facts.knows_since(one.host, _claimed(facts, run)), one.at)
     return [inf if config.timeout is None else config.timeout for config in configs]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from math import inf
 
-from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import Record
+from aioelasticjob.testing.eras import Era
 from aioelasticjob.testing.history import (
     Begun,
     Entry,
@@ -37,6 +35,8 @@ PROMPT = 2.0
 """Seconds within which an undisturbed instance does what is due: less than a tick, which mends all in the end."""
 RESENT = 8.0
 """Seconds that a request may be on its way when packets get lost: it was decided on what was true before."""
+KNOWN = 0.25
+"""Seconds within which an undisturbed instance knows what the registry has."""
 Span = tuple[float, float]
 
 
@@ -179,12 +179,16 @@ class Facts:
         return found
 
     @cached_property
-    def expired(self) -> Mapping[str, list[float]]:
-        """When the sessions of each host were ended by hand."""
-        found: dict[str, list[float]] = {}
-        for fault in of_kind(self.entries, Fault):
-            if fault.kind == "expire" and not fault.over:
-                found.setdefault(fault.hosts[0], []).append(fault.at)
+    def ended_by_hand(self) -> Mapping[int, float]:
+        """When each session ended that was ended behind its owner's back: that one, and no other of its host."""
+        hosts = {session: name.partition("@-@")[0] for name, session in self.incarnations.items()}
+        faults = of_kind(self.entries, Fault)  # a registry that sleeps answers late
+        asked = [(one.hosts[0], one.at, one.at + RESENT) for one in faults if one.kind == "expire" and not one.over]
+        found: dict[int, float] = {}
+        for written in of_kind(self.entries, Written):
+            host = hosts.get(written.session, "")
+            if written.ending and any(one == host and start <= written.at <= end for one, start, end in asked):
+                found.setdefault(written.session, written.at)
         return found
 
     @cached_property
@@ -225,6 +229,19 @@ class Facts:
             return False
         return not (self.troubled(host, start, end, but=but) or self.troubled(REGISTRY, start, end))
 
+    def knows_since(self, host: str, at: float) -> float:
+        """Return since when a host knew at ``at`` what the registry had: what was written later it may not go by yet.
+
+        While a host or the registry is in trouble, that is since before the trouble began.
+        """
+        since, found = at - KNOWN, True
+        self.troubled(host, at, at)
+        spans = [*self.troubles[""].get(host, ()), *self.troubles[""].get(REGISTRY, ())]
+        while found:
+            earlier = [one for one, other in spans if one <= at and other >= since - RESENT and one - KNOWN < since]
+            found, since = bool(earlier), min([since, *(one - KNOWN for one in earlier)])
+        return since
+
     @cached_property
     def refused(self) -> Mapping[str, list[float]]:
         """When the registry refused a write of each host for a reason that lay with the registry."""
@@ -255,20 +272,6 @@ class Facts:
         return self.by_job[name]
 
 
-@dataclass(frozen=True, slots=True)
-class Era:
-    """A span in which a job's configuration stayed the same, and the moments (ms) of its schedule then."""
-
-    start: float
-    end: float
-    config: JobConfig
-    moments: tuple[int, ...]
-
-    def passed(self, first: int, last: int) -> tuple[int, ...]:
-        """Return the moments from ``first`` to ``last``."""
-        return self.moments[bisect_left(self.moments, first) : bisect_right(self.moments, last)]
-
-
 @dataclass(frozen=True)
 class JobFacts:
     """What a history says about one job."""
@@ -281,7 +284,7 @@ class JobFacts:
         """The configurations that held, one after the other; nonsense leaves the one before standing."""
         writes = self.facts.nodes.changes(f"/{self.name}/config")
         ends = [at for at, _ in writes[1:]] + [self.facts.end]
-        return tuple(self._era(at, end, data) for (at, data), end in zip(writes, ends, strict=False) if data)
+        return tuple(Era.of(at, end, data, self.name) for (at, data), end in zip(writes, ends, strict=False) if data)
 
     def configs(self, start: float, end: float) -> list[JobConfig]:
         """Return the configurations that held at any time from ``start`` to ``end``."""
@@ -318,44 +321,47 @@ class JobFacts:
         return found
 
     @cached_property
-    def refusals(self) -> tuple[float, ...]:
-        """When somebody said that nothing is run at the moment."""
+    def refusals(self) -> tuple[Told, ...]:
+        """Who said when that nothing is run at the moment."""
         told = of_kind(self.facts.entries, Told)
-        return tuple(one.at for one in told if isinstance(one.event, Refused) and one.event.job == self.name)
+        return tuple(one for one in told if isinstance(one.event, Refused) and one.event.job == self.name)
 
     @cached_property
-    def unmanned(self) -> tuple[Span, ...]:
-        """When no instance was there that might have run anything."""
-        spans, alone = [], self.facts.entries[0].at if self.facts.entries else 0.0
-        instances, closed, manned = set[str](), set[str](), False
+    def manned(self) -> tuple[Span, ...]:
+        """When there was always a process that had joined, or at least the node of one that was dead already."""
+        there, joined, until = dict[str, str](), dict[str, float](), dict[str, float]()
+        owners = dict[str, str]()
+        for entry in self.facts.entries:
+            if isinstance(entry, Started):
+                there[entry.host] = entry.process
+            elif isinstance(entry, Stopped) and entry.process in joined:
+                until[entry.process] = max(entry.at, until.get(entry.process, 0.0))
+            elif isinstance(entry, Written):
+                for name, gone in _came_and_went(entry, self.name):
+                    process = owners.setdefault(name, there.get(name.partition("@-@")[0], name))
+                    joined.setdefault(process, entry.at)
+                    if gone and process in until:
+                        until[process] = entry.at
+        spans: list[Span] = []
+        for start, end in sorted((start, until.get(process, inf)) for process, start in joined.items()):
+            if spans and start <= spans[-1][1]:
+                spans[-1] = spans[-1][0], max(end, spans[-1][1])
+            else:
+                spans.append((start, end))
+        return tuple(spans)
+
+    @cached_property
+    def vacant(self) -> tuple[Span, ...]:
+        """When no instance was registered, once there had been one."""
+        spans, there = list[Span](), set[str]()
         for written in of_kind(self.facts.entries, Written):
-            for change in written.changes:
-                job, _, path = change.path[1:].partition("/")
-                parts = path.split("/")
-                if job != self.name or parts[0] not in ("instances", "servers") or len(parts) < 2:
-                    continue
-                known = instances if parts[0] == "instances" else closed if len(parts) == 3 else set()
-                (known.discard if change.data is None else known.add)("/".join(parts[1:]))
-            shut = {flag.partition("/")[0] for flag in closed}
-            now_manned = any(one.partition("@-@")[0] not in shut for one in instances)
-            if now_manned and not manned:
-                spans.append((alone, written.at))
-            elif manned and not now_manned:
-                alone = written.at
-            manned = now_manned
-        return (*spans, *(() if manned else ((alone, inf),)))
-
-    def _era(self, start: float, end: float, data: bytes) -> Era:
-        config = JobConfig.model_validate(json.loads(data))
-        return Era(start, end, config, tuple(_moments(config, start - 5, end + 5)))
-
-
-def _moments(config: JobConfig, start: float, end: float) -> Iterator[int]:
-    cron = config.schedule
-    following = None if cron is None else cron.next_after(moment(start))
-    while cron is not None and following is not None and following.timestamp() < end:
-        yield round(following.timestamp() * 1000)
-        following = cron.next_after(following)
+            for name, gone in _came_and_went(written, self.name):
+                (there.discard if gone else there.add)(name)
+                if not there:
+                    spans.append((written.at, inf))
+                elif spans and spans[-1][1] == inf:
+                    spans[-1] = spans[-1][0], written.at
+        return tuple(spans)
 
 
 def _deepen(spans: list[Span], depth: dict[str, int], host: str, fault: Fault) -> None:
@@ -374,3 +380,11 @@ def _dismissed(written: Written, incarnations: Mapping[str, int]) -> Iterator[st
         removed = parent == "instances" and change.data is None and incarnations.get(name[0]) != written.session
         if removed or (parent == "shutdown" and change.created):
             yield name[0]
+
+
+def _came_and_went(written: Written, job: str) -> Iterator[tuple[str, bool]]:
+    """Yield the instances of a job that a transaction adds or removes, and whether it removes them."""
+    for change in written.changes:
+        parent, _, name = change.path.rpartition("/")
+        if parent == f"/{job}/instances" and (change.created or change.data is None):
+            yield name, change.data is None

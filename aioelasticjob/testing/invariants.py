@@ -13,12 +13,12 @@ from math import inf
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import Allotment, find, in_order
-from aioelasticjob.model import FireSource, Instance
+from aioelasticjob.model import GIVEN_UP, FireSource, Instance
 from aioelasticjob.running.runner import EARLY
-from aioelasticjob.testing import assignments, checkpoints, conduct, excuses, listening, orphans
-from aioelasticjob.testing.facts import REGISTRY, RESENT, Facts, JobFacts, Run, Violation
+from aioelasticjob.testing import assignments, checkpoints, conduct, excuses, leases, listening, orphans, writes
+from aioelasticjob.testing.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Change, Entry, Stopped, Written, of_kind
-from aioelasticjob.testing.timeliness import nothing_lost, on_time, reports_are_true
+from aioelasticjob.testing.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
 
 Rule = Callable[[Facts], Iterator[Violation]]
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
@@ -26,13 +26,14 @@ AHEAD = 1.0 + 0.7 + EARLY / 1000
 """Seconds by which a clock may be ahead unnoticed, a slow network mislead who measures that, and claims leave early."""
 NEWS = 2.0
 """Seconds that the end of a session may be on its way to its owner, who begins what was claimed before."""
-LAG = 0.25
-"""Seconds within which an undisturbed instance knows what the registry has."""
+LONGEST_LEASE = 10.0
+"""Seconds that a handler may run on at most when its session's end cannot be heard of."""
 HOWS = {
     "completed": ("completed",),
     "failed": ("failed",),
     "timed out": ("cut off", "completed", "failed"),  # a process that slept wakes up both done and out of time
     "cancelled": ("cut off",),
+    GIVEN_UP: ("cut off",),
 }
 
 
@@ -120,7 +121,7 @@ def claims_are_settled(facts: Facts) -> Iterator[Violation]:
             elif path.startswith("execution/") and path.endswith("/running") and change.data is not None:
                 since, host = marked.get(job, inf), hosts.get(change.data.decode(), "")
                 known = change.path.removesuffix("/running") not in _rescued(written)
-                known = known and since + LAG < written.at and not facts.troubled(host, since - RESENT, written.at)
+                known = known and since + KNOWN < written.at and not facts.troubled(host, since - RESENT, written.at)
                 if known and not facts.troubled(REGISTRY, since - RESENT, written.at):
                     text = f"{change.path} claimed by {host} though an assignment is due since {since:.3f}"
                     yield Violation("settled claims", written.at, text)
@@ -184,10 +185,13 @@ RULES: tuple[Rule, ...] = (
     nothing_lost,
     on_time,
     reports_are_true,
+    catches_up_only_if_asked,
     *conduct.RULES,
     *orphans.RULES,
     *assignments.RULES,
     *checkpoints.RULES,
+    *leases.RULES,
+    *writes.RULES,
     *listening.RULES,
     *excuses.RULES,
     converged,
@@ -202,21 +206,36 @@ def check(entries: Sequence[Entry], rules: Sequence[Rule] = RULES) -> list[Viola
 
 def _awake(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
     """Yield the spans in which a handler ran, and had to know that it may."""
-    start = run.begun.at
-    ends = [max(start, at) for at in facts.expired.get(run.begun.host, ()) if at >= start - NEWS]
-    ends += [at for at in excuses.removals(facts, run.begun.job) if at >= start]
-    end = min([run.end, *ends])
-    for asleep, awake in facts.paused.get(run.begun.process, ()):
-        if start < awake and asleep < end:
-            yield start, max(start, asleep)
-            start = excuses.woken(run, facts, awake, end)
-    if start <= end:
-        yield start, end
+    removed = min((at for at in excuses.removals(facts, run.begun.job) if at >= run.begun.at), default=inf)
+    for start, informed in _informed(run, facts):
+        end = min(informed, removed)
+        for asleep, awake in facts.paused.get(run.begun.process, ()):
+            if start < awake and asleep < end:
+                yield start, max(start, asleep)
+                start = excuses.woken(run, facts, awake, end)
+        if start <= end:
+            yield start, end
+
+
+def _informed(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
+    """Yield the spans in which the instance that runs could know whether its session lives.
+
+    When a stranger has ended it, the news has to arrive first; where packets get lost, the lease ends the run.
+    """
+    session, (start, end) = facts.incarnations.get(run.begun.instance, 0), (run.begun.at, run.end)
+    ended = facts.ended_by_hand.get(session, inf)
+    if start <= ended:
+        yield start, min(end, ended)
+    peace = facts.undisturbed(run.begun.host, ended + KNOWN, ended + NEWS, but="expire")
+    known = ended + (NEWS if peace else LONGEST_LEASE)
+    if known < end:
+        yield max(start, known), end
 
 
 def _is_news(run: Run, facts: Facts) -> bool:
-    """Say whether a run began just after a stranger had ended its session."""
-    return any(0 <= run.begun.at - at <= NEWS for at in facts.expired.get(run.begun.host, ()))
+    """Say whether a run began under a session that a stranger had just ended."""
+    ended = facts.ended_by_hand.get(facts.incarnations.get(run.begun.instance, 0), inf)
+    return 0 <= run.begun.at - ended <= NEWS
 
 
 def _rescued(written: Written) -> frozenset[str]:
@@ -232,7 +251,7 @@ def _author(change: Change) -> str | None:
         return None
     if parts[0] == "execution" and len(parts) == 2:
         record = records.decode(change.data)
-        return None if record is None else record.instance
+        return None if record is None or record.outcome == GIVEN_UP else record.instance  # which the leader writes
     speaks = parts == ["leader", "election", "host"] or (parts[0] == "execution" and parts[-1] == "running")
     if speaks:
         return change.data.decode()

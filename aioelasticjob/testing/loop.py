@@ -1,8 +1,8 @@
 """An event loop whose time is simulated: it never sleeps, it jumps to the next timer.
 
-Production code runs on it unmodified.  Its sockets are those of ``aioelasticjob.testing.network``; threads, file
-descriptors and child processes do not exist on it, since nothing says when they would be done.  The same seed gives
-the same run (across interpreters too, if ``PYTHONHASHSEED`` is fixed: sets of strings are ordered by it).
+Production code runs on it unmodified.  Its sockets are those of ``testing.network``; threads, file descriptors and
+child processes do not exist on it, since nothing says when they would be done.  The same seed gives the same run
+(across interpreters too, if ``PYTHONHASHSEED`` is fixed: sets of strings are ordered by it).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 from unittest import mock
 
 from anyio._backends._asyncio import CancelScope, _task_states
 
+from aioelasticjob import clock
 from aioelasticjob.testing.errors import Deadlock, Livelock, OutsideWorld, UnhandledErrors
 from aioelasticjob.testing.network import Network
 from aioelasticjob.testing.process import Process, current_process, describe
-from aioelasticjob.testing.suspension import clock_gettime, monotonic, wake
+from aioelasticjob.testing.suspension import monotonic, wake
 
 __all__ = ["START", "Deadlock", "Livelock", "OutsideWorld", "UnhandledErrors", "VirtualClock", "VirtualLoop", "run"]
 
@@ -72,9 +72,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         process = current_process()
         return monotonic(process, self._now) if process else self._now
 
-    def boot_time(self) -> float:
-        """Return the simulated seconds since the loop was made, on the clock that no suspension of a machine stops."""
-        return self._now
+    boot_time = time  # a clock that no suspension of a machine stops
 
     def wall(self) -> float:
         """Return the wall time of the running process in seconds since the epoch."""
@@ -349,7 +347,7 @@ def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
             (time, "time", loop.wall),
             (time, "time_ns", lambda: int(loop.wall() * 1e9)),
             (time, "monotonic", loop.time),
-            (time, "clock_gettime", partial(clock_gettime, loop)),
+            (clock, "_read_boot_time", loop.boot_time),
             (time, "sleep", _refuse("time.sleep")),
             (os, "urandom", entropy),  # for uuid
             (random, "_urandom", entropy),  # for secrets

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Record
-from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, JobFacts, Violation
+from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Told, Written, of_kind
 
 RECENT = 4.0
@@ -75,7 +75,41 @@ def orphans_are_taken(facts: Facts) -> Iterator[Violation]:
                 yield from _neglected(facts.job(job), int(item), written.at)
 
 
-RULES = (orphans_are_rescued, cut_off_is_told, orphans_are_found, orphans_are_taken)
+def rescues_follow_what_was_cut_off(facts: Facts) -> Iterator[Violation]:
+    """A run that was cut off, rescues included, is rescued at most once; and nothing else is.
+
+    So the last claim of the item, as its record has it when the rescue is claimed, must have no end, and be of the same
+    moment; and under one claim the item is run once.
+    """
+    last, found = dict[str, Record](), dict[tuple[str, int, int], Record]()
+    for written in of_kind(facts.entries, Written):
+        for change in written.changes:
+            job, _, path = change.path[1:].partition("/execution/")
+            if path.isdigit():
+                found[job, int(path), written.zxid] = last.get(change.path, Record())
+                last[change.path] = records.decode(change.data or b"") or Record()
+    begun = dict[tuple[str, int, int], Run]()
+    for run in facts.runs:
+        one = run.begun
+        if one.source is not FireSource.FAILOVER:
+            continue
+        before, first = found.get((one.job, one.item, one.fence)), begun.setdefault((one.job, one.item, one.fence), run)
+        what = f"{one.job}/{one.item}: {run} rescues {one.slot}"
+        if first is not run:
+            yield Violation("one rescue", one.at, f"{what} again after {first}")
+        elif before is not None and (before.completed or not before.begun):
+            yield Violation("one rescue", one.at, f"{what}, and the run before it has ended")
+        elif before is not None and before.moment != one.slot:
+            yield Violation("one rescue", one.at, f"{what}, and the run before it was of {before.moment}")
+
+
+RULES = (
+    orphans_are_rescued,
+    cut_off_is_told,
+    orphans_are_found,
+    orphans_are_taken,
+    rescues_follow_what_was_cut_off,
+)
 
 
 def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:

@@ -214,16 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             [sys.executable, "-m", "aioelasticjob.testing.simulation", *(arguments or sys.argv[1:])],
             os.environ | {"PYTHONHASHSEED": "0"},
         )
-    first, _, last = given.seeds.partition(":")
-    if given.seeds == "random":
-        start = secrets.randbelow(10**9)
-        print(f"seeds {start}:{start + given.count}")
-        seeds = range(start, start + given.count)
-    else:
-        seeds = range(int(first), int(last) if last else int(first) + 1)
-    kinds = tuple(filter(None, given.kinds.split(",")))
-    wanted = {"minutes": given.minutes, "kinds": kinds, "failover": given.failover, "wild": given.wild}
-    plans = [plan(seed, hostile=given.hostile, **wanted) for seed in seeds]
+    plans = list(_plans(given))
     began, costs, failed, simulated = time.perf_counter(), [], 0, 0.0
     with ProcessPoolExecutor(given.jobs) as pool:
         results = map(live, plans) if given.jobs == 1 else pool.map(_without_history, plans, chunksize=2)
@@ -241,6 +232,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f" {sum(costs) / len(costs):.2f} on average, {max(costs):.2f} at most"
     )
     return 1 if failed else 0
+
+
+def _plans(given: argparse.Namespace) -> Iterator[Plan]:
+    first, _, last = given.seeds.partition(":")
+    if given.seeds == "random":
+        start = secrets.randbelow(10**9)
+        print(f"seeds {start}:{start + given.count}")
+        seeds = range(start, start + given.count)
+    else:
+        seeds = range(int(first), int(last) if last else int(first) + 1)
+    kinds = tuple(filter(None, given.kinds.split(",")))
+    wanted = {"minutes": given.minutes, "kinds": kinds, "failover": given.failover, "wild": given.wild}
+    return (plan(seed, hostile=given.hostile, **wanted) for seed in seeds)
 
 
 def _without_history(wanted: Plan) -> Verdict:

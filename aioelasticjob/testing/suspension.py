@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
-import time
 from typing import TYPE_CHECKING
 
 from aioelasticjob.testing.process import Process, current_process
@@ -49,13 +48,6 @@ def wake(loop: VirtualLoop, process: Process) -> None:
 def monotonic(process: Process, now: float) -> float:
     """Return what a process's monotonic clock shows; in spite of rounding, timers find their moments reached."""
     return now - process.asleep + ROUNDED if process.asleep else now
-
-
-def clock_gettime(loop: VirtualLoop, clock: int) -> float:
-    """Return what a clock of the asking process's machine shows, as ``time.clock_gettime`` does."""
-    if clock == time.CLOCK_REALTIME:
-        return loop.wall()
-    return loop.boot_time() if clock == getattr(time, "CLOCK_BOOTTIME", None) else loop.time()
 
 
 def _is_of(handle: asyncio.Handle, process: Process) -> bool:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import inf
 
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
 from aioelasticjob.testing import excuses
-from aioelasticjob.testing.facts import REGISTRY, Era, Facts, JobFacts, Violation
+from aioelasticjob.testing.eras import Era
+from aioelasticjob.testing.facts import REGISTRY, Facts, JobFacts, Violation
 
 LATE = 0.6
 """Seconds that may pass between a moment and its run in peace, on a host whose clock is right."""
 EARLY = 0.05
 FUZZ = 4.0
 """Seconds around a change within which the clocks of the cluster may disagree about which moments it touched."""
+ASTRAY = 2.0
+"""Seconds by which the time that an instance goes by may differ from the true one, or from another instance's."""
 RECENT = 10.0
 """Seconds of peace before a moment after which nothing that is told of it is owed to what was before."""
 LAST = 8.0
 """Seconds at the end of a history whose moments may still be on their way."""
+SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
 
 
 def on_time(facts: Facts) -> Iterator[Violation]:
@@ -53,7 +57,7 @@ def nothing_lost(facts: Facts) -> Iterator[Violation]:
         job, failed = facts.job(name), excuses.failed_unheard(facts.job(name))
         for era in job.eras:
             for slot in era.moments:
-                if era.start + FUZZ < slot / 1000 < min(era.end - FUZZ, facts.end - LAST):
+                if era.start + ASTRAY < slot / 1000 < min(era.end - ASTRAY, facts.end - LAST):
                     for item in range(era.config.sharding_total_count):
                         known = (item, slot) in job.begun or (item, slot) in job.reports
                         if not known and (item, slot) not in failed and not excuses.owes_nothing(job, slot):
@@ -85,27 +89,86 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
                         yield Violation("true reports", one.at, f"{name}/{item} {slot} is {what}: {one.event} {found}")
 
 
+def catches_up_only_if_asked(facts: Facts) -> Iterator[Violation]:
+    """A moment that nobody was up for is run only where ``catch_up`` asks for it."""
+    for name in facts.jobs:
+        job = facts.job(name)
+        for one in (run.begun for run in facts.runs if run.begun.job == name and run.begun.source in SCHEDULED):
+            since = max((start for start, _ in job.manned if start <= one.at), default=one.at)
+            asked = any(config.catch_up for config in job.configs(facts.knows_since(one.host, one.at), one.at))
+            if one.slot / 1000 < since - ASTRAY and not asked:
+                text = f"{name}/{one.item} {one.slot} is run, and nobody was up before {since:.3f}"
+                yield Violation("unwanted catch-up", one.at, text)
+
+
 def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
-    moment = slot / 1000
-    following = min(
-        (run.begun.at for run in job.facts.runs_of.get((job.name, item), ()) if run.begun.slot > slot), default=inf
-    )
-    end = min(max(following, moment + FUZZ), job.facts.end)
-    if _disabled(job, item, moment) or any(moment - 1 <= at <= end for at in job.refusals):
-        return
-    if any(alone - FUZZ <= moment <= manned + FUZZ for alone, manned in job.unmanned):
-        return
-    path = f"/{job.name}/sharding/{item}/instance"
-    holders = {data.decode() for data in job.facts.nodes.over(path, moment - FUZZ, end) if data}
-    if None in job.facts.nodes.over(path, moment - FUZZ, end):
-        return  # it had no holder yet, or has none any more
-    if era.end <= end and job.facts.nodes.at(f"/{job.name}/instances/{_holder(job, item, era.end)}", era.end) is None:
-        return  # the last one who held it under that schedule was gone before it was changed
+    """Yield a moment without a word, unless it was nobody's to run, or who had to say so has not come back yet."""
+    moment, facts, sharding = slot / 1000, job.facts, f"/{job.name}/sharding/{item}"
+    runs = facts.runs_of.get((job.name, item), ())
+    later = (run.begun for run in runs if run.begun.slot > slot)
+    following = min((begun.at for begun in later if begun.source in SCHEDULED), default=inf)
+    start, end = moment - ASTRAY, min(max(following, moment + ASTRAY), facts.end)
+    held = facts.nodes.over(f"{sharding}/instance", start, end)
+    if None in held or set(facts.nodes.over(f"{sharding}/disabled", start, end)) != {None}:
+        return  # there was no such item yet, or not any more, or it was switched off
+    holders = {data.decode() for data in held if data}
     hosts = {holder.partition("@-@")[0] for holder in holders}
-    if any(job.facts.troubled(host, moment - FUZZ, end) for host in (*hosts, REGISTRY)):
+    if _refused(job, holders, start, end) or any(_closed(job, host, start, end) for host in hosts):
         return
-    held = ", ".join(sorted(holders))
-    yield Violation("nothing lost", moment, f"{job.name}/{item} {slot} is neither run nor reported; held by {held}")
+    last = f"/{job.name}/instances/{_holder(job, item, era.end)}"
+    if era.end <= end and None in facts.nodes.over(last, era.end, end):
+        return  # the last one who held it under that schedule was gone before he could tell what it left
+    if any(_overlooked(job, holder, moment) for holder in holders):
+        return
+    rescued = any(facts.nodes.over(f"{sharding}/failover", start, end))
+    ran = any(facts.nodes.over(f"/{job.name}/execution/{item}/running", start, moment + ASTRAY))
+    scheduled = _scheduled_since(job, era)
+    for gone, back in job.vacant:
+        claimed = any(scheduled <= run.begun.at <= gone for run in runs)
+        if gone <= end and back >= start and (ran or not claimed):
+            return  # the record says that it ran then, or by another schedule: who comes back takes it that all is told
+    if rescued and era.end <= end:
+        return  # the record is the rescue's, and says of the schedule before nothing
+    if following == inf and any(facts.troubled(host, start, end) for host in (*hosts, REGISTRY)):
+        return
+    text = f"{job.name}/{item} {slot} is neither run nor reported; held by {', '.join(sorted(holders))}"
+    yield Violation("nothing lost", moment, text)
+
+
+def _overlooked(job: JobFacts, holder: str, moment: float) -> bool:
+    """Whether a schedule changed and the configuration was written again, all during one run of an instance.
+
+    It looks when the run is over, and takes the last writing for the only one.
+    """
+    for run in job.runs_by.get(holder, ()):
+        if run.begun.at - ASTRAY <= moment <= run.end:
+            written = [era for era in job.eras if era.end > run.begun.at and era.start <= run.end]
+            if len(written) > 2 and len({_schedule(era) for era in written}) > 1:
+                return True
+    return False
+
+
+def _schedule(era: Era) -> tuple[object, ...]:
+    return era.config.cron, era.config.time_zone, era.config.dst
+
+
+def _scheduled_since(job: JobFacts, era: Era) -> float:
+    """Return when the schedule of an era was written."""
+    first = job.eras.index(era)
+    while first and _schedule(job.eras[first - 1]) == _schedule(era):
+        first -= 1
+    return job.eras[first].start
+
+
+def _refused(job: JobFacts, holders: Collection[str], start: float, end: float) -> bool:
+    """Whether one of these instances said in a span of time that it runs nothing at the moment."""
+    return any(start <= one.at <= end and one.event.instance in holders for one in job.refusals)
+
+
+def _closed(job: JobFacts, host: str, start: float, end: float) -> bool:
+    """Whether a server was switched off at any time of a span."""
+    flags = (f"/{job.name}/servers/{host}/{flag}" for flag in ("disabled", "paused"))
+    return any(set(job.facts.nodes.over(flag, start, end)) != {None} for flag in flags)
 
 
 def _holder(job: JobFacts, item: int, at: float) -> str:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from aioelasticjob.zookeeper.connection import MAX_FRAME
 from aioelasticjob.zookeeper.lock import LockHeld, announce, locked
 from aioelasticjob.zookeeper.server import Server, serve
-from aioelasticjob.zookeeper.settings import Settings
+from aioelasticjob.zookeeper.settings import LEAST_FRAME, MAX_CLIENT_CONNECTIONS, MAX_UNFINISHED, Settings
 from aioelasticjob.zookeeper.store import StoreError, prepare
 
 LOOKS = 4
@@ -34,10 +35,64 @@ def _arguments() -> argparse.Namespace:
         metavar="MS",
         help="time between looks for empty containers and outlived nodes",
     )
+    _add_limits(option)
     option("--linger", type=_seconds, metavar="SECONDS", help="end so long after the last client; without it, never")
     option("--detach", action="store_true", help="return when the server listens, and leave it in the background")
     option("--lock", type=int, help=argparse.SUPPRESS)  # inherited: the descriptor of the data directory's lock
-    return parser.parse_args()
+    return _checked(parser, parser.parse_args())
+
+
+def _checked(parser: argparse.ArgumentParser, given: argparse.Namespace) -> argparse.Namespace:
+    """Return the arguments, with room for at least one unfinished request."""
+    if given.max_unfinished is None:
+        given.max_unfinished = max(MAX_UNFINISHED, given.jute_maxbuffer)
+    elif given.max_unfinished < given.jute_maxbuffer:
+        parser.error(
+            f"argument --max-unfinished: {given.max_unfinished} is less than one request may take,"
+            f" --jute-maxbuffer {given.jute_maxbuffer}"
+        )
+    return given
+
+
+def _add_limits(option: Callable[..., argparse.Action]) -> None:
+    option(
+        "--max-client-cnxns",
+        type=_number(0, 1_000_000),
+        default=MAX_CLIENT_CONNECTIONS,
+        metavar="COUNT",
+        help="connections from one address, ZooKeeper's maxClientCnxns; 0: any number (default: %(default)s)",
+    )
+    option(
+        "--jute-maxbuffer",
+        type=_number(LEAST_FRAME, 1 << 30),
+        default=MAX_FRAME,
+        metavar="BYTES",
+        help="the largest request, ZooKeeper's jute.maxbuffer (default: %(default)s)",
+    )
+    option(
+        "--max-unfinished",
+        type=_number(LEAST_FRAME, 1 << 40),
+        metavar="BYTES",
+        help=f"kept for all requests that are not whole yet (default: {MAX_UNFINISHED}, or the largest request)",
+    )
+    option(
+        "--sessionless-timeout",
+        type=_number(1, 3_600_000),
+        default=10_000,
+        metavar="MS",
+        help="time for the connect request, ZooKeeper's nio.sessionlessCnxnTimeout (default: %(default)s)",
+    )
+
+
+def _settings(given: argparse.Namespace) -> Settings:
+    return Settings(
+        tick_time=given.tick_time,
+        container_check_interval=given.container_check,
+        max_client_connections=given.max_client_cnxns,
+        max_frame=given.jute_maxbuffer,
+        max_unfinished=given.max_unfinished,
+        sessionless_timeout=given.sessionless_timeout,
+    )
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:
@@ -62,8 +117,8 @@ def _seconds(text: str) -> float:
 
 
 async def _run(arguments: argparse.Namespace, listening: Callable[[Server], None]) -> None:
-    settings = Settings(tick_time=arguments.tick_time, container_check_interval=arguments.container_check)
-    async with serve(arguments.host, arguments.port, data_dir=arguments.data_dir, settings=settings) as server:
+    settings, data_dir = _settings(arguments), arguments.data_dir
+    async with serve(arguments.host, arguments.port, data_dir=data_dir, settings=settings) as server:
         for number in (signal.SIGTERM, signal.SIGINT):
             server.loop.add_signal_handler(number, server.request_stop)
         if arguments.linger is not None:

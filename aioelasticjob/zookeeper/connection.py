@@ -26,7 +26,7 @@ class Connection:
     asked: int | None = None  # when the requests that are being answered arrived, ms on the server's own clock
     backlog: int = 0  # bytes of output that have not reached the transport
     _output: list[bytes] = field(default_factory=list)
-    _input: bytes = b""
+    _input: bytes | bytearray = b""  # a bytearray only once a frame has come in pieces: appending copies nothing then
     _position: int = 0
 
     def __post_init__(self) -> None:
@@ -34,12 +34,22 @@ class Connection:
 
     def feed(self, data: bytes) -> None:
         """Take what arrived."""
-        self._input = self._input[self._position :] + data if self._position < len(self._input) else data
+        if not self.unread:
+            self._input = data
+        else:
+            if self._position or not isinstance(self._input, bytearray):
+                self._input = bytearray(memoryview(self._input)[self._position :])
+            self._input += data
         self._position = 0
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of input are kept for a frame that is not whole yet, or was not read yet."""
+        return len(self._input) - self._position
 
     def four_letter_word(self) -> str | None:
         """Name the word at the very start of the stream, if it looks like one."""
-        word = self._input[:4]
+        word = bytes(self._input[:4])
         return word.decode("ascii") if len(word) == 4 and word.isalpha() else None
 
     def next_frame(self) -> bytes | None:
@@ -56,8 +66,11 @@ class Connection:
         end = start + length
         if end > len(self._input):
             return None
+        frame = bytes(self._input[start:end])
         self._position = end
-        return self._input[start:end]
+        if not self.unread:
+            self._input, self._position = b"", 0  # an idle client's last request is not kept
+        return frame
 
     def add_identity(self, identity: Identity) -> None:
         """Remember who the client has proved to be."""
@@ -76,6 +89,36 @@ class Connection:
         output = self._output[0] if packets == 1 else b"".join(self._output)
         self._output.clear()
         return output, packets
+
+
+class Unfinished:
+    """What connections keep of frames that are not whole yet, at most so many bytes all together."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._kept: dict[Connection, int] = {}  # the frame that is unfinished for longest first
+        self._total = 0
+
+    def keep(self, connection: Connection, *, fresh: bool) -> list[Connection]:
+        """Take down what a connection keeps now, ``fresh`` if a frame has ended since; return whom to drop.
+
+        That is whoever has let the rest of a frame be waited for longest: an honest client sends it at once.
+        """
+        if fresh or not connection.unread:
+            self.forget(connection)
+        if not connection.unread:
+            return []
+        self._total += connection.unread - self._kept.get(connection, 0)
+        self._kept[connection] = connection.unread
+        dropped = []
+        while self._total > self.most:
+            dropped.append(next(iter(self._kept)))
+            self.forget(dropped[-1])
+        return dropped
+
+    def forget(self, connection: Connection) -> None:
+        """Count no longer what a connection keeps."""
+        self._total -= self._kept.pop(connection, 0)
 
 
 def _java_bucket(who: Identity) -> int:

@@ -11,14 +11,16 @@ from typing import cast
 
 from aioelasticjob.zookeeper import fourletter
 from aioelasticjob.zookeeper.commits import Commits
-from aioelasticjob.zookeeper.connection import Connection
+from aioelasticjob.zookeeper.connection import Connection, Unfinished
 from aioelasticjob.zookeeper.datatree import DataTree
 from aioelasticjob.zookeeper.jute import MalformedError
+from aioelasticjob.zookeeper.listener import listening
 from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.sessions import Sessions
 from aioelasticjob.zookeeper.settings import Settings
 from aioelasticjob.zookeeper.statistics import Latency, Traffic
 from aioelasticjob.zookeeper.store import Changes, Store, Stored, open_store, rows
+from aioelasticjob.zookeeper.trouble import Trouble
 
 _BACKLOG = 256 * 1024  # bytes of output beyond which a connection's requests wait
 _BURST = 256  # requests of one connection before the others get their turn
@@ -39,6 +41,9 @@ class Server:
         self.statistics = Latency()
         self.started = self.now()
         self.clients: dict[Connection, Client] = {}
+        self.crowded = Trouble("no address has too many connections any more")
+        self.unfinished = Unfinished(processor.settings.max_unfinished)
+        self._dropping = Trouble("unfinished requests fit into their limit again")
         self._flushing = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -68,6 +73,15 @@ class Server:
         if not self.ended.done():
             self.ended.set_result(None)
 
+    def keep(self, connection: Connection, *, fresh: bool) -> None:
+        """Take down what a connection keeps of an unfinished frame, and drop whoever makes all of them too much."""
+        for slow in self.unfinished.keep(connection, fresh=fresh):
+            self._dropping.happened(
+                f"unfinished requests take more than {self.unfinished.most} bytes (max-unfinished):"
+                f" closed the connection from {slow.host} whose request has been unfinished for longest"
+            )
+            self.clients[slow].transport.abort()
+
     def run_clocks(self) -> None:
         """Start what happens by time alone."""
         self._tick()
@@ -77,6 +91,8 @@ class Server:
         """End all connections and timers, once what was answered is on the disk."""
         for timer in self._timers.values():
             timer.cancel()
+        self.crowded.stop()
+        self._dropping.stop()
         self._flush()
         if self.commits is not None:
             await self.commits.drain()
@@ -141,14 +157,17 @@ class Client(asyncio.Protocol):
         self._server.clients[self.connection] = self
         limit = processor.settings.max_client_connections
         if limit and sum(1 for each in self._server.clients if each.host == host) > limit:
-            transport.close()
+            self._server.crowded.happened(
+                f"{host} has more than {limit} connections (maxClientCnxns): closed the newest; no more are accepted"
+            )
+            self.transport.abort()
         self._patience = self._server.loop.call_later(
             processor.settings.sessionless_timeout / 1000, self._close_sessionless
         )
 
     def data_received(self, data: bytes) -> None:
         """Take requests."""
-        if not self.connection.closing:
+        if not self.connection.closing and not self.transport.is_closing():
             self.connection.feed(data)
             self._pump()
 
@@ -162,6 +181,7 @@ class Client(asyncio.Protocol):
         """Forget the connection."""
         self._patience.cancel()
         self._server.clients.pop(self.connection, None)
+        self._server.unfinished.forget(self.connection)
         self._server.processor.end_connection(self.connection)
 
     def pause_writing(self) -> None:
@@ -204,6 +224,7 @@ class Client(asyncio.Protocol):
 
     def _pump(self) -> None:
         connection, server = self.connection, self._server
+        received = connection.traffic.received
         try:
             now = connection.asked = server.now()
             if not connection.connected and self._command():
@@ -226,6 +247,7 @@ class Client(asyncio.Protocol):
             connection.closing = True
             self.transport.abort()
         finally:
+            server.keep(connection, fresh=connection.traffic.received != received)
             server.wake()
 
     def _wait(self) -> None:
@@ -280,15 +302,12 @@ async def serve(
     settings = settings or Settings(tick_time=tick_time)
     async with _state(settings, Path(data_dir) if data_dir else None, clock) as server:
         server.host = host
-        listener = await server.loop.create_server(lambda: Client(server), host, port)
         try:
-            server.port = listener.sockets[0].getsockname()[1] if listener.sockets else port
-            server.run_clocks()
-            yield server
+            async with listening(lambda: Client(server), host, port) as server.port:
+                server.run_clocks()
+                yield server
         finally:
-            listener.close()
             await server.stop()
-            await listener.wait_closed()
 
 
 @asynccontextmanager

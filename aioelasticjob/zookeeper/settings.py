@@ -4,6 +4,19 @@ from dataclasses import dataclass
 
 from aioelasticjob.zookeeper.connection import MAX_FRAME
 
+MAX_CLIENT_CONNECTIONS = 500
+"""Connections from one address.
+
+ZooKeeper's 60 are meant for machines that hold one process each.  Here all clients may come from 127.0.0.1, one
+connection for each worker process: 500 are more than one machine runs, and leave half of the usual 1,024 descriptors.
+"""
+LEAST_FRAME = 1024
+MAX_UNFINISHED = 32 * 1024 * 1024
+"""Bytes kept for frames that are not whole yet: those of 32 clients in the middle of the largest request.
+
+ZooKeeper's largeRequestMaxBytes is 100 MiB, counts what a request announces, and is off by default.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -12,18 +25,28 @@ class Settings:
     tick_time: int = 2000
     min_session_timeout: int | None = None  # two ticks
     max_session_timeout: int | None = None  # twenty ticks
-    max_frame: int = MAX_FRAME  # jute.maxbuffer
+    max_frame: int = MAX_FRAME  # jute.maxbuffer, with its default
     extended_types: bool = True  # the reference server's default is False: no times to live
     container_check_interval: int = 60_000
     container_max_never_used: int = 0  # never
     super_digest: str | None = None  # `super:<hash>` of who may do everything
-    max_client_connections: int = 0  # per address; 0: any number
-    sessionless_timeout: int = 10_000
+    max_client_connections: int = MAX_CLIENT_CONNECTIONS  # maxClientCnxns, per address; 0: any number
+    sessionless_timeout: int = 10_000  # nio.sessionlessCnxnTimeout, with its default: for the connect request to come
+    max_unfinished: int = MAX_UNFINISHED  # of all connections together, in the place of largeRequestMaxBytes
     max_output: int = 64 * 1024 * 1024  # a connection whose unread replies and events exceed this is dropped
 
     def __post_init__(self) -> None:
-        if self.tick_time < 1 or self.container_check_interval < 1:
-            raise ValueError("tick_time and container_check_interval are at least 1 ms")
+        for name in ("tick_time", "container_check_interval", "sessionless_timeout"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, and has to be at least 1 ms")
+        if self.max_client_connections < 0:
+            raise ValueError(f"max_client_connections is {self.max_client_connections}, and 0 stands for any number")
+        if self.max_frame < LEAST_FRAME:
+            raise ValueError(f"max_frame is {self.max_frame}, and has to be at least {LEAST_FRAME} bytes")
+        if self.max_unfinished < self.max_frame:
+            raise ValueError(
+                f"max_unfinished is {self.max_unfinished}, and has to be at least max_frame, {self.max_frame} bytes"
+            )
 
     @property
     def session_timeouts(self) -> tuple[int, int]:

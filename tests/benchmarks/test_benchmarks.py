@@ -15,7 +15,7 @@ from tests.support.processes import ROOT
 pytestmark = [pytest.mark.zookeeper, pytest.mark.process]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_benchmark_runs_and_tells_its_figures(name: str, tmp_path: Path) -> None:
     told = tmp_path / "figures.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.jobs.base import item_context
 from aioelasticjob.model import Claim, Fire, FireSource, Record, Seen
 from aioelasticjob.testing.history import Begun, Entry, Finished, Held, Phase, Stopped, Told
-from benchmarks.chaos_checker import Span, Verdict, judge
+from benchmarks.chaos_checker import Excuse, Span, Verdict, judge
 from benchmarks.chaos_history import HOST, WAKING, Pen, TrueTime, arrange, read
 
 T = 1_800_000_000.0
@@ -54,13 +55,13 @@ def slept(start: float, end: float, process: str = "a") -> list[Entry]:
     return [Held(T + start, process, paused=True), Held(T + end, process, paused=False)]
 
 
-def verdict(config: JobConfig, *parts: list[Entry] | Entry, stop: float = 9) -> Verdict:
+def verdict(config: JobConfig, *parts: list[Entry] | Entry, stop: float = 9, excuses: Sequence[Excuse] = ()) -> Verdict:
     """Judge what is to be run at 3, 6 and 9 seconds, or until ``stop``."""
     entries = [entry for part in parts for entry in (part if isinstance(part, list) else [part])]
     deeds = [entry for entry in entries if isinstance(entry, Stopped | Held)]
     written = [entry for entry in entries if entry not in deeds]
     arranged = arrange(written, [Phase(T, "chaos"), *deeds, Phase(T + stop + 1, "end")])
-    return judge(arranged.entries, [config], Span(T, T + stop))
+    return judge(arranged.entries, [config], Span(T, T + stop), excuses)
 
 
 def rules(found: Verdict) -> set[str]:
@@ -152,6 +153,40 @@ def test_where_failover_is_off_a_cut_off_run_is_told_of() -> None:
 )
 def test_a_broken_promise_is_found(config: JobConfig, parts: list[list[Entry] | Entry], rule: str) -> None:
     assert rule in rules(verdict(config, *parts))
+
+
+def test_a_handler_that_failed_has_come_to_its_end() -> None:
+    assert not verdict(RESCUED, run(1, 3, 4, how="failed"), PEACE[2:]).violations
+
+
+LOST: list[list[Entry] | Entry] = [run(1, 3, 4), run(3, 9, 9.5)]
+"""What was due at the sixth second is neither run nor reported."""
+
+
+@pytest.mark.parametrize(
+    ("excuse", "covered"),
+    [
+        (Excuse("spoilt", "job", T + 5, T + 7, frozenset({"nothing lost"})), True),
+        (Excuse("spoilt", "job", T + 5, T + 7, frozenset({"nothing lost"}), item=0), True),
+        (Excuse("spoilt", "job", T + 5, T + 7, frozenset({"nothing lost"}), item=1), False),
+        (Excuse("spoilt", "other", T + 5, T + 7, frozenset({"nothing lost"})), False),
+        (Excuse("spoilt", "job", T + 7, T + 9, frozenset({"nothing lost"})), False),
+        (Excuse("spoilt", "job", T + 5, T + 7, frozenset({"one runner"})), False),
+    ],
+)
+def test_an_excuse_covers_its_own_item_time_and_promises_only(excuse: Excuse, covered: bool) -> None:
+    found = verdict(RESCUED, *LOST, excuses=[excuse])
+    assert rules(found) == (set() if covered else {"nothing lost"})
+    assert found.excused == Counter(spoilt=covered) + Counter()
+
+
+def test_a_cut_off_run_is_reported_in_the_place_of_a_rescue_only_where_failover_was_switched() -> None:
+    parts: list[list[Entry] | Entry] = [run(1, 3), died(4), misfire(5, 3, 1, "b", cut_off="a"), PEACE[2:]]
+    switched = Excuse("switched", "job", T, T + 9, frozenset({"reported, not rescued"}))
+    assert rules(verdict(RESCUED, *parts)) == {"reported, not rescued"}
+    assert not verdict(RESCUED, *parts, excuses=[switched]).violations
+    parts.pop(2)
+    assert rules(verdict(RESCUED, *parts, excuses=[switched])) == {"rescued"}
 
 
 def context(slot: int) -> ItemContext:

@@ -17,7 +17,7 @@ from tests.cli.conftest import Command
 from tests.support.embedded import EmbeddedServer
 
 NAMESPACE = "shop/billing"
-PATIENCE = 20
+PATIENCE = 90
 
 
 @dataclass

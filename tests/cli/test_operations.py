@@ -215,7 +215,7 @@ def test_configurations_go_out_and_come_back(
         assert said(typed("export", "--form", "yaml", "--output", str(file))) == ""
         assert said(typed("import", str(file))) == "imported: 1 unchanged (report)"
         exported = json.loads(typed("export", "report").stdout)
-        assert exported == {"jobs": [CONFIG.model_dump(by_alias=True, mode="json")]}
+        assert exported == {"jobs": [CONFIG.as_json()]}
         file.write_text(file.read_text().replace("0 0 2 * * ?", "0 0 4 * * ?"))
         refused = typed("import", str(file))
         assert (refused.exit_code, "with other settings (report)" in refused.stderr) == (1, True)

@@ -62,7 +62,7 @@ def test_the_lines_come_again_and_again_until_the_end(monkeypatch: pytest.Monkey
         return {"orders": (ONE,)}
 
     with progress(rates, console):
-        assert thrice.wait(10)
+        assert thrice.wait(90)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().count("1,230 through") >= 2
     assert not [thread for thread in threading.enumerate() if thread.name == "progress"]

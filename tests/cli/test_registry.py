@@ -25,7 +25,7 @@ from aioelasticjob.registry.txn import Create
 from tests.cli.conftest import Command
 from tests.support.embedded import EmbeddedServer
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_a_registry_that_is_gone_completes_nothing_and_says_nothing(monkeypatch:
     begun = time.monotonic()
     assert completed("aioelasticjob job re", AIOELASTICJOB_REGISTRY="zk://127.0.0.1:1") == []
     assert completed("aioelasticjob job re", AIOELASTICJOB_REGISTRY="nonsense") == []
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15  # half of what two connections in vain would take
 
 
 @pytest.fixture

@@ -68,14 +68,18 @@ def test_a_name_used_by_another_kind_of_job(command: Command, write: Write, embe
 
 
 @pytest.mark.usefixtures("root_log")
-def test_data_of_another_program_in_the_jobs_place(command: Command, write: Write, embedded: EmbeddedServer) -> None:
+@pytest.mark.process
+def test_a_job_in_whose_place_is_data_of_another_program_waits_and_the_process_says_so(
+    tmp_path: Path, worker_processes: Workers, embedded: EmbeddedServer
+) -> None:
     address = f"zk://{embedded.address}/shop"
     asyncio.run(make(address, config=b"timeout=3"))
-    write("user_jobs", jobs(address))
-    code, said = complaint(command)
-    assert code == 2
-    assert said.startswith("error: /report/config = ")
-    assert "no job configuration" in said
+    (tmp_path / "user_jobs.py").write_text(jobs(address))
+    paths = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    worker = worker_processes.start("-m", "aioelasticjob", "run", "user_jobs:app", environment=paths)
+    assert "report: waits: /report/config = b'timeout=3': no job configuration" in worker.wait_for_output("waits")
+    worker.wait_for_output("running")
+    assert worker.terminate() == 0
 
 
 async def make(address: str, *, digest: str | None = None, config: bytes | None = None) -> None:
@@ -107,7 +111,7 @@ def test_a_process_whose_registry_went_down_says_so_and_still_stops(tmp_path: Pa
     worker.wait_for_output("did it")
     server.kill()
     worker.wait_for_output("connection lost")
-    worker.terminate(15)
+    worker.terminate()
     assert "Traceback" not in worker.output
 
 

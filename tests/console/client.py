@@ -15,7 +15,7 @@ import anyio
 
 from aioelasticjob.console import Console
 
-PATIENCE = 10.0
+PATIENCE = 90.0
 """Seconds after which an answer that should have come has not."""
 PASSWORD = "correct horse battery"
 Headers = tuple[tuple[str, str], ...]

@@ -58,7 +58,7 @@ class Scene:
 
     async def seen(self, holds: Callable[[Picture], bool]) -> Picture:
         """Wait until the console sees what it should."""
-        with anyio.fail_after(15):
+        with anyio.fail_after(90):
             picture: Picture = await self.registry.picture.until(holds)
             return picture
 

@@ -20,7 +20,7 @@ from aioelasticjob.operations import JobStatus
 from aioelasticjob.zookeeper.server import serve
 from tests.console.conftest import CHEAP, BentClock
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 """Seconds after which what should be there is missing."""
 TICK = 100
 """Milliseconds: a session is over two seconds after its process was killed."""
@@ -92,10 +92,10 @@ def site(data: Path, *, event_store: str | None = None) -> Iterator[Site]:
     thread = threading.Thread(target=run, name="console")
     thread.start()
     try:
-        found, loop, stop = started.result(timeout=20)
+        found, loop, stop = started.result(timeout=90)
         try:
             yield found
         finally:
             loop.call_soon_threadsafe(stop.set)
     finally:
-        thread.join(timeout=20)
+        thread.join(timeout=90)

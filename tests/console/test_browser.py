@@ -27,7 +27,7 @@ QUIETLY = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE = 10_000
+PATIENCE = 90_000
 """Milliseconds until something that should be on a page has not come."""
 
 pytestmark = [

@@ -35,11 +35,11 @@ def test_the_command_prints_the_link_serves_and_ends_on_a_signal(embedded: Embed
             link = re.search(r"http://127\.0\.0\.1:\d+/welcome/\S+", process.stdout.readline())
             assert link
             assert "The console is at" in process.stdout.readline()
-            with urlopen(link[0], timeout=10) as page:
+            with urlopen(link[0], timeout=90) as page:
                 assert page.status == 200
                 assert "Welcome" in page.read().decode()
             process.send_signal(signal.SIGTERM)
-            _, errors = process.communicate(timeout=10)
+            _, errors = process.communicate(timeout=90)
             assert "Traceback" not in errors
             assert process.returncode in (0, -signal.SIGTERM)  # uvicorn hands the signal on once it is done
         finally:

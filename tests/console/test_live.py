@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import sqlite3
-import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -53,10 +52,8 @@ def test_a_change_in_the_registry_is_on_an_open_page_at_once(play: Play) -> None
         page = (await browser.get("/r/billing/jobs")).text
         async with browser.listening(_connected(page)) as stream:
             await stream.event("tiles")  # the first event; no rows, for the page has them
-            begun = time.perf_counter()
             await operations.pause(scene.registry.session, "report")
             event = await stream.event("switched off")
-            assert time.perf_counter() - begun < 2  # the figure is the benchmark's affair
             assert event.count("<tr") == 1
             assert re.search(r"^id: \w+\.\d+\.\w+$", event, re.MULTILINE)
 
@@ -319,9 +316,9 @@ def test_a_mistake_in_watching_one_registry_is_told_and_tried_again(
             scene.console.registries.add(replace(scene.registry.settings, name="second"))
             second = scene.console.registries.get("second")
             assert second is not None
-            with anyio.fail_after(10):
+            with anyio.fail_after(90):
                 await second.picture.until(lambda now: "ZeroDivisionError" in (now.lost or ""))
-        with anyio.fail_after(10):
+        with anyio.fail_after(90):
             await second.picture.until(lambda now: now.lost is None)
         assert "cannot watch" in caplog.text
         assert scene.registry.picture.value.lost is None
@@ -354,13 +351,13 @@ def test_a_registry_that_is_not_there_at_the_start_is_waited_for(
             await browser.accept(invitation_of(console))
             watched = console.registries.get("billing")
             assert watched is not None
-            with anyio.fail_after(10):
+            with anyio.fail_after(90):
                 await watched.picture.until(lambda now: "no registry" in (now.lost or ""))
             page = await browser.get("/r/billing/jobs")
             assert "The registry billing is not there" in page.text
             assert (await browser.get(REPORT)).status == 503
             async with serve("127.0.0.1", port, tick_time=100):
-                with anyio.fail_after(10):
+                with anyio.fail_after(90):
                     await watched.picture.until(lambda now: now.read and now.lost is None)
 
     with reserved_ports(1) as (port,):
@@ -435,7 +432,7 @@ def test_sparklines_begin_with_what_the_event_store_remembers(play: Play, tmp_pa
         scene.console.registries.add(fresh)
         again = scene.console.registries.get("again")
         assert again is not None
-        with anyio.fail_after(10):
+        with anyio.fail_after(90):
             await again.picture.until(lambda now: now.read)
         assert sorted((seen.item, seen.outcome) for seen in again.runs["report"]) == [(0, "completed"), (1, "failed")]
 

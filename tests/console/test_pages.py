@@ -98,7 +98,7 @@ def test_a_job_is_triggered_with_a_parameter(play: Play) -> None:
         await scene.run_job()
         browser = await scene.operator()
         await _do(browser, "trigger", parameter="again, please")
-        with anyio.fail_after(10):
+        with anyio.fail_after(90):
             while not scene.runs:
                 await scene.registry.picture.changed()
         assert scene.runs[0].job_parameter == "again, please"

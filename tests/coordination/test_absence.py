@@ -5,7 +5,7 @@ import pytest
 from aioelasticjob.coordination.absence import mark
 from aioelasticjob.coordination.ledger import Ledger
 from aioelasticjob.errors import SessionEnded, Suspended
-from aioelasticjob.model import Fire, FireSource, Outcome
+from aioelasticjob.model import Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.txn import Create, Set
 from tests.coordination.test_claims import LAYOUT, SLOT, Desk, done
 
@@ -77,8 +77,25 @@ def test_under_another_assignment_nothing_is_marked() -> None:
     assert marks(desk) == {}
 
 
-def test_an_item_that_never_ran_is_not_marked() -> None:
-    assert marked(Desk()) == frozenset()
+@pytest.mark.parametrize("reply", ["well", "reply lost", "never arrived"])
+def test_an_item_that_never_ran_gets_a_record_that_says_so_for_the_mark_to_stand_on(reply: str) -> None:
+    desk = Desk()
+    desk.learn()
+    desk.line.commits.append(reply)
+    assert marked(desk) == {0, 2}
+    assert marks(desk) == MISSED
+    assert desk.record(0) == Record()
+    assert desk.taken(Fire(SLOT + 9000, FireSource.CRON)).items.keys() == {0, 1, 2}
+    assert marks(desk) == {}
+
+
+def test_of_two_who_mark_an_item_that_never_ran_one_leaves_the_mark() -> None:
+    desk = Desk()
+    desk.learn()
+    other = Ledger(desk.claims._member)
+    done(other.learn(desk.items))
+    assert marked(desk) == {0, 2}
+    assert marked(desk, other) == frozenset()
 
 
 @pytest.mark.parametrize(("word", "error"), [("suspended", Suspended), ("over", SessionEnded)])

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.coordinator import _dismissed
+from aioelasticjob.coordination.coordinator import dismissed
 from aioelasticjob.coordination.membership import Member, give_notice, join
 from aioelasticjob.coordination.view import instance, read
 from aioelasticjob.errors import OutcomeUnknown, Suspended
@@ -123,7 +123,7 @@ def test_whoever_does_not_see_himself_looks_before_he_leaves(removed: bool) -> N
             assert ME not in stale.instances
             if removed:
                 await arriving.session.commit([Delete(LAYOUT.instance(ME))], incarnation=member.incarnation)
-            assert await _dismissed(member, stale) is removed
+            assert await dismissed(member, stale) is removed
 
     run(main)
 

@@ -28,6 +28,7 @@ times = some.integers(0, LATEST)
         completed=some.booleans(),
         outcome=some.sampled_from(["", *(one.value for one in Outcome)]),
         asked=some.integers(1, LATEST),
+        ahead=some.integers(0, LATEST),
         parameter=some.none() | text,
     )
 )
@@ -37,7 +38,7 @@ def test_a_record_is_read_as_it_was_written(record: Record) -> None:
 
 
 def test_what_nobody_asked_for_by_hand_costs_nothing_in_a_record() -> None:
-    assert {"asked", "parameter"}.isdisjoint(json.loads(encode(SCHEDULED)))
+    assert {"asked", "parameter", "ahead"}.isdisjoint(json.loads(encode(SCHEDULED)))
     assert json.loads(encode(TRIGGERED))["parameter"] == "day 7"
 
 
@@ -68,3 +69,19 @@ def test_a_parameter_that_is_too_large_is_told_of_in_short() -> None:
     assert "parameter" in told
     assert f"must be at most {LARGEST_PARAMETER} bytes, is {LARGEST_PARAMETER + 1}" in told
     assert len(told) < 200
+
+
+def test_fields_that_are_not_known_are_written_again() -> None:
+    told = json.loads(encode(TRIGGERED)) | {"epoch": {"a": ["ü", None]}, "x": 1}
+    record = decode(json.dumps(told).encode())
+    assert record is not None
+    assert json.loads(encode(replace(record, slot=7))) == told | {"slot": 7}
+    assert replace(record, unknown="") == TRIGGERED
+
+
+def test_rescues_are_left_out_while_there_are_none() -> None:
+    assert b"rescues" not in encode(SCHEDULED)
+    rescued = replace(SCHEDULED, rescues=2)
+    assert json.loads(encode(rescued))["rescues"] == 2
+    assert decode(encode(rescued)) == rescued
+    assert decode(b'{"slot": 1, "rescues": -1}') is None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections import Counter
 from contextlib import suppress
 from copy import deepcopy
@@ -16,11 +17,13 @@ from aioelasticjob.coordination.effects import (
     Forget,
     LeaveSeat,
     MarkNecessary,
+    NoteSchedule,
     Prune,
     TakeSeat,
     to_transactions,
 )
 from aioelasticjob.coordination.rules import RULES, Situation, decide
+from aioelasticjob.coordination.rules.failover import give_up
 from aioelasticjob.coordination.rules.sharding import wanted
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
@@ -59,15 +62,17 @@ class World:
     def situation(self, name: str, view: JobView | None = None, *, tick: bool = True) -> Situation:
         """Return what an instance would decide on: the busy nodes are looked up as the coordinator does."""
         nodes, cut_off, unwanted = self.registry.nodes, dict[int, int](), dict[str, int]()
+        runs = dict[int, Record]()
         for item in range(13):
             record, running = nodes.get(LAYOUT.item(item).execution), LAYOUT.item(item).running in nodes
             if record is not None and not running:
                 unwanted[LAYOUT.item(item).execution] = record.stat.version
                 told = records.decode(record.data)
                 if told is not None and not told.completed:
-                    cut_off[item] = record.stat.version
+                    cut_off[item], runs[item] = record.stat.version, told
         idle = {} if self.running() else unwanted
-        return Situation(view or self.view(), name, tick=tick, time=self.registry.now, records=idle, cut_off=cut_off)
+        found = view or self.view()
+        return Situation(found, name, tick=tick, time=self.registry.now, records=idle, cut_off=cut_off, runs=runs)
 
     def running(self) -> dict[str, object]:
         """Return the marks of runs."""
@@ -174,7 +179,7 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
     """Do what an operator does, or a run; what the tree refuses does not happen."""
     registry, paths, host = here.registry, LAYOUT.item(number), number % 7 + 1
     config = here.view().config
-    begun = records.encode(Record(slot=1, instance=name, begun=1, completed=False))
+    begun = records.encode(Record(slot=1, instance=name, begun=1, completed=False, rescues=number % 5))
     done = records.encode(Record(slot=1, instance=name, begun=1))
     changes = {
         "count": {"sharding_total_count": number or 1},
@@ -196,6 +201,79 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
     if what not in ("begin", "rescue") or LAYOUT.instance(name) in registry.nodes:
         with suppress(Conflict):
             registry.commit(transactions.get(what, []), host)
+
+
+def cut_off(rescues: int, *, item: int = 1, **settings: object) -> World:
+    """Return a world that has settled, one item of which was cut off after so many rescues."""
+    here = world(2, sharding_total_count=2, failover=True, **settings)
+    here.settle()
+    record = Record(slot=1_000, instance="10.0.0.9@-@1", begun=1_000, completed=False, rescues=rescues)
+    here.registry.commit([Create(LAYOUT.item(item).execution, records.encode(record))])
+    return here
+
+
+def record_of(here: World, item: int = 1) -> Record:
+    found = records.decode(here.registry.nodes[LAYOUT.item(item).execution].data)
+    assert found is not None
+    return found
+
+
+def leads(here: World) -> str:
+    leader = here.view().leader
+    assert leader is not None
+    return leader
+
+
+@pytest.mark.parametrize(
+    ("rescues", "most", "outcome"), [(2, 3, ""), (3, 3, "given up"), (4, 3, "given up"), (1, 1, "given up")]
+)
+def test_a_run_is_given_up_after_so_many_rescues_in_a_row(rescues: int, most: int, outcome: str) -> None:
+    here = cut_off(rescues, max_rescues=most)
+    here.registry.now = 5.0
+    view = here.settle()
+    assert (record_of(here).outcome, record_of(here).completed) == (outcome, bool(outcome))
+    assert view.orphans == (frozenset() if outcome else {1})
+    if outcome:
+        assert (record_of(here).completed_at, record_of(here).slot, record_of(here).rescues) == (5_000, 1_000, rescues)
+
+
+def test_a_run_that_was_handed_over_is_given_up_with_its_mark() -> None:
+    here = cut_off(3)
+    here.registry.commit([Create(LAYOUT.item(1).orphan)])
+    assert here.settle().orphans == frozenset()
+    assert record_of(here).outcome == "given up"
+
+
+def test_while_a_rescue_is_under_way_nothing_is_given_up() -> None:
+    here = cut_off(3)
+    here.registry.commit([Create(LAYOUT.item(1).failover, b"10.0.0.2@-@1", ephemeral=True)], incarnation=2)
+    assert list(give_up(here.situation(leads(here)))) == []
+
+
+@pytest.mark.parametrize("settings", [{"failover": False}, {"leader": False}])
+def test_only_a_leader_gives_up_and_only_with_failover(settings: dict[str, bool]) -> None:
+    here = cut_off(3)
+    (other,) = here.view().instances.keys() - {leads(here)}
+    if "failover" in settings:
+        here.registry.commit([Set(LAYOUT.config, here.config.changed(failover=False).to_json(), -1)])
+    assert list(give_up(here.situation(other if "leader" in settings else leads(here)))) == []
+
+
+@pytest.mark.parametrize(
+    "disturbance",
+    [
+        Create(LAYOUT.item(1).running, b"10.0.0.2@-@1", ephemeral=True),
+        Set(LAYOUT.item(1).execution, b"{}", -1),
+        Set(LAYOUT.epoch, b"", -1),
+    ],
+)
+def test_giving_up_is_refused_if_the_run_goes_on_or_was_claimed_or_another_leads(disturbance: Create | Set) -> None:
+    here = cut_off(3)
+    (effect,) = give_up(here.situation(leads(here)))
+    (transaction,) = to_transactions(effect, here.view())
+    here.registry.commit([disturbance], incarnation=2)
+    with pytest.raises(Conflict):
+        here.registry.commit(transaction, incarnation=1)
 
 
 @given(script=operations, strategy=st.sampled_from(["average", "round-robin", "sticky", "odevity"]))
@@ -300,7 +378,8 @@ def test_a_deposed_leader_writes_nothing() -> None:
     here.registry.expire(int(deposed.partition("@")[0].rpartition(".")[2]))  # type: ignore[union-attr]
     here.settle()
     before = dict(here.registry.nodes)
-    for effect in (MarkNecessary("late"), Assign({0: str(deposed)}), LeaveSeat(str(deposed)), Prune(frozenset({0}))):
+    late = (MarkNecessary("late"), Assign({0: str(deposed)}), LeaveSeat(str(deposed)), Prune(frozenset({0})))
+    for effect in (*late, NoteSchedule(b"late", 1)):
         with pytest.raises(Conflict):
             here.registry.commit(to_transactions(effect, old)[0], 1)
     assert here.registry.nodes == before
@@ -441,3 +520,86 @@ def test_a_leader_that_is_said_to_leave_by_hand_makes_room() -> None:
     here.registry.commit([Set(LAYOUT.instance(leaving), b'{"ip": "10.0.0.1", "leaving": true}', -1)])
     assert is_right(here.settle())
     assert leaving not in (here.view().leader, *here.view().assignment.values())
+
+
+def _knowing(number: int, *features: str) -> Create:
+    data = json.dumps({"features": features}).encode()
+    return Create(LAYOUT.instance(f"10.0.0.{number}@-@1"), data, ephemeral=True)
+
+
+def _requiring(there: World, data: bytes) -> JobView:
+    there.registry.commit([Set(LAYOUT.config, data, -1)])
+    return there.settle()
+
+
+def test_an_instance_that_lacks_what_is_required_neither_holds_nor_leads_until_it_is_required_no_more() -> None:
+    there = world(1, sharding_total_count=4)
+    there.registry.commit([_knowing(2, "x")], incarnation=2)
+    before = there.settle()
+    old, new = "10.0.0.1@-@1", "10.0.0.2@-@1"
+    assert (before.leader, set(before.assignment.values()), before.lacking) == (old, {old, new}, {})
+    view = _requiring(there, there.config.changed(requires=["x"]).to_json())
+    assert (view.eligible, view.leader, set(view.assignment.values())) == ((new,), new, {new})
+    assert view.lacking == {old: ("x",)}
+    assert set(_requiring(there, there.config.to_json()).assignment.values()) == {old, new}
+
+
+def test_a_leader_that_lacks_what_is_required_leaves_its_seat_though_nobody_else_could_lead() -> None:
+    there = world(2, sharding_total_count=2)
+    before = there.settle()
+    view = _requiring(there, there.config.changed(requires=["x"], sharding_total_count=1).to_json())
+    assert (view.eligible, view.leader) == ((), None)
+    assert view.assignment == before.assignment  # and nothing is pruned by somebody who does not know what is wanted
+    there.registry.commit([_knowing(3, "x", "y")], incarnation=3)
+    assert set(there.settle().assignment.items()) == {(0, "10.0.0.3@-@1")}
+
+
+def test_what_is_required_counts_though_the_rest_makes_no_sense_here() -> None:
+    there = world(1, sharding_total_count=2)
+    there.registry.commit([_knowing(2, "x")], incarnation=2)
+    there.settle()
+    view = _requiring(there, b'{"jobName": "job", "requires": ["x"], "dst": "new"}')
+    assert view.fault is not None
+    assert (view.eligible, view.config.sharding_total_count) == (("10.0.0.2@-@1",), 2)
+    view = _requiring(there, b'{"jobName": "job", "requires": [7], "dst": "new"}')
+    assert len(view.eligible) == 2  # which says nothing, so the last word holds: it was nothing
+
+
+@pytest.mark.parametrize("data", [b'{"features": "x"}', b'{"features": {"x": 1}}', b'{"features": [["x"]]}', b"x"])
+def test_an_instance_that_does_not_say_what_it_knows_knows_nothing(data: bytes) -> None:
+    there = world(0, requires=["x"])
+    there.registry.commit([Create(LAYOUT.instance("10.0.0.1@-@1"), data, ephemeral=True)], incarnation=1)
+    assert there.settle().eligible == ()
+
+
+def test_the_leader_notes_since_when_the_schedule_is_in_force_whoever_writes_another_setting() -> None:
+    here = world(2, cron="0 * * * * ?")
+    assert here.settle().scheduled_since == 1_000
+    changes: tuple[tuple[float, dict[str, object], float], ...] = (
+        (2_000.0, {"description": "hello"}, 1_000),
+        (3_000.0, {"cron": "0 0 * * * ?"}, 3_000),
+        (4_000.0, {"description": "again"}, 3_000),
+        (5_000.0, {"monitor_execution": False}, 5_000),
+        (6_000.0, {"time_zone": "Europe/Berlin"}, 6_000),
+    )
+    for now, changed, since in changes:
+        here.registry.now = now
+        here.registry.commit([Set(LAYOUT.config, here.view().config.changed(**changed).to_json(), -1)])
+        assert here.view().scheduled_since == since  # known at once, before it is noted
+        assert here.settle().scheduled_since == since
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"since": true}', b'{"cron": null, "since": "then"}', b"\xff"])
+def test_a_note_of_the_schedule_that_makes_no_sense_is_replaced(data: bytes) -> None:
+    here = world(1)
+    here.settle()
+    here.registry.commit([Set(LAYOUT.schedule, data, -1)])
+    assert here.view().scheduled_since == 1_000
+    assert here.settle().schedule_is_noted
+
+
+def test_a_configuration_that_makes_no_sense_is_not_noted() -> None:
+    here = world(1)
+    here.settle()
+    here.registry.commit([Set(LAYOUT.config, b"nonsense", -1), Delete(LAYOUT.schedule)])
+    assert LAYOUT.schedule not in here.settle().tree

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -111,11 +112,15 @@ def test_an_unknown_strategy_is_named_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("answer", [{}, {0: "a", 1: "stranger"}, None])
-def test_a_strategy_that_fails_gives_way_to_the_average(
+def test_when_a_strategy_fails_items_stay_where_they_are_or_are_spread_evenly(
     answer: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(strategies, "find", lambda _: lambda _: answer)
     given = Allotment("job", ("a", "b"), 2)
     with caplog.at_level(logging.ERROR):
         assert allot(f"broken-{answer}", given) == strategies.average(given)
-    assert "average is used" in caplog.text
+    assert "does not work" in caplog.text
+    kept = replace(given, present={0: "b", 1: "b"})
+    assert allot(f"broken-{answer}", kept) == kept.present
+    for present in ({0: "b"}, {0: "b", 1: "gone"}, {0: "b", 1: "b", 2: "b"}):
+        assert allot(f"broken-{answer}", replace(given, present=present)) == strategies.average(given)

@@ -40,7 +40,7 @@ async def _shell(server: EmbeddedServer) -> AsyncIterator[Process]:
 
 
 async def _until(session: Session, holds: Callable[[JobStatus], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while not holds(await operations.job(session, "report", now=0)):
             await asyncio.sleep(0.02)
 
@@ -83,7 +83,7 @@ def test_what_operators_type_has_the_effect_told(embedded: EmbeddedServer) -> No
                 shell.stdin.write(line.replace(ID, me.id).replace("10.0.0.5", me.ip).encode() + b"\n")
                 await _until(session, effect)
             shell.stdin.write(b"deleteall /billing/report\n")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 while await operations.names(session):
                     await asyncio.sleep(0.02)
 

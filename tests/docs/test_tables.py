@@ -18,7 +18,7 @@ from aioelasticjob.cli import application
 from aioelasticjob.error_handlers import known
 from aioelasticjob.layout import Layout
 from aioelasticjob.zookeeper.__main__ import main as zookeeper
-from tests.__main__ import CHECKS
+from tests.__main__ import CHECKS, LONG
 from tests.docs.pages import ROOT, Block, blocks, pages, read, table
 
 ID = "10.0.0.5@-@4711-0a1b2c3d"
@@ -147,7 +147,7 @@ def test_the_servers_own_options_exist(
 
 @pytest.mark.parametrize("words", _commands("python3 -m tests"))
 def test_the_checks_named_exist(words: list[str]) -> None:
-    assert set(words) <= {*CHECKS, "--no-setup", "--allow-skips"}
+    assert set(words) <= {*CHECKS, *LONG, "python3.12", "python3.13", "--long", "--no-setup", "--allow-skips"}
 
 
 def test_the_readme_opens_with_two_commands_and_ci_calls_the_second() -> None:

@@ -20,7 +20,7 @@ from aioelasticjob.registry.session import ConnectionSettings, Session, open_ses
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.registry.txn import Op, Set
 
-PATIENCE = 25.0
+PATIENCE = 90.0
 """Seconds after which something that should have happened has not."""
 EVERY_SECOND = "* * * * * ?"
 NEVER = "0 0 0 1 1 ? 2099"

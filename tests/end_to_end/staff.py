@@ -118,7 +118,7 @@ class Staff:
         return lines
 
 
-async def ended(child: ChildProcess, patience: float = 15) -> int:
+async def ended(child: ChildProcess, patience: float = 90) -> int:
     """Wait for a process to end by itself and return its exit code."""
     with anyio.fail_after(patience):
         while (code := child.exit_code) is None:

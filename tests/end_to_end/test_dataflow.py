@@ -14,7 +14,7 @@ from tests.support.processes import ChildProcess, Workers
 from tests.support.real_zookeeper import RealServer
 
 pytestmark = [pytest.mark.process, pytest.mark.zookeeper]
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 def ask(file: Path, question: str) -> list[tuple[object, ...]]:

@@ -14,7 +14,7 @@ from tests.support.loops import run_async
 from tests.support.processes import Workers
 from tests.support.real_zookeeper import Ensemble, RealServer
 
-pytestmark = [pytest.mark.process, pytest.mark.zookeeper, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.process, pytest.mark.zookeeper, pytest.mark.timeout(240)]
 ITEMS = 4
 SESSION_TIMEOUT = 8.0
 """Seconds: an ensemble of this machine elects a leader in less, so that sessions outlive that."""

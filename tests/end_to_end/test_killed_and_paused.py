@@ -12,8 +12,9 @@ from tests.end_to_end.staff import SESSION_TIMEOUT, Staff, leading, of
 from tests.support.loops import run_async
 
 pytestmark = pytest.mark.process
-OUR_SHARE = 3.0
-"""Seconds: a server's ticks, half a second of quiet, the assignment, and a machine that is busy with other tests."""
+OUR_SHARE = 30.0
+"""Seconds: a server's ticks, half a second of quiet, the assignment, and a machine that is busy with other things.  How
+long it takes on an idle one is the benchmark's affair."""
 
 
 async def taken_over(registry: Lookout, victim: str, since: float) -> None:

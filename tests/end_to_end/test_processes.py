@@ -88,11 +88,11 @@ def test_a_signal_lets_the_running_item_finish(staff: Staff) -> None:
 def test_after_the_shutdown_timeout_the_item_is_cut_and_handed_over(staff: Staff) -> None:
     async def main() -> None:
         staff.job = {"shutdown_timeout": 0.5}
-        child = staff.start(work=60)
+        child = staff.start(work=600)
         async with lookout(staff.address) as registry:
             await begun(staff)
             os.kill(child.pid, signal.SIGTERM)
-            assert await ended(child, 4) == 0
+            assert await ended(child) == 0
             assert runs_of(staff)[-1].what == "cut"
             told = await record(registry)
             assert (told.completed, told.outcome) == (False, Outcome.CANCELLED)
@@ -103,14 +103,14 @@ def test_after_the_shutdown_timeout_the_item_is_cut_and_handed_over(staff: Staff
 
 def test_a_second_signal_stops_at_once_and_still_gives_the_item_back(staff: Staff) -> None:
     async def main() -> None:
-        child = staff.start(work=60)
+        child = staff.start(work=600)
         async with lookout(staff.address) as registry:
             await begun(staff)
             os.kill(child.pid, signal.SIGTERM)
             with pytest.raises(TimeoutError):
                 await ended(child, 0.5)
             os.kill(child.pid, signal.SIGINT)
-            assert await ended(child, 3) == 0
+            assert await ended(child, 20) == 0  # long before it would end without the second one
             assert "second signal" in child.output
             assert "Traceback" not in child.output
             assert (await record(registry)).outcome == Outcome.CANCELLED
@@ -195,6 +195,6 @@ def test_a_signal_while_there_is_no_registry_yet_ends_the_process_at_once(lonely
         child = lonely.start(connection_timeout=60)
         await listens_to_signals(child)
         os.kill(child.pid, signal.SIGTERM)
-        assert await ended(child, 5) == 0
+        assert await ended(child, 30) == 0  # half of how long it would go on looking
 
     run_async("asyncio", main)

@@ -217,7 +217,7 @@ def test_a_handler_that_awaits_what_was_cancelled_fails_like_any_other(
             await mine.told()
 
     run(main)
-    assert caplog.text.count("error handler cancelled failed: was cancelled, and not by us") == 2
+    assert caplog.text.count("error handler cancelled failed: it was cancelled from within, not by us") == 2
 
 
 def test_raise_waits_for_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tests.support.processes import ROOT, Workers
 
 
 def ask(port: int, path: str) -> Any:
-    with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+    with urlopen(f"http://127.0.0.1:{port}{path}", timeout=90) as answer:
         return json.load(answer)
 
 

@@ -34,7 +34,7 @@ def test_jobs_run_while_the_application_does_and_tell_what_they_hold(real_loop_k
         app.cleanup_ctx.append(elastic_job(jobs))
         app.router.add_get("/health", health(jobs))
         async with TestClient(TestServer(app)) as client:
-            with anyio.fail_after(20):
+            with anyio.fail_after(90):
                 await app[PAINTED].wait()
             answer = await client.get("/health")
             told: dict[str, Any] = await answer.json()

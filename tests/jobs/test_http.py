@@ -177,7 +177,7 @@ def test_a_server_that_hangs_is_cut_off_by_the_runs_timeout(real_loop_kind: Loop
         async with serving() as server:
             app = ElasticJob("embedded://")
             app.http("hang", url=f"{server.url}/hang", cron="* * * * * ?", timeout=0.05, sharding_quiet=0)
-            with app.events() as events, anyio.fail_after(20):
+            with app.events() as events, anyio.fail_after(90):
                 async with app.running():
                     async for event in events:
                         if isinstance(event, Ended):

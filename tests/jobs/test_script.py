@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import pytest
 from aioelasticjob import ElasticJob, InstanceContext, InvalidSetting, ItemContext, Outcome
 from aioelasticjob.events import Ended
 from aioelasticjob.jobs import script
-from aioelasticjob.jobs.script import Script, ScriptFailed, check, run
+from aioelasticjob.jobs.context import tenure
+from aioelasticjob.jobs.script import Script, ScriptFailed, _grace_of_an_orphan, check, run
 from tests.jobs.contexts import of_instance, of_item
 from tests.support.loops import LoopKind, run_async
 from tests.support.processes import ROOT, Workers
@@ -236,7 +238,7 @@ def test_a_script_that_makes_no_sense_is_refused_when_it_is_declared(
 
 async def wait_for(path: Path) -> str:
     """Return what a script has written into a file, once it has."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(90):
         while not (path.exists() and path.read_text().endswith("\n")):
             await anyio.sleep(0.01)
     return path.read_text()
@@ -293,6 +295,65 @@ def test_who_does_not_listen_is_killed_after_its_grace(real_loop_kind: LoopKind,
     assert 0.2 <= took < 5
 
 
+@dataclass
+class Lasting:
+    """A session that is certain to live for so many looks at it, and no more."""
+
+    looks: int
+    margin: float = 2.0
+
+    @property
+    def left(self) -> float:
+        self.looks -= 1
+        return 60.0 if self.looks >= 0 else 0.1
+
+
+@pytest.mark.parametrize("looks", [0, 3])
+def test_a_script_is_killed_before_its_session_may_have_ended_whatever_its_grace(
+    real_loop_kind: LoopKind, tmp_path: Path, looks: int
+) -> None:
+    family = tmp_path / "family"
+    program = f"trap '' TERM; echo $$ >{family}.part; mv {family}.part {family}; while :; do sleep 0.05; done"
+
+    async def main() -> None:
+        tenure.set(Lasting(looks))
+        with anyio.fail_after(20):
+            await cut({**shell(program), "grace": 60}, lambda: wait_for(family))
+
+    run_async(real_loop_kind, main)
+    assert not alive(int(family.read_text()))
+
+
+def test_a_script_whose_session_lives_has_the_grace_that_is_configured(
+    real_loop_kind: LoopKind, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    family = tmp_path / "family"
+    program = f"""
+        trap 'sleep 0.3; echo ended by itself; exit 0' TERM
+        echo $$ >{family}.part; mv {family}.part {family}; while :; do sleep 0.02; done
+    """
+
+    async def main() -> None:
+        tenure.set(Lasting(10_000, margin=0.1))
+        await cut({**shell(program), "grace": 60}, lambda: wait_for(family))
+
+    caplog.set_level(logging.INFO)
+    run_async(real_loop_kind, main)
+    assert told(caplog) == ["ended by itself"]
+
+
+@pytest.mark.parametrize(("grace", "margin", "wanted"), [(60, 2.2, 2.0), (1, 2.2, 1), (2, 0.1, 0)])
+def test_the_guard_of_a_script_does_not_wait_for_longer_than_the_session_lives_on(
+    grace: float, margin: float, wanted: float
+) -> None:
+    async def main() -> float:
+        tenure.set(Lasting(0, margin))
+        return _grace_of_an_orphan(grace)
+
+    assert anyio.run(main) == pytest.approx(wanted)
+    assert _grace_of_an_orphan(grace) == grace, "outside of a run nobody else can have the item"
+
+
 def test_what_a_script_leaves_running_is_ended_with_it(
     ran: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -314,7 +375,7 @@ def test_a_script_that_writes_without_end_stops_nobody(
                 await anyio.sleep(0.001)
                 turns += 1
 
-        with anyio.fail_after(20):
+        with anyio.fail_after(90):
             await cut({"command": "yes"}, others_have_their_turn)
         return turns
 
@@ -326,7 +387,7 @@ def test_a_run_that_takes_too_long_times_out(real_loop_kind: LoopKind) -> None:
     async def main() -> Outcome:
         app = ElasticJob("embedded://")
         app.script("slow", command="sleep 1000", pass_context=False, cron="* * * * * ?", timeout=0.05, sharding_quiet=0)
-        with app.events() as events, anyio.fail_after(20):
+        with app.events() as events, anyio.fail_after(90):
             async with app.running():
                 async for event in events:
                     if isinstance(event, Ended):
@@ -352,7 +413,7 @@ def test_the_script_of_a_process_that_was_killed_is_ended_too(tmp_path: Path, wo
     pids = [int(pid) for pid in family.read_text().split()]
 
     async def gone() -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(90):
             while any(map(alive, pids)):
                 await anyio.sleep(0.02)
 

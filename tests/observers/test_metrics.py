@@ -228,6 +228,26 @@ def test_the_endpoint_answers_what_it_should_and_ends_everything_else(request_: 
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), asyncio.CancelledError()])
+def test_a_collector_that_fails_costs_its_own_answer_alone(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = [error, None]
+
+    async def render(accept: str) -> tuple[bytes, str]:
+        if (failure := answers.pop(0)) is not None:
+            raise failure
+        return b"a_metric 1\n", "text/plain"
+
+    async def main() -> None:
+        async with serving(render, "127.0.0.1", 0) as port:
+            assert (await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 500 ")
+            assert (await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+
+    asyncio.run(main())
+    assert "metrics could not be written" in caplog.text
+
+
 def test_who_never_finishes_his_question_keeps_nobody_else_from_an_answer() -> None:
     async def render(accept: str) -> tuple[bytes, str]:
         return b"a_metric 1\n", "text/plain"

@@ -20,7 +20,7 @@ ONCE = 0.3
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not holds():
             await asyncio.sleep(0.02)
 
@@ -79,10 +79,10 @@ def test_an_application_starts_and_ends_without_its_database() -> None:
 
         began = time.monotonic()
         async with app.running():
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 30
             await _until(lambda: len(runs) >= 2)
             began = time.monotonic()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         assert app._here.recorder is not None
         assert app._here.recorder.counts is not None
         assert app._here.recorder.counts.waiting >= 6

@@ -170,7 +170,7 @@ def test_processes_that_start_at_the_same_moment_upgrade_once(url: str, worker_p
     )
     children = [worker_processes.start("-c", program, url) for _ in range(3)]
     for child in children:
-        assert child.wait(30) == 0, child.output
+        assert child.wait(90) == 0, child.output
         assert child.output == "{}\n"
 
 

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Iterator
 import anyio
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext
-from aioelasticjob.observers.tracing import PREFIX, find_tracer
+from aioelasticjob.observers.tracing import PREFIX, _say_once, find_tracer
 from aioelasticjob.testing import VirtualClock
 from tests.running.office import Handler, Office, play
 
@@ -180,3 +180,32 @@ def test_what_nobody_has_imported_is_not_imported_to_look(monkeypatch: pytest.Mo
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     assert find_tracer() is None
     assert "opentelemetry.trace" not in sys.modules
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_span_processor_that_fails_ends_no_run(
+    provider: TracerProvider, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture, *, begins: bool
+) -> None:
+    class Bad(SpanProcessor):
+        def on_start(self, span: object, parent_context: object = None) -> None:
+            if begins:
+                raise SystemExit(3)
+
+        def on_end(self, span: object) -> None:
+            if not begins:
+                raise SystemExit(3)
+
+    _say_once.cache_clear()
+    ran: list[int] = []
+
+    async def handler(context: ItemContext) -> None:
+        ran.append(context.item)
+
+    async def scene(here: Office) -> None:
+        provider.add_span_processor(Bad())
+        async with here.app(handler, cron="10 * * * * ?").running():
+            await here.until(135)
+
+    play(scene)
+    assert ran == [0, 0, 0]
+    assert caplog.text.count("a span could not be told of") == 1

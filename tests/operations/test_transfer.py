@@ -102,7 +102,7 @@ def test_jobs_that_are_there_keep_their_settings_unless_told_otherwise() -> None
         ('[{"jobName": "fresh"}, {"jobName": "../etc"}]', r"job 2 \(\.\./etc\)"),
         ('[{"jobName": "fresh"}, {"jobName": "bad", "cron": "never"}]', r"job 2 \(bad\)"),
         ('[{"jobName": "fresh"}, {"jobName": "fresh"}]', "given twice"),
-        ('[{"jobName": "fresh", "surprise": 1}]', "surprise"),
+        ('[{"jobName": "fresh", "requires": 1}]', r"job 1 \(fresh\).*requires"),
         ('[{"jobName": "fresh", "jobParameter": "\\ud800"}]', "UTF-8"),
         ('[{"jobName": "fresh"}, {"jobName": "bad", "jobType": "SCRIPT"}]', r"job 2 \(bad\).*options.command"),
         ('[{"jobName": "locks"}]', "a node of that name is there that is no job"),

@@ -216,7 +216,7 @@ def test_on_either_registry_a_change_comes_by_itself(registry_address: str) -> N
         async with (
             open_session(settings) as looking,
             open_session(settings) as acting,
-            asyncio.timeout(10),
+            asyncio.timeout(90),
             operations.watch_all(looking) as lists,
         ):
             assert await anext(lists) == ()

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.registry.batcher import FULL
+from aioelasticjob.registry.codec import MULTI, UNCERTAIN, Reply
 from aioelasticjob.registry.session import Session, open_session
 from aioelasticjob.registry.txn import Check, Committed, Create, Hold, Op, Set
 from tests.registry.world import World, simulated
@@ -208,5 +209,28 @@ def test_whoever_was_due_has_had_a_turn_before_the_first_of_them_goes_on() -> No
             for number in range(3 * FULL):
                 tasks.create_task(claim(number))
         assert order == ["begun"] * 3 * FULL + ["going on"] * 3 * FULL
+
+    with_session(use)
+
+
+@pytest.mark.parametrize("code", [-1, -2, -3, -7, -122, -125, -127, -102, -999], ids=str)
+def test_an_error_of_the_whole_request_says_that_nothing_was_written_or_that_nobody_knows(code: int) -> None:
+    async def use(session: Session, _world: World) -> None:
+        connection = session._keeper.connection
+        assert connection is not None
+        call = connection.call
+
+        def failing(opcode: int, body: bytes = b"") -> asyncio.Future[Reply]:
+            if opcode != MULTI:
+                return call(opcode, body)
+            answer = asyncio.get_running_loop().create_future()
+            answer.set_result((code, 7, b""))
+            return answer
+
+        connection.call = failing  # type: ignore[method-assign]
+        outcomes = await together(session, [Create("/a")], [Create("/b")])
+        assert all(isinstance(one, RegistryError) for one in outcomes)
+        assert [isinstance(one, OutcomeUnknown) for one in outcomes] == [code in UNCERTAIN] * 2
+        assert all(f"({code})" in str(one) or "not permitted" in str(one) for one in outcomes)
 
     with_session(use)

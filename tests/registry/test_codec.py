@@ -116,7 +116,9 @@ def test_other_refusals_have_their_own_errors() -> None:
 def test_error_codes_become_errors_of_ours() -> None:
     assert isinstance(wire.failure(exc.NoNode.error_code, "/a"), NodeMissing)
     assert isinstance(wire.failure(exc.SessionExpired.error_code, "/a"), SessionEnded)
-    assert str(wire.failure(-9999, "/a")) == "/a: error (-9999)"  # aiozk would print it
+    assert (
+        str(wire.failure(-9999, "/a")) == "/a: the registry gave an error that is not known here (-9999)"
+    )  # aiozk would print it
 
 
 @given(st.lists(PATHS, max_size=30), st.integers(1, 40))

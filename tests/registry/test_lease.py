@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from aioelasticjob.registry.lease import Lease
+from aioelasticjob.registry.lease import Lease, Tenure
 from aioelasticjob.testing import run
 
 
@@ -108,7 +108,7 @@ def test_thousands_of_scopes_share_one_timer_and_end_together() -> None:
                 tasks.start_soon(work)
             await asyncio.sleep(0)
             loop = asyncio.get_running_loop()
-            assert sum(handle._callback == lease._check for handle in loop._scheduled) == 1  # type: ignore[attr-defined]
+            assert sum(handle._callback == lease._look for handle in loop._scheduled) == 1  # type: ignore[attr-defined]
         assert ends == [pytest.approx(2.8)] * 2000
 
     run(main)
@@ -130,5 +130,74 @@ def test_closing_cancels_what_is_left() -> None:
         loop.call_later(0.25, lease.close)
         assert await lasts(lease) == 0.25
         assert lease._timer is None
+
+    run(main)
+
+
+class Suspended:
+    """A machine's clock that goes on in a suspension, in which the loop's stands still."""
+
+    def __init__(self) -> None:
+        self.asleep, self.found_expired = 0.0, 0
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time() + self.asleep
+
+    def expired(self) -> None:
+        self.found_expired += 1
+
+    def lease(self, timeout: float) -> Lease:
+        lease = Lease(clock=self.now, expired=self.expired)
+        lease.begin(1, timeout, self.now())
+        return lease
+
+
+def test_work_is_cancelled_within_a_second_of_a_suspension_that_outlasted_the_session() -> None:
+    async def main() -> None:
+        machine = Suspended()
+        lease, loop = machine.lease(30), asyncio.get_running_loop()
+        loop.call_later(2.5, setattr, machine, "asleep", 60.0)
+        assert await lasts(lease) == pytest.approx(3)  # the loop slept on for nothing until its next look
+        assert machine.found_expired == 1
+
+    run(main)
+
+
+def test_whoever_asks_after_a_suspension_finds_the_lease_expired_and_ends_what_is_bound_to_it() -> None:
+    async def main() -> None:
+        machine = Suspended()
+        lease = machine.lease(30)
+        with anyio.CancelScope() as running, anyio.CancelScope() as late:
+            lease.bind(running, 1)
+            assert lease.check()
+            machine.asleep = 60.0
+            assert not lease.check()
+            assert running.cancel_called
+            lease.bind(late, 1)
+            assert late.cancel_called
+        lease.proven = machine.now()  # an answer to what was asked since then
+        assert lease.check()
+
+    run(main)
+
+
+def test_a_short_suspension_ends_nothing() -> None:
+    async def main() -> None:
+        machine = Suspended()
+        lease, loop = machine.lease(10), asyncio.get_running_loop()
+        loop.call_later(2, setattr, machine, "asleep", 3.0)
+        assert await lasts(lease) == pytest.approx(10 - 13 / 6 - 3)
+
+    run(main)
+
+
+def test_a_tenure_is_what_is_left_of_the_session_itself_and_none_of_another() -> None:
+    async def main() -> None:
+        lease = lease_of(4)
+        await asyncio.sleep(2.8)
+        assert Tenure(lease, 1).left == pytest.approx(Tenure(lease, 1).margin) == pytest.approx(1.2)
+        assert Tenure(lease, 2).left < 0
+        await asyncio.sleep(2)
+        assert Tenure(lease, 1).left == pytest.approx(-0.8)
 
     run(main)

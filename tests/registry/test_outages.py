@@ -7,14 +7,16 @@ import logging
 import random
 from collections.abc import Callable, Coroutine
 from struct import pack
+from unittest import mock
 
 import pytest
 
+from aioelasticjob import clock
 from aioelasticjob.errors import OutcomeUnknown, RegistryUnreachable, SessionEnded, Suspended
 from aioelasticjob.registry import keeper
 from aioelasticjob.registry.codec import CHILDREN, Codec
 from aioelasticjob.registry.mirror import mirror
-from aioelasticjob.registry.session import Session, open_session
+from aioelasticjob.registry.session import Session, SessionState, open_session
 from aioelasticjob.registry.txn import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock, run
 from tests.registry.test_faults import T, with_session
@@ -212,3 +214,35 @@ def test_a_minute_of_chaos_leaves_no_call_behind(seed: int) -> None:
         assert len(session._keeper.connection._pending) <= 1  # a heartbeat
 
     with_session(use, seed=seed)
+
+
+def test_after_a_suspension_nothing_is_written_before_the_session_is_proven_again() -> None:
+    """The machine sleeps for longer than the session lives without heartbeats; its loop's clock stands still."""
+
+    async def use(_world: World, session: Session) -> None:
+        incarnation, awake = session.incarnation, clock._read_boot_time
+        with mock.patch.object(clock, "_read_boot_time", side_effect=lambda: awake() + 60):
+            with session.deadline(incarnation) as running:
+                with pytest.raises(Suspended, match="stood still; nothing was written"):
+                    await session.commit([Create("/late")], incarnation=incarnation)
+                assert running.cancel_called
+                assert session.status.value.state is SessionState.SUSPENDED
+            await session.connected()
+            assert session.is_proven()
+            assert await session.exists("/late") is None
+            await session.commit([Create("/late")], incarnation=incarnation)  # the server has seen no suspension
+
+    with_session(use)
+
+
+def test_the_registry_s_time_goes_on_in_a_suspension() -> None:
+    async def use(_world: World, session: Session) -> None:
+        await session.server_time()
+        awake, wall = clock._read_boot_time, VirtualClock.now
+        with (
+            mock.patch.object(clock, "_read_boot_time", side_effect=lambda: awake() + 3600),
+            mock.patch.object(VirtualClock, "now", lambda self: wall(self) + 3600),
+        ):
+            assert session.clock_skew == pytest.approx(0, abs=0.1)
+
+    with_session(use)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 log = logging.getLogger("tests.plain")
 
 
@@ -20,6 +20,20 @@ class Awkward(Exception):
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(f"{one} and {two}")
+
+
+class Panic(BaseException):
+    """What a Rust extension raises."""
+
+
+class Spiteful(Exception):
+    """Raises what is no Exception when it is to be sent, or printed."""
+
+    def __str__(self) -> str:
+        raise Panic("not me")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise Panic("not me")
 
 
 def pid(*given: object) -> int:
@@ -70,6 +84,12 @@ def fail(how: str) -> object:
             raise ValueError("bad record")
         case "exit":
             sys.exit(3)
+        case "panic":
+            raise Panic("index out of bounds")
+        case "spiteful":
+            raise Spiteful
+        case "spiteful result":
+            return Spiteful()
         case "awkward":
             raise Awkward(1, 2)
         case "interrupt":

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import pytest
 
 from aioelasticjob.events import CaughtUp, Misfired
-from aioelasticjob.registry.txn import Create, Delete
+from aioelasticjob.registry.txn import Create, Delete, Set
 from aioelasticjob.testing import Process
 from tests.running.office import LAYOUT, Office, listening, play
 from tests.running.test_control import staff
@@ -57,6 +59,34 @@ def test_a_newcomer_owes_what_came_before_him_although_another_setting_was_writt
         await them.hire("a")
         await here.until(170)
         assert sorted((run.items, round(run.at) < 130) for run in them.since(110)) == [((0,), True), ((1,), True)]
+
+    play(scene)
+
+
+def test_a_newcomer_owes_the_first_moment_of_an_item_although_another_setting_was_written_since() -> None:
+    async def scene(here: Office) -> None:
+        them = await staff(here, "bc", cron=EVERY_MINUTE, sharding_total_count=2)
+        await here.until(58)
+        here.faults.crash(them.people["b"], "silent")
+        await here.until(60.5)
+        await them.change(description="hello")
+        await them.hire("a")
+        await here.until(110)
+        assert sorted((run.items, round(run.at) < 70) for run in them.since(0)) == [((0,), True), ((1,), True)]
+
+    play(scene)
+
+
+def test_a_newcomer_to_a_job_that_was_not_monitored_before_runs_nothing_once_more() -> None:
+    async def scene(here: Office) -> None:
+        them = await staff(here, "bc", cron=EVERY_MINUTE, sharding_total_count=2, monitor_execution=False)
+        await here.until(65)
+        await them.change(monitorExecution=True)
+        await here.until(66)
+        await them.change(description="hello")
+        await them.hire("a")
+        await here.until(110)
+        assert len(them.since(0)) == 2
 
     play(scene)
 
@@ -112,6 +142,34 @@ def test_moments_that_nobody_was_up_for_are_told_of_by_whoever_comes_back() -> N
     play(scene)
 
 
+def test_moments_of_items_that_never_ran_are_told_of_too() -> None:
+    async def scene(here: Office) -> None:
+        await ran_until(here, 30)
+        await here.until(190)
+        await hire(here, "b")
+        assert told(here, 0) == told(here, 1) == [(60, 180, 3)]
+        assert here.starts() == []
+        await here.until(241)
+        assert here.starts() == [(240.0, "CRON", 240.0)]
+        assert await here.names(LAYOUT.item(0).execution) == ()  # the mark has gone
+
+    play(scene)
+
+
+def test_of_an_item_that_never_ran_only_what_came_under_the_present_schedule_is_told_of() -> None:
+    async def scene(here: Office) -> None:
+        await ran_until(here, 30)
+        await here.until(130)
+        stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+        changed = json.dumps({**stored, "cron": "0/50 * * * * ?"}).encode()
+        await here.write(Set(LAYOUT.config, changed, -1))
+        await here.until(195)
+        await hire(here, "b")
+        assert told(here, 0) == told(here, 1) == [(170, 180, 2)]
+
+    play(scene)
+
+
 @pytest.mark.parametrize(("back", "spans", "caught_up"), [(3600.0, [(120, 180, 2)], 1), (5.0, [(120, 240, 3)], 0)])
 def test_of_moments_to_be_caught_up_the_newest_is_run_and_the_older_ones_are_told_of(
     back: float, spans: list[SPAN], caught_up: int
@@ -127,30 +185,33 @@ def test_of_moments_to_be_caught_up_the_newest_is_run_and_the_older_ones_are_tol
     play(scene)
 
 
-async def join_one_after_another(here: Office) -> None:
+async def join_one_after_another(here: Office, **settings: object) -> None:
     for name in "bcd":
-        await hire(here, name)
+        await hire(here, name, **settings)
 
 
-async def join_at_once(here: Office) -> None:
+async def join_at_once(here: Office, **settings: object) -> None:
     async with anyio.create_task_group() as tasks:
         for name in "bcd":
-            tasks.start_soon(hire, here, name)
+            tasks.start_soon(partial(hire, here, name, **settings))
 
 
-async def come_and_go(here: Office) -> None:
+async def come_and_go(here: Office, **settings: object) -> None:
     for name in "bcd":
-        here.faults.crash(await hire(here, name))
+        here.faults.crash(await hire(here, name, **settings))
         await anyio.sleep(5)
 
 
 @pytest.mark.parametrize("come", [join_one_after_another, join_at_once, come_and_go])
-def test_they_are_told_of_once_however_many_come_back(come: Callable[[Office], Awaitable[None]]) -> None:
+@pytest.mark.parametrize(("leave", "first"), [(61, 120), (30, 60)])
+def test_they_are_told_of_once_however_many_come_back(
+    leave: float, first: int, come: Callable[[Office], Awaitable[None]]
+) -> None:
     async def scene(here: Office) -> None:
-        await ran_until(here, 61)
+        await ran_until(here, leave)
         await here.until(250)
         await come(here)
-        assert told(here, 0) == told(here, 1) == [(120, 240, 3)]
+        assert told(here, 0) == told(here, 1) == [(first, 240, 1 + (240 - first) // 60)]
 
     play(scene)
 
@@ -221,5 +282,91 @@ def test_a_run_asked_for_by_hand_hides_nothing_that_nobody_was_up_for() -> None:
         await here.until(190)
         await hire(here, "b")
         assert told(here, 0) == told(here, 1) == [(120, 180, 2)]
+
+    play(scene)
+
+
+UNMONITORED = {"monitor_execution": False}
+
+
+async def killed_at(here: Office, second: float, **settings: object) -> None:
+    await ran_until(here, second, **UNMONITORED, **settings)
+
+
+async def left_at(here: Office, second: float, **settings: object) -> None:
+    process = await hire(here, "a", **UNMONITORED, **settings)
+    await here.until(second)
+    process.terminate()
+
+
+@pytest.mark.parametrize(("end", "at"), [(killed_at, 122.5), (left_at, 119), (left_at, 61)])
+@pytest.mark.parametrize("come", [join_one_after_another, join_at_once, come_and_go])
+def test_without_records_it_is_the_leader_who_tells_of_what_nobody_was_up_for(
+    end: Callable[..., Awaitable[None]], at: float, come: Callable[..., Awaitable[None]]
+) -> None:
+    async def scene(here: Office) -> None:
+        await end(here, at)  # killed after the tick that tells that somebody was there for 120
+        await here.until(250)
+        await come(here, **UNMONITORED)
+        first = 120 if at < 120 else 180
+        assert told(here, 0) == told(here, 1) == [(first, 240, 1 + (240 - first) // 60)]
+        if come is not come_and_go:
+            await here.until(305)
+            assert here.starts()[-1] == (300.0, "CRON", 300.0)
+
+    play(scene)
+
+
+def test_without_records_a_run_since_the_last_tick_before_a_crash_is_told_of_too() -> None:
+    async def scene(here: Office) -> None:
+        await killed_at(here, 122, reconcile_interval=50)
+        await here.until(190)
+        await hire(here, "b", **UNMONITORED)
+        assert told(here, 0) == told(here, 1) == [(120, 180, 2)]  # nothing tells that it has run at 120
+
+    play(scene)
+
+
+def test_without_records_and_without_a_word_since_when_nothing_is_told_of() -> None:
+    async def scene(here: Office) -> None:
+        await killed_at(here, 70)
+        await here.write(Set(LAYOUT.execution, b"", -1))  # as an older release leaves it
+        await here.until(130)
+        process = await hire(here, "b", **UNMONITORED)
+        assert told(here, 0) == []
+        here.faults.crash(process)
+        await here.until(190)
+        await hire(here, "c", **UNMONITORED)
+        assert told(here, 0) == told(here, 1) == [(180, 180, 1)]
+
+    play(scene)
+
+
+def test_without_records_nobody_misses_a_moment_on_a_paused_server_either() -> None:
+    async def scene(here: Office) -> None:
+        process = await hire(here, "a", **UNMONITORED)
+        await here.until(61)
+        await here.flag(LAYOUT.server_paused("10.0.0.1"))
+        await here.until(195)
+        here.faults.crash(process)
+        await here.write(Delete(LAYOUT.server_paused("10.0.0.1")))
+        await here.until(250)
+        await hire(here, "b", **UNMONITORED)
+        assert told(here, 0) == told(here, 1) == [(240, 240, 1)]
+
+    play(scene)
+
+
+def test_without_records_nothing_came_before_monitoring_was_switched_off() -> None:
+    async def scene(here: Office) -> None:
+        process = await hire(here, "a")
+        await here.until(65)
+        stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+        await here.write(Set(LAYOUT.config, json.dumps({**stored, "monitorExecution": False}).encode(), -1))
+        await here.until(80)
+        here.faults.crash(process)
+        await here.until(130)
+        await hire(here, "b", **UNMONITORED)
+        assert told(here, 0) == told(here, 1) == [(120, 120, 1)]
 
     play(scene)

@@ -32,7 +32,7 @@ from tests.support.processes import ROOT, Workers
 
 T = TypeVar("T")
 REQUEST: ContextVar[str] = ContextVar("REQUEST")
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 
 class Checkpoints:
@@ -136,6 +136,9 @@ FAILURES: tuple[tuple[str, type[BaseException], str], ...] = (
     ("exit", SystemExit, "3"),
     ("awkward", Unsendable, "Awkward: 1 and 2"),
     ("interrupt", Unsendable, "KeyboardInterrupt"),
+    ("panic", Unsendable, "Panic: index out of bounds"),
+    ("spiteful", Unsendable, "Spiteful: .its text cannot be had"),
+    ("spiteful result", Unsendable, "the result cannot be pickled: Panic: not me"),
     ("unsendable", Unsendable, "the result cannot be pickled"),
     ("vanish", ProcessDied, "ran fail ended with exit code 3"),
     ("killed", ProcessDied, "ran fail ended by signal 9"),

@@ -283,6 +283,7 @@ def test_every_setting_is_changed_below_or_there_is_a_reason() -> None:
         "catch_up",  # looks back when an item is taken over: nobody was down while the job runs
         "description",  # is for people
         "disabled",  # is for servers that join for the first time
+        "requires",  # test_format
         "overwrite",  # is for the start and never stored
         "monitor_port",  # test_dump
         "executor",  # test_blocking: threads and processes are real
@@ -395,6 +396,22 @@ def test_failover_is_switched_on_and_off() -> None:
         assert len(them.since(70)) == 1
         await here.until(125)
         assert sorted(item for run in them.since(119) for item in run.items) == [0, 1, 2, 3]
+
+    play(scene)
+
+
+@changes("max_rescues")
+def test_fewer_rescues_are_allowed_from_now_on() -> None:
+    async def scene(here: Office) -> None:
+        them = await staff(here, "abc", work=20, cron="0 * * * * ?", failover=True, sharding_total_count=1)
+        await here.until(61)
+        here.faults.crash(them.people[them.runs[-1].host])
+        await here.until(72)
+        await them.change(maxRescues=1)
+        here.faults.crash(them.people[them.runs[-1].host])
+        await here.until(100)
+        assert [run.source for run in them.runs] == ["CRON", "FAILOVER"]
+        assert (await here.record(0)).outcome == "given up"
 
     play(scene)
 

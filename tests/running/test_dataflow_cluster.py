@@ -333,7 +333,7 @@ def test_a_rescuer_starts_from_the_last_offset_and_gives_the_item_back_at_its_ne
     play(scene)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", range(5))
 def test_ten_kills_lose_no_record_and_give_each_one_effect(seed: int) -> None:
     """At least once by the offset; exactly one effect by a store that knows each record; no zombie by the fence."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 
 import anyio
+import pytest
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.jobs.base import Job
@@ -78,3 +80,17 @@ def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_lo
 
     assert run_async(real_loop_kind, main) == {0: Outcome.TIMED_OUT}
     assert ended == ["thread", "flight"]
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), asyncio.CancelledError(), BaseExceptionGroup("x", [SystemExit()])])
+def test_what_a_thread_raises_is_the_outcome_of_its_item(real_loop_kind: LoopKind, raised: BaseException) -> None:
+    def handler(context: ItemContext) -> None:
+        if context.item == 0:
+            raise raised
+
+    async def main() -> dict[int, Outcome]:
+        flown = flight(JobConfig.build(job_name="job", sharding_total_count=2), handler, 0, 1)
+        await execute(flown)
+        return flown.outcomes
+
+    assert run_async(real_loop_kind, main) == {0: Outcome.FAILED, 1: Outcome.COMPLETED}

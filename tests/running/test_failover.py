@@ -14,11 +14,14 @@ import pytest
 
 from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, OnceListener, operations
 from aioelasticjob.clock import moment
+from aioelasticjob.error_handlers import Failure, Options
+from aioelasticjob.errors import GivenUp
 from aioelasticjob.events import Began, CaughtUp, Ended, HandedOver, Misfired, Refused, Rescued
 from aioelasticjob.model import Outcome
 from aioelasticjob.registry.txn import Create, Delete, Set
-from aioelasticjob.testing import Faults, Process, VirtualClock, VirtualCluster, run
+from aioelasticjob.testing import Faults, Process, VirtualClock, VirtualCluster, run, simulated
 from aioelasticjob.testing.virtual_cluster import REGISTRY, Instance
+from tests.error_handlers.some import told_by
 from tests.running.office import LAYOUT, Office, listening, play
 
 T = TypeVar("T")
@@ -461,3 +464,129 @@ def test_after_a_rescue_its_item_runs_together_with_the_others(work: int, rescue
 
 
 async def nothing(_context: InstanceContext) -> None: ...
+
+
+def killing(cluster: VirtualCluster, ran: list[tuple[str, str]], *, first: int = 1) -> ElasticJob:
+    """Return an application whose handler kills its process in every run of the first moments, rescues included."""
+    app = ElasticJob("embedded://", session_timeout=5)
+    moments: list[datetime] = []
+
+    @app.job(cron="0 0/5 * * * ?", failover=True, error_handler="hear")
+    async def job(context: ItemContext) -> None:
+        host = context.instance.partition("@")[0]
+        ran.append((host, context.source.value))
+        if context.fire_time not in moments:
+            moments.append(context.fire_time)
+        if moments.index(context.fire_time) < first:
+            next(one for one in cluster.instances if one.host == host).kill()
+            await anyio.sleep_forever()
+
+    return app
+
+
+def test_a_handler_that_kills_its_process_is_rescued_three_times_and_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[Failure] = []
+
+    async def hear(failure: Failure, options: Options) -> None:
+        heard.append(failure)
+
+    async def main(cluster: VirtualCluster) -> None:
+        ran: list[tuple[str, str]] = []
+        app = killing(cluster, ran)
+        for _ in range(6):
+            await cluster.start(app)
+        told = await cluster.event(Misfired)
+        assert [source for _, source in ran] == ["CRON", "FAILOVER", "FAILOVER", "FAILOVER"]
+        assert len({host for host, _ in ran}) == 4
+        assert told.why.startswith("given up: its run and 3 rescues in a row were cut off")
+        assert (told.items, told.cut_off.partition("@")[0], told.first) == ((0,), ran[-1][0], told.slot)
+        (item,) = (await cluster.status("job")).items
+        assert item.record is not None
+        assert (item.outcome, item.record.completed, item.record.rescues) == ("given up", True, 3)
+        (end,) = await cluster.next_fire("job")
+        assert (end.outcome, end.source) == (Outcome.COMPLETED, FireSource.CRON)
+        (item,) = (await cluster.status("job")).items
+        assert (item.outcome, item.record.rescues if item.record else None) == ("completed", 0)
+        assert [one.alive for one in cluster.instances].count(True) == 2
+
+    told_by(monkeypatch, hear=hear)
+    simulated(main)(VirtualCluster())
+    (failure,) = heard
+    assert isinstance(failure.error, GivenUp)
+    assert failure.subject.startswith("job: item 0 failed: GivenUp: given up: its run and 3 rescues")
+
+
+def test_each_moment_has_a_count_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(cluster: VirtualCluster) -> None:
+        ran: list[tuple[str, str]] = []
+        app = killing(cluster, ran, first=2)
+        for _ in range(9):
+            await cluster.start(app)
+        for moments in (1, 2):
+            await cluster.event(Misfired)
+            assert [source for _, source in ran] == ["CRON", "FAILOVER", "FAILOVER", "FAILOVER"] * moments
+        (end,) = await cluster.next_fire("job")
+        assert end.outcome is Outcome.COMPLETED
+
+    async def hear(failure: Failure, options: Options) -> None: ...
+
+    told_by(monkeypatch, hear=hear)
+    simulated(main)(VirtualCluster())
+
+
+def test_a_run_that_is_handed_over_again_and_again_is_given_up() -> None:
+    """Each instance puts the mark itself when it leaves; the limit holds all the same."""
+
+    async def main(cluster: VirtualCluster) -> None:
+        app, began = ElasticJob("embedded://"), list[str]()
+
+        @app.job(cron="0 0 * * * ?", failover=True, max_rescues=2, shutdown_timeout=1)
+        async def job(context: ItemContext) -> None:
+            began.append(context.instance.partition("@")[0])
+            await anyio.sleep(600)
+
+        for _ in range(5):
+            await cluster.start(app)
+        await cluster.event(Began)
+        for _ in range(2):
+            await next(one for one in cluster.instances if one.host == began[-1]).stop()
+            await cluster.event(Rescued)
+        await next(one for one in cluster.instances if one.host == began[-1]).stop()
+        told = await cluster.event(Misfired)
+        assert told.why.startswith("given up: its run and 2 rescues in a row were cut off")
+        assert len(began) == 3
+        (item,) = (await cluster.status("job")).items
+        assert item.outcome == "given up"
+
+    simulated(main)(VirtualCluster())
+
+
+def test_a_rescue_that_ends_sets_the_count_back_and_one_that_is_handed_over_keeps_it() -> None:
+    async def main(cluster: VirtualCluster) -> None:
+        app = ElasticJob("embedded://", session_timeout=5)
+
+        @app.job(cron="0 0 * * * ?", failover=True, shutdown_timeout=1)
+        async def job(context: ItemContext) -> None:
+            await anyio.sleep(30)
+
+        async def rescues() -> tuple[int, str | None]:
+            (item,) = (await cluster.status("job")).items
+            assert item.record is not None
+            return item.record.rescues, item.outcome
+
+        for _ in range(3):
+            await cluster.start(app)
+        began = await cluster.event(Began)
+        next(one for one in cluster.instances if began.instance.startswith(f"{one.host}@")).kill()
+        rescued = await cluster.event(Rescued)
+        assert await rescues() == (1, None)
+        await next(one for one in cluster.instances if rescued.instance.startswith(f"{one.host}@")).stop()
+        await cluster.event(Rescued)
+        assert await rescues() == (2, None)
+        await cluster.event(Ended, outcome=Outcome.COMPLETED)
+        await anyio.sleep(1)
+        assert await rescues() == (0, "completed")
+
+    simulated(main)(VirtualCluster())

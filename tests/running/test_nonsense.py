@@ -288,7 +288,7 @@ def _configs() -> Iterator[bytes]:
     good = b'{"jobName": "job", "jobType": "SIMPLE", "cron": "0/10 * * * * ?", '
     yield from GARBAGE
     yield good + b'"shardingTotalCount": "many"}'
-    yield good + b'"ofAnotherVersion": 1}'
+    yield good + b'"requires": "x", "requires": {}}'
     yield good + b'"shardingTotalCount": 1e400}'
     yield good + b'"timeZone": "../../etc/passwd"}'
     yield good + b'"timeZone": "Moon/Crater"}'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -27,7 +28,8 @@ from aioelasticjob.running import executor
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.misses import Misses
-from aioelasticjob.running.requests import Requests
+from aioelasticjob.running.requests import Fly, Requests
+from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.runner import Runner
 
 Defect = Callable[[], AbstractContextManager[object]]
@@ -136,12 +138,12 @@ def require_on_ticks_only() -> AbstractContextManager[object]:
 
 def hear_no_orphans() -> AbstractContextManager[object]:
     """Take no orphan but after a wait."""
-    original: Any = Runner._rescue
+    original: Any = Rescues.answer
 
-    async def rescue(self: Runner, view: JobView) -> bool:
-        return bool(int(self._loop.time()) % 8 == 0 and await original(self, view))
+    async def answer(self: Rescues, view: JobView, fly: Fly) -> bool:
+        return bool(int(get_running_loop().time()) % 8 == 0 and await original(self, view, fly))
 
-    return mock.patch.object(Runner, "_rescue", rescue)
+    return mock.patch.object(Rescues, "answer", answer)
 
 
 def swallow_triggers() -> AbstractContextManager[object]:

@@ -107,6 +107,28 @@ def test_a_trigger_is_answered_once() -> None:
     assert not broken(conduct.triggers_are_answered, told(asked[0], by_the_leader))
 
 
+def test_a_timeout_is_the_one_that_was_known_when_the_run_was_claimed() -> None:
+    shorter = written(5, 9, put("config", json.dumps(json.loads(CONFIG) | {"timeout": 2}).encode()))
+    run = [claimed(10), begun(1, 10.1), ended(1, 13)]
+    assert broken(conduct.timeouts_hold, told(shorter, *run))
+    assert not broken(conduct.timeouts_hold, told(replace(shorter, at=T + 9.9), *run))
+    cut = [Fault(T + 3, "drop", ("10.0.1.1",)), Fault(T + 9, "drop", ("10.0.1.1",), over=True)]
+    assert not broken(conduct.timeouts_hold, told(*cut, shorter, *run))
+    assert broken(conduct.timeouts_hold, told(*(replace(one, hosts=("10.0.1.2",)) for one in cut), shorter, *run))
+
+
+def test_an_item_that_was_busy_when_it_was_asked_for_is_run_before_anything_else() -> None:
+    asked = [written(15, 9, made(f"trigger/{A}")), written(15.1, 1, gone(f"trigger/{A}"))]
+    later = replace(begun(1, 25, slot=15, source=FireSource.TRIGGER), offset=None)
+    regular = begun(2, 30, slot=30)
+    assert broken(conduct.triggers_are_not_forgotten, told(*asked, regular))
+    assert broken(conduct.triggers_are_not_forgotten, told(*asked, regular, replace(later, at=T + 35, run=3)))
+    assert broken(conduct.triggers_are_not_forgotten, told(*asked, Fault(T + 14, "drop", ("10.0.1.1",)), regular))
+    assert broken(conduct.triggers_are_not_forgotten, told(*asked, missed(26, 20), regular))
+    for answer in (later, missed(26, 15), written(14, 9, made(FLAG)), written(14, 2, put("sharding/0/instance", B))):
+        assert not broken(conduct.triggers_are_not_forgotten, told(*asked, answer, regular))
+
+
 @pytest.mark.parametrize(
     "excuse",
     [
@@ -162,6 +184,19 @@ def test_the_next_run_of_an_orphan_is_its_rescue() -> None:
     other = claimed(31, A, 3, slot=int(T + 30) * 1000, begun=10, completed=False)
     assert broken(orphans.orphans_are_rescued, told(*DEATH, other, failover=True))
     assert not broken(orphans.orphans_are_rescued, told(*DEATH, RESCUE, failover=True))
+
+
+def test_what_was_cut_off_is_rescued_once_and_nothing_else_is() -> None:
+    rescue = begun(2, 21, slot=10, fence=2, source=FireSource.FAILOVER)
+    rule = orphans.rescues_follow_what_was_cut_off
+    assert not broken(rule, told(*DEATH, RESCUE, rescue))
+    assert broken(rule, told(*DEATH, RESCUE, rescue, replace(rescue, run=3, at=T + 22)))
+    assert broken(rule, told(*DEATH, RESCUE, replace(rescue, slot=rescue.slot + 1)))
+    again = [replace(RESCUE, at=T + 31, zxid=3), replace(rescue, run=3, at=T + 31, fence=3)]
+    assert not broken(rule, told(*DEATH, RESCUE, rescue, *again))  # the rescuer died, too
+    end = record(A, outcome="completed")
+    assert broken(rule, told(*DEATH, RESCUE, rescue, written(30, 1, put("execution/0", end)), *again))
+    assert broken(rule, told(RESCUE, rescue))
 
 
 def test_a_run_that_was_cut_off_is_rescued_or_told_of() -> None:

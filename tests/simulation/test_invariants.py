@@ -28,7 +28,7 @@ from aioelasticjob.testing.history import (
     describe,
 )
 from aioelasticjob.testing.invariants import Rule, check
-from aioelasticjob.testing.timeliness import nothing_lost, on_time, reports_are_true
+from aioelasticjob.testing.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
 
 T = 1_767_225_600.0
 A, B = "10.0.1.1@-@1-a", "10.0.1.2@-@1-b"
@@ -102,9 +102,19 @@ def test_one_runner_lets_a_sleeper_lie_but_not_go_on() -> None:
 
 
 def test_one_runner_does_not_ask_who_was_cut_off_by_a_stranger_to_know_it() -> None:
-    runs = [begun(2, 11, B), ended(1, 12, "cut off"), ended(2, 13)]
-    assert broken(invariants.one_runner, [begun(1, 10), *runs])
-    assert not broken(invariants.one_runner, [begun(1, 10), Fault(T + 10.9, "expire", ("10.0.1.1",)), *runs])
+    runs = [*BORN, begun(1, 10), begun(2, 11, B), ended(1, 12, "cut off"), ended(2, 13)]
+    over = [Fault(T + 10.8, "expire", ("10.0.1.1",)), written(10.9, 1, gone(f"instances/{A}"), ending=True)]
+    assert broken(invariants.one_runner, runs)
+    assert not broken(invariants.one_runner, [*runs[:5], *over, *runs[5:]])
+    assert broken(invariants.one_runner, [*runs[:5], replace(over[0], hosts=("10.0.1.2",)), over[1], *runs[5:]])
+    assert broken(invariants.one_runner, [*runs[:5], over[0], replace(over[1], session=2), *runs[5:]])
+
+
+def test_one_runner_wants_the_news_of_a_sessions_end_to_be_heeded() -> None:
+    over = [Fault(T + 10.8, "expire", ("10.0.1.1",)), written(10.9, 1, gone(f"instances/{A}"), ending=True)]
+    runs = [*BORN, begun(1, 10), *over, begun(2, 12, B), ended(1, 14), ended(2, 15)]
+    assert broken(invariants.one_runner, runs)
+    assert not broken(invariants.one_runner, [Fault(T + 9, "drop", ("10.0.1.1",)), *runs])
 
 
 def test_one_run_per_slot_notices_a_second() -> None:
@@ -212,7 +222,6 @@ def test_nothing_lost_notices_a_moment_without_a_word() -> None:
         missed(41, 30),
         missed(41, 40, moments=2),
         Told(T + 30, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "clock")),
-        Fault(T + 29, "pause", ("10.0.1.1",)),
         written(29, 9, made("sharding/0/disabled")),
         written(29, 9, gone("sharding/0/instance")),
         written(29, 9, made("servers/10.0.1.1/disabled"), made("servers/10.0.1.2/paused")),
@@ -228,11 +237,43 @@ def test_nothing_lost_takes_a_word_or_a_reason(excuse: Entry) -> None:
         missed(51, 50),
         missed(41, 40),
         missed(41, 30, item=1),
-        Fault(T + 29, "pause", ("10.0.1.9",)),
+        Fault(T + 29, "pause", ("10.0.1.1",)),
+        Told(T + 30, "10.0.1.2#1", "10.0.1.2", Refused("job", B, "clock")),
+        Told(T + 48, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "clock")),
+        written(49, 9, made("sharding/0/disabled")),
+        written(29, 9, made("sharding/1/disabled")),
+        written(29, 9, made("servers/10.0.1.2/paused")),
     ],
 )
 def test_nothing_lost_does_not_take_any_word(word: Entry) -> None:
     assert broken(nothing_lost, sorted(calm(*LOST, word), key=lambda entry: entry.at))
+
+
+def test_nothing_lost_waits_for_who_may_still_say_so() -> None:
+    asleep = Fault(T + 29, "pause", ("10.0.1.1",))
+    assert broken(nothing_lost, calm(*LOST[:2]))
+    assert not broken(nothing_lost, calm(*LOST[:2], asleep))
+    assert broken(nothing_lost, calm(*LOST[:2], asleep, begun(5, 50, B, slot=50)))  # whose word it would have been
+
+
+def test_nothing_lost_wants_to_hear_of_what_nobody_was_up_for() -> None:
+    nobody = [written(28, one, gone(f"instances/{name}"), ending=True) for one, name in ((1, A), (2, B))]
+    assert broken(nothing_lost, calm(*LOST[:2], *nobody, *LOST[2:]))
+    assert not broken(nothing_lost, calm(*LOST[:2], *nobody, missed(39, 30), *LOST[2:]))
+
+
+def test_a_moment_that_nobody_was_up_for_is_run_only_if_that_is_wanted() -> None:
+    nobody = [written(28, one, gone(f"instances/{name}"), ending=True) for one, name in ((1, A), (2, B))]
+    again = [*nobody, written(39, 3, made("instances/10.0.1.1@-@1-c"))]
+    ends = [Stopped(T + 28, f"10.0.1.{n}#1", f"10.0.1.{n}", "left") for n in (1, 2)]
+    late = [begun(3, 40, "10.0.1.1@-@1-c", slot=30)]
+    up = [Started(T, f"10.0.1.{n}#1", f"10.0.1.{n}") for n in (1, 2)]
+    story = [*up, *calm(*LOST[:2]), *ends, *again[:2], Started(T + 38, "10.0.1.1#2", "10.0.1.1"), *again[2:]]
+    assert broken(catches_up_only_if_asked, [*story, *late])
+    assert not broken(catches_up_only_if_asked, [*story, begun(3, 40, slot=40)])
+    asked = [replace(one, changes=(put("config", CONFIG.replace(b"}", b', "catchUp": 60}')),)) for one in again[2:]]
+    assert not broken(catches_up_only_if_asked, [*story, *asked, *late])
+    assert not broken(catches_up_only_if_asked, [*up, *calm(*LOST[:2]), *ends[:1], *again, *late])  # B lives on
 
 
 def told(*entries: Entry, peace: bool = False) -> list[Entry]:

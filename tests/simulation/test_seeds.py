@@ -1,8 +1,9 @@
-"""Whole clusters under a minute of faults, seed by seed; a failing seed says how to replay it."""
+"""Whole clusters under a minute of faults, seed by seed; a failing seed says how to replay it.
+
+The seeds are fixed, so that a landing depends on no dice; ``python3 -m tests --long`` tries thousands of others.
+"""
 
 from __future__ import annotations
-
-from random import SystemRandom
 
 import pytest
 
@@ -40,8 +41,15 @@ OLD_BUGS_OF_FAILOVER = {
 
 
 OLD_BUGS_OF_WILD = {
+    7008: "An item that came free while the next moment was being claimed for others lost the last one without a word.",
     892725792: "An offset whose handler was cut off before the answer to its saving was not where the next run began.",
 }
+
+
+FALSE_ALARMS = {
+    1021: "A claim was under way for seconds: its run goes by the timeout that held when it was claimed.",
+}
+"""Seeds of wild operators with failover in which a judge was wrong."""
 
 
 def survives(seed: int, *, failover: bool = False, wild: bool = False) -> None:
@@ -66,16 +74,14 @@ def test_old_bugs_of_wild_operators_stay_mended(seed: int) -> None:
     survives(seed, wild=True)
 
 
+@pytest.mark.parametrize("seed", FALSE_ALARMS)
+def test_judges_do_not_raise_false_alarms_again(seed: int) -> None:
+    survives(seed, failover=True, wild=True)
+
+
 @pytest.mark.parametrize("seed", OLD_BUGS)
 def test_old_bugs_stay_mended(seed: int) -> None:
     survives(seed)
-
-
-def test_a_cluster_keeps_its_promises_whatever_happens() -> None:
-    first = SystemRandom().randrange(10**6, 10**9)
-    print(f"seeds {first} to {first + 5}")
-    for seed in range(first, first + 6):
-        survives(seed, failover=seed % 2 == 1, wild=seed % 4 > 1)
 
 
 def test_a_seed_repeats_itself_exactly() -> None:

@@ -12,6 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 90.0
+"""Seconds that a test waits for an event before it fails: many, for the machine may be busy, and waiting costs nothing
+where the event comes."""
 
 
 class ChildProcess:
@@ -49,12 +52,12 @@ class ChildProcess:
         self._popen.kill()
         self._popen.wait()
 
-    def terminate(self, patience: float = 10) -> int:
+    def terminate(self, patience: float = PATIENCE) -> int:
         """Ask it to end (SIGTERM) and return its exit code."""
         self._popen.terminate()
         return self._popen.wait(patience)
 
-    def wait(self, patience: float = 10) -> int:
+    def wait(self, patience: float = PATIENCE) -> int:
         """Return its exit code once it has ended by itself."""
         return self._popen.wait(patience)
 
@@ -66,7 +69,7 @@ class ChildProcess:
         """Let it go on (SIGCONT)."""
         self._popen.send_signal(signal.SIGCONT)
 
-    def wait_for_output(self, text: str, patience: float = 20) -> str:
+    def wait_for_output(self, text: str, patience: float = PATIENCE) -> str:
         """Return the first line that contains ``text``; in a coroutine, call it through ``asyncio.to_thread``.
 
         Raises: AssertionError when it ends, or time passes, without that line.

@@ -20,6 +20,7 @@ JAVA: Final = Path("/usr/bin/java")
 _FLAGS = (
     *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
     *("-Dzookeeper.jmx.log4j.disable=true", "-Dznode.container.checkIntervalMs=500"),
+    "-Dzookeeper.enforceQuota=true",
 )
 _SETTINGS = {
     "tickTime": TICK_TIME_MS,
@@ -71,7 +72,7 @@ class RealServer:
         command = [str(JAVA), *_FLAGS, "-cp", class_path, main, str(self._directory / "zoo.cfg")]
         self._process = ChildProcess(command, self._directory / "server.log")
 
-    def wait_until_serving(self, patience: float = 30) -> None:
+    def wait_until_serving(self, patience: float = 90) -> None:
         """Return once clients are served.
 
         Raises: AssertionError when the process ends first or time runs out.
@@ -116,7 +117,7 @@ class Ensemble:
         """All members, as in a connect string."""
         return ",".join(member.address for member in self.members)
 
-    def leader(self, patience: float = 30) -> RealServer:
+    def leader(self, patience: float = 90) -> RealServer:
         """Return the member that leads, as soon as there is one."""
         deadline = time.monotonic() + patience
         while True:

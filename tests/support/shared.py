@@ -58,7 +58,7 @@ class SharedRegistry:
         assert pid, "no server serves"
         os.kill(pid, number)
 
-    def until_gone(self, patience: float = 20) -> None:
+    def until_gone(self, patience: float = 90) -> None:
         """Wait until the server has ended and nobody holds its lock."""
         deadline = time.monotonic() + patience
         while self.pid is not None:

@@ -289,7 +289,7 @@ def test_anyios_plugin_has_its_tests_and_we_have_ours(theirs: pytest.Pytester) -
                 ran.set()
 
             async with app.running():
-                with anyio.fail_after(20):
+                with anyio.fail_after(90):
                     await ran.wait()
 
         async def test_ours(virtual_cluster):

@@ -27,7 +27,7 @@ from tests.support.embedded import EmbeddedServer
 
 Connect = Callable[..., Any]
 T = TypeVar("T")
-PATIENCE = 10
+PATIENCE = 90
 
 
 @pytest.fixture

@@ -8,7 +8,9 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from struct import pack
 from typing import IO
@@ -109,8 +111,60 @@ def test_it_ends_when_nobody_has_been_there_for_a_while(start: Start) -> None:
     assert server.output.endswith("nobody has been here for 0.5 s\n")
 
 
+def test_without_file_descriptors_it_says_so_once_and_goes_on(tmp_path: Path) -> None:
+    command = ["sh", "-c", 'ulimit -n 30 && exec "$@"', "", sys.executable, "-u", "-m", "aioelasticjob.zookeeper"]
+    server = ChildProcess([*command, "--port", "0", "--data-dir", str(tmp_path / "data")], tmp_path / "log")
+    try:
+        port = port_of(server)
+        with ExitStack() as stack:
+            clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(40)]
+            server.wait_for_output("cannot accept connections", 60)
+            clients[0].sendall(connect_frame())
+            assert clients[0].recv(1)  # those who are there are served, and what they write is kept
+            waiting = clients.pop()
+            for client in clients:
+                client.close()
+            waiting.sendall(b"ruok")
+            assert waiting.recv(10) == b"imok"
+        assert len(server.output.splitlines()) == 2, server.output
+    finally:
+        server.kill()
+
+
+def test_limits_are_options_with_the_names_that_operators_know(start: Start) -> None:
+    server = start(
+        *("--port", "0", "--max-client-cnxns", "3", "--jute-maxbuffer", "5000"),
+        *("--max-unfinished", "6000", "--sessionless-timeout", "100"),
+    )
+    address = ("127.0.0.1", port_of(server))
+    with socket.create_connection(address, timeout=60) as client:
+        client.sendall(b"conf")
+        assert b"maxClientCnxns=3\n" in b"".join(iter(lambda: client.recv(4096), b""))
+    with socket.create_connection(address, timeout=60) as client:
+        assert client.recv(1) == b""  # it has not asked for a session
+    with socket.create_connection(address, timeout=60) as client:
+        client.sendall(connect_frame())
+        stream = client.makefile("rb")
+        stream.read(41)
+        client.sendall(frame(1, OpCode.CREATE, create_body("/a", bytes(4900))))
+        assert stream.read(4)
+        client.sendall(frame(2, OpCode.CREATE, create_body("/b", bytes(5000))))
+        with suppress(ConnectionResetError):
+            while stream.read(1):
+                pass
+        stream.close()
+
+
 @pytest.mark.parametrize(
-    "options", [("--port", "99999"), ("--port", "x"), ("--tick-time", "0"), ("--linger", "0"), ("--nonsense",)]
+    "options",
+    [
+        ("--port", "99999"),
+        ("--port", "x"),
+        ("--tick-time", "0"),
+        ("--linger", "0"),
+        ("--nonsense",),
+        ("--jute-maxbuffer", "9000", "--max-unfinished", "8999"),
+    ],
 )
 def test_what_cannot_be_meant_is_refused(start: Start, options: tuple[str, ...]) -> None:
     server = start(*options)

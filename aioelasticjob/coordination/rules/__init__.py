@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.rules.election import abdicate, elect
-from aioelasticjob.coordination.rules.failover import forget, mourn
+from aioelasticjob.coordination.rules.failover import forget, give_up, mourn
 from aioelasticjob.coordination.rules.housekeeping import (
     clear_records,
     forget_requests,
@@ -15,6 +15,7 @@ from aioelasticjob.coordination.rules.housekeeping import (
     refresh,
     restore,
 )
+from aioelasticjob.coordination.rules.schedule import note_schedule
 from aioelasticjob.coordination.rules.sharding import assign, require
 from aioelasticjob.coordination.rules.situation import Situation
 
@@ -24,7 +25,9 @@ RULES: tuple[Rule, ...] = (
     restore,
     elect,
     abdicate,
+    note_schedule,
     mourn,
+    give_up,
     forget,
     require,
     assign,

@@ -17,6 +17,6 @@ def elect(now: Situation) -> Iterator[TakeSeat]:
 
 
 def abdicate(now: Situation) -> Iterator[LeaveSeat]:
-    """A leader that may no longer hold items makes room, if anybody else could lead."""
-    if now.leading and now.me not in now.view.staying and now.view.staying:
+    """A leader that may no longer hold items makes room, if anybody else could lead or it lacks what is required."""
+    if now.seated and now.me not in now.view.staying and (now.view.staying or not now.leading):
         yield LeaveSeat(now.me)

@@ -4,20 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aioelasticjob.coordination.effects import Forget, Mourn
+from aioelasticjob.coordination.effects import Forget, GiveUp, Mourn
 from aioelasticjob.coordination.rules.situation import Situation
 
 
 def mourn(now: Situation) -> Iterator[Mourn]:
-    """The leader marks every item that was begun, is not completed and runs nowhere."""
+    """The leader marks every item that was begun, is not completed and runs nowhere, unless it is to be given up."""
     view = now.view
     if not (now.leading and view.config.failover):
         return
     for item, version in sorted(now.cut_off.items()):
         marks = (view.layout.item(item).orphan, view.layout.item(item).failover)
         wanted = item in view.items and item < view.config.sharding_total_count  # or ``forget`` would undo it for ever
-        if wanted and not any(mark in view.tree for mark in marks):
+        if wanted and not any(mark in view.tree for mark in marks) and _rescues(now, item) < view.config.max_rescues:
             yield Mourn(item, version, now.runs.get(item))
+
+
+def give_up(now: Situation) -> Iterator[GiveUp]:
+    """The leader settles every run whose rescues were cut off so often in a row that its handler may well be why.
+
+    Without a limit, a handler that ends its process would end one instance after the other.  A mark that an instance
+    left when it handed the run over goes with it: rescuers leave such a mark alone.
+    """
+    view = now.view
+    if not (now.leading and view.config.failover):
+        return
+    for item, version in sorted(now.cut_off.items()):
+        paths = view.layout.item(item)
+        if paths.failover not in view.tree and _rescues(now, item) >= view.config.max_rescues:
+            marked = paths.orphan in view.tree and not view.obstructed(paths.orphan)
+            yield GiveUp(item, version, now.runs[item], round(now.time * 1000), marked)
+
+
+def _rescues(now: Situation, item: int) -> int:
+    return now.runs[item].rescues if item in now.runs else 0
 
 
 def forget(now: Situation) -> Iterator[Forget]:

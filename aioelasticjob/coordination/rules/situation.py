@@ -37,6 +37,11 @@ class Situation:
         return self.me in self.view.instances
 
     @property
-    def leading(self) -> bool:
+    def seated(self) -> bool:
         """Whether the leader's seat is mine."""
         return self.view.leader == self.me and self.present
+
+    @property
+    def leading(self) -> bool:
+        """Whether I lead: the seat is mine, and I know all that the job requires."""
+        return self.seated and self.me not in self.view.lacking

@@ -1,0 +1,185 @@
+"""Written or not, once: the one way in which an instance of a job writes to the registry.
+
+A transaction is applied whole or not at all, and it is conditional on what was read.  So when its reply is lost, what
+its own operations have left in the registry tells whether it was applied; if it was not, it is sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.registry.session import Session, SessionState
+from aioelasticjob.registry.tree import Node
+from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, Op, Set
+
+if TYPE_CHECKING:
+    from aioelasticjob.coordination.membership import Member
+
+OVER = (SessionState.EXPIRED, SessionState.CLOSED)
+
+
+@dataclass(slots=True)  # one for every write: a frozen one costs three times as much to make
+class Applied:
+    """The transaction was written."""
+
+    committed: Committed
+
+    def get(self) -> Committed:
+        """Return what was written."""
+        return self.committed
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was written, because of ``error``; the session goes on."""
+
+    error: RegistryError
+
+    def get(self) -> Committed:
+        """Raise the error."""
+        raise self.error
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOver:
+    """The session is over, and with it every lock that the transaction may have taken."""
+
+    error: SessionEnded
+
+    def get(self) -> Committed:
+        """Raise the error."""
+        raise self.error
+
+
+Written: TypeAlias = Applied | Refused | SessionOver
+"""What became of a transaction: exactly one of three."""
+
+
+async def write(
+    member: Member, ops: Sequence[Op], what: str, *, wait: bool = False, hold: Hold | None = None
+) -> Written:
+    """Write a transaction under the member's session and return what became of it; no RegistryError is raised.
+
+    ``what`` says what the job wants, as in "to settle items".  ``wait``: without a connection wait for one of the same
+    session; otherwise that is a refusal (Suspended).  Every wait can be cancelled, and ends with the session.
+    """
+    session, lost = member.session, 0
+    while True:
+        since = session.zxid
+        try:
+            written: Written = Applied(await session.commit(ops, incarnation=member.incarnation, hold=hold))
+        except OutcomeUnknown as error:
+            if (found := await _look(member, ops, since)) is None:
+                if lost:  # a server that fails again and again is asked less often
+                    member.refusals.refused(what, error)
+                    await session.back_off(lost - 1)
+                lost += 1
+                continue
+            written = found
+        except Suspended as error:
+            if wait and await connected(session, member.incarnation):
+                continue
+            written = SessionOver(_ended()) if wait else Refused(error)
+        except SessionEnded as error:  # the registry may say so of a session that goes on, with its locks
+            goes_on = wait and await connected(session, member.incarnation)
+            written = Refused(error) if goes_on else SessionOver(error)
+        except RegistryError as error:
+            written = Refused(error)
+        _note(member, what, written)
+        return written
+
+
+def _note(member: Member, what: str, written: Written) -> None:
+    """Note what was refused, or is refused no longer; that others were faster, or nobody is there, is no refusal."""
+    if isinstance(written, Applied):
+        member.refusals.accepted(what)
+    elif isinstance(written, Refused) and not isinstance(written.error, Conflict | Suspended):
+        member.refusals.refused(what, written.error)
+
+
+async def connected(session: Session, incarnation: int) -> bool:
+    """Wait for a connection of the same session; False when that session is over."""
+    status = await session.status.until(
+        lambda now: now.state is SessionState.CONNECTED or now.state in OVER or now.incarnation != incarnation
+    )
+    return status.state is SessionState.CONNECTED and status.incarnation == incarnation
+
+
+def evidence(ops: Sequence[Op], nodes: Mapping[str, Node | None], incarnation: int, since: int) -> Committed | None:
+    """Return what a lost reply would have said if the nodes show that ``ops`` were applied, None if they were not.
+
+    ``nodes`` were read later than ``ops`` were sent, and ``since`` is a transaction that came before them.  Where the
+    nodes do not tell, ``ops`` count as not applied: being conditional they can be sent again, and are then refused.
+    """
+    made, removed = ({op.path for op in ops if isinstance(op, kind)} for kind in (Create, Delete))
+    applied, zxid, versions = False, 0, list[int]()
+    for op in ops:
+        node = nodes.get(op.path)
+        told = None if op.path in made and op.path in removed else _tells(op, node, incarnation, since)
+        if told is False:
+            return None
+        applied |= bool(told)
+        stat = None if node is None else node.stat
+        if told and stat is not None and isinstance(op, Create):
+            zxid = stat.czxid
+        elif told and stat is not None and isinstance(op, Set):
+            zxid = zxid or stat.mzxid
+        new = op.version + 1 if isinstance(op, Set) and op.version >= 0 else stat.version if stat is not None else -1
+        versions.append(0 if isinstance(op, Create) else new if isinstance(op, Set) else -1)
+    return Committed(zxid or since, tuple(versions)) if applied else None
+
+
+def _tells(op: Op, node: Node | None, incarnation: int, since: int) -> bool | None:
+    """Return whether a node shows that an operation was applied; None if it does not tell."""
+    match op:
+        case Create(ephemeral=True):
+            return node is not None and node.stat.ephemeral_owner == incarnation and node.stat.czxid > since
+        case Create():
+            if node is None or node.stat.czxid <= since:
+                return False
+            return True if node.data == op.data else None
+        case Set():
+            if node is None:
+                return None
+            if node.stat.mzxid <= since:
+                return False
+            ours = op.version < 0 or node.stat.version == op.version + 1
+            return True if ours and node.data == op.data else None
+        case Delete():
+            return node is None or node.stat.czxid > since
+        case Check():
+            return None
+
+
+async def _look(member: Member, ops: Sequence[Op], since: int) -> Applied | SessionOver | None:
+    """Find out, however often that fails, whether a transaction was applied; None if it was not."""
+    session, failures = member.session, 0
+    paths = list(dict.fromkeys(op.path for op in ops if not isinstance(op, Check)))
+    while await connected(session, member.incarnation):
+        try:
+            await catch_up(member)
+            nodes = await session.get_many(paths)
+        except Suspended:
+            continue
+        except SessionEnded as error:
+            return SessionOver(error)
+        except RegistryError as error:
+            member.refusals.refused("to be read", error)
+            await session.back_off(failures)
+            failures += 1
+        else:
+            found = evidence(ops, dict(zip(paths, nodes, strict=True)), member.incarnation, since)
+            return None if found is None else Applied(found)
+    return SessionOver(_ended())
+
+
+async def catch_up(member: Member) -> None:
+    """Let the server that is asked now know what another one was told."""
+    await member.session.sync(member.layout.root)
+
+
+def _ended() -> SessionEnded:
+    return SessionEnded("the session was lost while something was written, and nobody can tell whether it was")

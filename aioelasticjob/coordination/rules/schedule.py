@@ -1,0 +1,22 @@
+"""Since when the schedule has been in force."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from aioelasticjob.coordination.effects import NoteSchedule
+from aioelasticjob.coordination.rules.situation import Situation
+from aioelasticjob.coordination.view import scheduling
+
+
+def note_schedule(now: Situation) -> Iterator[NoteSchedule]:
+    """The leader notes a schedule that is new, with the time at which the configuration was written.
+
+    It does not matter who wrote the configuration, or with which tool: the note says which schedule it is about.
+    """
+    view = now.view
+    config = view.tree.get(view.layout.config)
+    if now.leading and config is not None and view.fault is None and not view.schedule_is_noted:
+        noted = {**scheduling(view.config), "since": round(config.stat.mtime * 1000)}
+        yield NoteSchedule(json.dumps(noted).encode(), config.stat.version)

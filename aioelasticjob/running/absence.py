@@ -1,0 +1,78 @@
+"""Moments that nobody was up for: one of those who come back reports them, for the whole cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
+from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
+from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.schedule import Timetable
+
+NOBODY = "nobody was up when they came"
+
+
+class Absence:
+    """What one instance reports of the time in which no instance was there; moments are in milliseconds."""
+
+    def __init__(self, member: Member, ledger: Ledger, misses: Misses) -> None:
+        self._member, self._ledger, self._misses = member, ledger, misses
+        self._reported = False
+        """Whether what a job without records has missed has been looked up."""
+
+    async def report(
+        self, view: JobView, table: Timetable, gained: Iterable[int], owed_after: Mapping[int, int], since: int
+    ) -> frozenset[int]:
+        """Report for items just gained what came while nobody was up; of items switched off nothing is missed.
+
+        ``owed_after`` is the moment after which each item owes what comes, and ``since`` is when the schedule came into
+        force.  All items are marked, or their next holders, who were not there either, would report it again.  Return
+        those that could not be marked, for the view is old.
+        """
+        after, missed = dict[int, int](), dict[int, int]()
+        for item in gained:
+            record = self._ledger.record(item)
+            last = max(record.slot, record.completed_at, self._ledger.missed(item)[0])  # in a run somebody was up
+            last = max(last, made_at(view, item), since)
+            if passed := table.passed(last, min(owed_after[item], table.newest)):
+                after[item], missed[item] = last, passed.last
+        open_ = missed.keys() - view.disabled_items if self._member.id in view.eligible else frozenset[int]()
+        while missed:
+            part = {item: missed[item] for item in sorted(missed)[:MARKED_AT_ONCE]}
+            if (marked := await mark(self._member, self._ledger, view, part)) is None:
+                break
+            for until in sorted({part[item] for item in marked & open_}):
+                alike = {item: after[item] for item in marked & open_ if part[item] == until}
+                self._misses.tell(alike, table, until, NOBODY)
+            missed = {item: until for item, until in missed.items() if item not in part}
+        return frozenset(missed)
+
+    async def report_unrecorded(self, view: JobView, table: Timetable, known_since: int, now: int) -> None:
+        """Let the leader report, once, what came while nobody was up, for all items of a job that keeps no records.
+
+        If nobody has written yet up to when somebody was there, as an older release does not, it counts from now on.
+        """
+        if view.config.monitor_execution or view.leader != self._member.id or self._reported:
+            return
+        known, before = await read_accounted(self._member), None
+        while known is not None and known != before:
+            last = max(known[0], known_since)
+            passed = table.passed(last, int(min(view.up_since * 1000, table.newest)))
+            until = now if not known[0] else 0 if passed is None else passed.last
+            if until and not await advance_accounted(self._member, view, until, known[1]):
+                before, known = known, await read_accounted(self._member)
+                continue
+            if known[0] and passed is not None:
+                items = [item for item in view.items - view.disabled_items if item < view.config.sharding_total_count]
+                self._misses.tell({item: max(last, made_at(view, item)) for item in items}, table, passed.last, NOBODY)
+            self._reported = True
+            return
+
+
+def made_at(view: JobView, item: int) -> int:
+    """Return when the item was made, in milliseconds since the epoch; 0 if that is unknown."""
+    node = view.tree.get(view.layout.item(item).sharding)
+    return 0 if node is None else int(node.stat.ctime * 1000)

@@ -1,0 +1,115 @@
+"""Records from the future: they were written while the registry's clock, which jobs follow, was ahead.
+
+It has been set back since.  What such a record claims of the near future stands: those moments were run early or told
+of, and are not run again.  But if the item or its schedule began while the clock was ahead, nobody has run what comes
+before that: it is told of.  A record that claims more than a minute of the future would silence its item for too long:
+it is lowered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from aioelasticjob.clock import moment
+from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
+from aioelasticjob.coordination.ledger import TOLERATED, Ledger
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.schedule import Passed, Timetable
+
+AHEAD = 3_000
+"""Milliseconds of the future that a record may claim by small differences between clocks, and by claiming early."""
+SET_BACK = "the registry's clock was ahead and has been set back"
+
+log = logging.getLogger(__name__)
+
+
+class Ahead:
+    """The items whose records claim moments that have yet to come; times in milliseconds."""
+
+    def __init__(self, member: Member, ledger: Ledger, misses: Misses) -> None:
+        self._member, self._ledger, self._misses = member, ledger, misses
+        self._since: dict[int, int] = {}
+        """From when on the moments of each of them are in question."""
+        self._far: set[int] = set()
+        """Those of them whose records claim too much."""
+
+    def __bool__(self) -> bool:
+        return bool(self._since)
+
+    def find(self, items: Iterable[int], now: int, since: int) -> None:
+        """Look for such items among those whose records have just been read; the time has not been set ``since``."""
+        for item in items:
+            slot = self._ledger.slot(item)
+            (self._far.add if slot > now + TOLERATED else self._far.discard)(item)
+            if slot > now + AHEAD:
+                self._since[item] = max(since, now - TOLERATED)
+            else:
+                self._since.pop(item, None)
+
+    def find_anew(self, items: Iterable[int], now: int, since: int) -> None:
+        """Look again among all items held: the time has been set to ``now``, either way."""
+        self._since.clear()
+        self.find(items, now, since)
+
+    async def settle(self, view: JobView, table: Timetable, items: frozenset[int]) -> frozenset[int]:
+        """Tell of what nobody will run, and lower what claims too much; return the items of the latter.
+
+        ``items`` are those held that are to be run; the others have time.
+
+        Raises:
+            Suspended: there is no connection; what is left is done next time.
+            SessionEnded: the session was lost.
+        """
+        lowered, missed = set[int](), dict[int, Passed]()
+        for item in self._since.keys() & items:
+            since, slot = self._since[item], self._ledger.slot(item)
+            passed = table.passed(since, min(slot, _opened(view, item)))
+            if item in self._far:
+                self._lower(item, since)
+                lowered.add(item)
+            elif passed is not None and passed.last > max(since + AHEAD, self._ledger.missed(item)[0]):
+                missed[item] = passed
+            else:
+                del self._since[item]
+        await self._tell(view, missed)
+        return frozenset(lowered)
+
+    async def _tell(self, view: JobView, missed: Mapping[int, Passed]) -> None:
+        """Tell of moments, and mark their items, or the next holder would tell of them again."""
+        for first in range(0, len(missed), MARKED_AT_ONCE):
+            part = dict(sorted(missed.items())[first : first + MARKED_AT_ONCE])
+            marked: Iterable[int] | None = part  # without records there is nothing to mark
+            if view.config.monitor_execution:
+                marked = await mark(self._member, self._ledger, view, {item: gap.last for item, gap in part.items()})
+            if marked is None:
+                return  # the view is old
+            for passed in sorted({part[item] for item in marked}, key=lambda gap: (gap.first, gap.last)):
+                alike = [item for item in marked if part[item] == passed]
+                self._misses.put(alike, passed, SET_BACK)
+                self._misses.ran(alike, passed.last)
+            for item in part:
+                del self._since[item]
+
+    def _lower(self, item: int, since: int) -> None:
+        slot = self._ledger.slot(item)
+        log.warning(
+            "%s: item %d is claimed up to %s, though it was only %s just now: the registry's clock was ahead.  The "
+            "item counts as claimed up to now; the moment claimed is not run again, others up to it may run twice",
+            self._member.layout.job,
+            item,
+            moment(slot / 1000).isoformat(timespec="seconds"),
+            moment(since / 1000).isoformat(timespec="seconds"),
+            extra={"job": self._member.layout.job, "item": item, "slot": slot},
+        )
+        self._ledger.lower(item, since)
+        self._misses.lower(item, since)
+        del self._since[item]
+
+
+def _opened(view: JobView, item: int) -> int:
+    """Return up to when nobody can have run an item's moments, for there was no such item or no such schedule."""
+    node = view.tree.get(view.layout.item(item).sharding)
+    return int(max(0.0 if node is None else node.stat.ctime, view.scheduled_since) * 1000)

@@ -1,0 +1,63 @@
+"""Orphans that this instance rescues: one after another, as long as it has nothing else to do."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from anyio import move_on_after
+
+from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.latest import Latest
+from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.running.accounts import Accounts
+from aioelasticjob.running.duty import Duty
+from aioelasticjob.running.requests import Fly
+
+VISIBLE_WITHIN = 1.0
+"""Seconds to wait at most until the view shows that an item of ours is rescued no more."""
+
+
+class Rescues:
+    """The orphans of a job, as one instance takes them."""
+
+    def __init__(self, member: Member, duty: Duty, accounts: Accounts, claims: Claims, views: Latest[JobView]) -> None:
+        self._member, self._duty, self._accounts, self._claims, self._views = member, duty, accounts, claims, views
+
+    async def answer(self, view: JobView, fly: Fly) -> bool:
+        """Take one orphan, beginning at a place of our own so that rescuers spread; True if one was taken."""
+        me = self._member.id
+        if not (view.orphans and view.config.failover and me in view.eligible):
+            return False
+        waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
+        if skew := self._duty.intolerable_skew():
+            self._accounts.declined(frozenset(waiting), str(skew))
+            return False
+        first = crc32(me.encode()) % len(waiting) if waiting else 0
+        for item in waiting[first:] + waiting[:first]:
+            try:
+                if await self._take(view, item, fly):
+                    return True
+            except (Suspended, SessionEnded):
+                raise
+            except RegistryError as error:  # one that cannot be had keeps nobody from the others
+                self._member.refusals.refused("to be read", error)
+        return False  # and no reason to wait: what is owed goes on
+
+    async def _take(self, view: JobView, item: int, fly: Fly) -> bool:
+        ledger, taken = self._duty.ledger, False
+        await ledger.learn([item])
+        record = ledger.record(item)
+        if record.completed:
+            await self._claims.dismiss(item)
+        elif record.rescues < view.config.max_rescues:  # else the leader gives it up
+            fire = Fire(record.moment, FireSource.FAILOVER, record.parameter)
+            taken = await fly(view, fire, frozenset({item}))
+            if taken and item in self._duty.held:  # what it owes by now it is to run together with the others
+                with move_on_after(VISIBLE_WITHIN):
+                    await self._views.until(lambda newer: item not in newer.rescues)
+        if item not in self._duty.held:
+            ledger.forget([item])
+        return taken

@@ -1,0 +1,41 @@
+"""The spans in which a job's configuration stayed the same."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aioelasticjob.clock import moment
+from aioelasticjob.config import JobConfig
+
+AROUND = 5.0
+"""Seconds before and after a span whose moments are known, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """A span in which a job's configuration stayed the same, and the moments (ms) of its schedule then."""
+
+    start: float
+    end: float
+    config: JobConfig
+    moments: tuple[int, ...]
+
+    @classmethod
+    def of(cls, start: float, end: float, data: bytes, job: str) -> Era:
+        """Return the span in which the node ``config`` of a job held ``data``."""
+        config = JobConfig.from_json(data, job)
+        return cls(start, end, config, tuple(_moments(config, start - AROUND, end + AROUND)))
+
+    def passed(self, first: int, last: int) -> tuple[int, ...]:
+        """Return the moments from ``first`` to ``last``."""
+        return self.moments[bisect_left(self.moments, first) : bisect_right(self.moments, last)]
+
+
+def _moments(config: JobConfig, start: float, end: float) -> Iterator[int]:
+    cron = config.schedule
+    following = None if cron is None else cron.next_after(moment(start))
+    while cron is not None and following is not None and following.timestamp() < end:
+        yield round(following.timestamp() * 1000)
+        following = cron.next_after(following)

@@ -1,0 +1,104 @@
+"""Accepts connections, and waits where the machine has none to give."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+
+from aioelasticjob.zookeeper.trouble import Trouble
+
+BACKLOG = 100
+RETRY = 1.0
+"""Seconds until the next attempt after one that failed: descriptors come back when connections end."""
+_ABSENT = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+"""Errors of an address that this machine does not have, as ``::1`` of ``localhost`` where IPv6 is off."""
+
+Protocols = Callable[[], asyncio.Protocol]
+
+
+@asynccontextmanager
+async def listening(protocols: Protocols, host: str, port: int) -> AsyncIterator[int]:
+    """Accept connections until the block ends; yield the port, which is a free one where 0 was asked for.
+
+    asyncio's own server tries again a hundred times at once when no descriptor is left, and logs a traceback each
+    time.  So we accept ourselves on its loop and on uvloop's.  Other loops, as a simulation's, do it their own way.
+
+    Raises: OSError if the address cannot be had.
+    """
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, asyncio.SelectorEventLoop) and type(loop).__module__ != "uvloop":
+        listener = await loop.create_server(protocols, host, port)
+        try:
+            yield listener.sockets[0].getsockname()[1] if listener.sockets else port
+        finally:
+            listener.close()
+        return
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(each) for each in await _bound(loop, host, port)]
+        trouble = Trouble("connections are accepted again")
+        accepting = [loop.create_task(_accept(protocols, each, trouble)) for each in sockets]
+        try:
+            yield sockets[0].getsockname()[1]
+        finally:
+            trouble.stop()
+            for task in accepting:
+                task.cancel()
+            await asyncio.gather(*accepting, return_exceptions=True)
+
+
+async def _bound(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
+    """Return a listening socket for each address of the host that this machine has."""
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets, absent = list[socket.socket](), list[OSError]()
+    for family, _, _, _, address in dict.fromkeys(found):
+        try:
+            sockets.append(socket.create_server(address[:2], family=family, backlog=BACKLOG))
+        except OSError as error:
+            absent.append(error)
+            if error.errno not in _ABSENT:
+                break
+        else:
+            sockets[-1].setblocking(False)
+    if absent and (not sockets or absent[-1].errno not in _ABSENT):
+        for each in sockets:
+            each.close()
+        raise absent[-1]
+    return sockets
+
+
+async def _accept(protocols: Protocols, listener: socket.socket, trouble: Trouble) -> None:
+    """Hand every connection to a protocol of its own.
+
+    Whatever error an attempt ends with, there is another attempt: a server that accepts no more would look alive.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            connection, _ = listener.accept()
+            connection.setblocking(False)
+            await loop.connect_accepted_socket(protocols, connection)
+        except (BlockingIOError, InterruptedError):
+            await _readable(loop, listener)
+        except ConnectionError:
+            continue  # the client had gone before it was accepted
+        except OSError as error:
+            reason = error.strerror or str(error)
+            trouble.happened(f"cannot accept connections: {reason}; clients wait and are tried every {RETRY:g} s")
+            await asyncio.sleep(RETRY)
+
+
+async def _readable(loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
+    """Return when somebody wants to connect.  Unlike ``sock_accept``, it holds nothing that a cancellation loses."""
+    ready = loop.create_future()
+
+    def tell() -> None:
+        loop.remove_reader(listener)
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(listener, tell)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(listener)

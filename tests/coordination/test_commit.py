@@ -1,0 +1,478 @@
+"""Each write of an instance is applied, refused, or its session is over, whatever the registry answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aioelasticjob.coordination import commit, coordinator
+from aioelasticjob.coordination.absence import mark
+from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, evidence, write
+from aioelasticjob.coordination.effects import (
+    Assign,
+    ClearRecords,
+    Effect,
+    Forget,
+    ForgetServer,
+    LeaveSeat,
+    MarkNecessary,
+    Mourn,
+    Prune,
+    Refresh,
+    Restore,
+    TakeSeat,
+)
+from aioelasticjob.coordination.guarantee import BEGUN, Guarantee
+from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.coordination.membership import Member, _joining, give_notice, leave, make
+from aioelasticjob.coordination.progress import Offsets, Tally
+from aioelasticjob.coordination.refusals import Refusals
+from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome
+from aioelasticjob.registry.codec import SESSION_OVER, UNCERTAIN, failure
+from aioelasticjob.registry.tree import Node
+from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, Op, Set
+from aioelasticjob.running.requests import Requests
+from tests.coordination.test_claims import CRON, LAYOUT, ME, MINE, NEXT, NOW, SLOT, THEIRS, Desk, Line, done
+
+CODES = [*range(-1, -15, -1), -100, -101, -102, -103, *range(-108, -128, -1), -999]
+"""Every error code of the protocol (KeeperException.Code of ZooKeeper 3.9), the gaps between, and an unknown one."""
+TROUBLE = ["reply lost", "never arrived", "suspended", "applied, then an error", *CODES]
+WRONG = st.lists(st.sampled_from(TROUBLE), max_size=4)
+ENDS = st.sampled_from([None, None, None, 0, 1, 2, 3])
+
+
+def refusal(code: int, path: str) -> RegistryError:
+    """Return what the registry's client raises for an error code."""
+    if code in UNCERTAIN or code == -4:
+        return OutcomeUnknown(f"{code}")
+    return failure(code, path)
+
+
+class Faulty(Line):
+    """A session that has a fault for each of its first commits and reads, and that may end at one of its commits."""
+
+    def __init__(self, line: Line) -> None:
+        super().__init__(line._registry)
+        self.faults: list[object] = []
+        self.read_faults: list[object] = []
+        self.ends_at: int | None = None
+        self.written: list[Sequence[Op]] = []
+
+    def arm(self, faults: Collection[object], read_faults: Collection[object], ends_at: int | None) -> None:
+        self.faults, self.read_faults, self.ends_at = list(faults), list(read_faults), ends_at
+
+    async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
+        if self.ends_at is not None:
+            self.ends_at -= 1
+            if self.ends_at < 0 and self.incarnation == MINE:
+                self._registry.expire(MINE)
+                self.incarnation = MINE + 100
+        word = self.faults.pop(0) if self.faults and incarnation == self.incarnation else None
+        if word == "applied, then an error":
+            self._registry.commit(ops, incarnation)
+            self.written.append(ops)
+            raise OutcomeUnknown("the registry took too long")
+        if isinstance(word, int):
+            raise refusal(word, ops[0].path)
+        if word is not None:
+            self.commits.append(word)  # type: ignore[arg-type]
+        try:
+            committed = await super().commit(ops, incarnation=incarnation, hold=hold)
+        except OutcomeUnknown:
+            if word == "reply lost":
+                self.written.append(ops)
+            raise
+        self.written.append(ops)
+        return committed
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        self._fail(paths[0] if paths else "/")
+        return await super().get_many(paths)
+
+    async def sync(self, path: str = "/") -> None:
+        self._fail(path)
+        await super().sync(path)
+
+    def _fail(self, path: str) -> None:
+        word = self.read_faults.pop(0) if self.read_faults else None
+        if isinstance(word, int) and word not in SESSION_OVER and word != -4:
+            raise failure(word, path)
+        if word is not None:
+            raise Suspended("no connection")
+
+
+class Bureau(Desk):
+    """A desk whose registry may refuse anything."""
+
+    line: Faulty
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = Faulty(self.line)
+        self.line.zxid = self.registry.zxid
+        self.member = Member(self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE, Refusals("job", lambda: 0.0))
+        self.ledger = Ledger(self.member)
+        self.claims = Claims(self.member, self.ledger)
+        self.learn()
+
+    @property
+    def lives(self) -> bool:
+        return self.line.incarnation == MINE
+
+    def locked(self) -> set[int]:
+        """Return the items that are locked by us."""
+        nodes = self.registry.nodes
+        found = {item: nodes.get(LAYOUT.item(item).running) for item in self.items}
+        return {item for item, node in found.items() if node is not None and node.stat.ephemeral_owner == MINE}
+
+    def joined_again(self) -> None:
+        """Let the job end here with an error and join again under the same session: it knows nothing of before."""
+        self.ledger = Ledger(self.member)
+        self.claims = Claims(self.member, self.ledger)
+
+
+# One write.
+
+
+@dataclass
+class Case:
+    """A transaction, and how to tell whether it was applied."""
+
+    ops: list[Op]
+    before: list[Op] = field(default_factory=list)
+
+
+CASES = {
+    "a lock": Case([Create("/job/a", b"x", ephemeral=True)]),
+    "a node": Case([Create("/job/a", b"x")]),
+    "a change": Case([Set("/job/a", b"x", 0)], [Create("/job/a")]),
+    "any version": Case([Set("/job/a", b"x", -1)], [Create("/job/a")]),
+    "a removal": Case([Delete("/job/a", 0)], [Create("/job/a")]),
+    "a claim": Case([Check("/job"), Set("/job/a", b"x", 0), Create("/job/a/b", ephemeral=True)], [Create("/job/a")]),
+    "a probe": Case([Create("/job/b", ephemeral=True), Delete("/job/b"), Create("/job/a")]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@given(faults=WRONG, reads=WRONG, ends=ENDS, wait=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_a_write_is_applied_once_or_refused_or_its_session_is_over(
+    name: str, faults: list[object], reads: list[object], ends: int | None, wait: bool
+) -> None:
+    bureau, case = Bureau(), CASES[name]
+    if case.before:
+        bureau.write(*case.before)
+    bureau.line.zxid = bureau.registry.zxid
+    bureau.line.arm(faults, reads, ends)
+    written = done(write(bureau.member, case.ops, "to try", wait=wait))
+    match written:
+        case Applied(committed):
+            assert bureau.line.written == [case.ops]
+            assert committed.zxid == bureau.registry.zxid or not bureau.lives or name == "a removal"
+            versions = [0 if isinstance(op, Create) else 1 if isinstance(op, Set) else -1 for op in case.ops]
+            assert list(committed.versions) == versions
+        case Refused(error):
+            assert bureau.line.written == []
+            assert isinstance(error, RegistryError)
+            assert not wait or not isinstance(error, Suspended)
+        case SessionOver():
+            assert not bureau.lives or -112 in faults or -118 in faults
+            assert bureau.lives is False or bureau.line.written == []
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_whoever_writes_after_a_lost_reply_hides_no_lock_of_ours(data: st.DataObject) -> None:
+    bureau = Bureau()
+    since = bureau.line.zxid = bureau.registry.zxid
+    ops: list[Op] = [
+        Check(LAYOUT.sharding),
+        *(op for item in bureau.items for op in (Create(LAYOUT.item(item).execution, b"x"),)),
+        *(Create(LAYOUT.item(item).running, ME.encode(), ephemeral=True) for item in bureau.items),
+    ]
+    applied = data.draw(st.booleans())
+    if applied:
+        bureau.registry.commit(ops, MINE)
+    at = bureau.registry.zxid
+    for item in data.draw(st.lists(st.sampled_from(list(bureau.items)), max_size=4, unique=True)):
+        record = LAYOUT.item(item).execution
+        if record in bureau.registry.nodes:
+            bureau.write(Set(record, b"by hand", -1))
+        else:
+            bureau.elsewhere(item)
+    found = evidence(ops, bureau.registry.nodes, MINE, since)
+    assert (found is not None) is applied
+    if found is not None:
+        assert found.zxid == at
+
+
+def test_a_lock_of_ours_that_is_older_is_no_evidence() -> None:
+    bureau = Bureau()
+    ops = [Create("/job/a", b"x", ephemeral=True)]
+    bureau.registry.commit(ops, MINE)
+    assert evidence(ops, bureau.registry.nodes, MINE, bureau.registry.zxid - 1) is not None
+    assert evidence(ops, bureau.registry.nodes, MINE, bureau.registry.zxid) is None
+
+
+# Every kind of write.
+
+Deed = Callable[[Bureau], Awaitable[object]]
+
+
+def _effect(effect: Effect) -> Deed:
+    async def carry_out(bureau: Bureau) -> None:
+        await coordinator._commit(bureau.member, bureau.view(), [effect])
+
+    return carry_out
+
+
+async def save(bureau: Bureau) -> None:
+    claim = Claim(CRON, ME, MINE, {}, bureau.claims.unmonitored(CRON, [0]).items, {})
+    offsets = Offsets(bureau.member)
+    await offsets.save(claim, 0, "7")
+    assert bureau.registry.nodes[LAYOUT.item(0).offset].data == b"7"
+
+
+async def drop(bureau: Bureau) -> None:
+    path = LAYOUT.trigger(ME)
+    bureau.write(Create(path, b"P"))
+    bureau.line.zxid = bureau.registry.zxid
+    requests = Requests(bureau.member, None, None, ())  # type: ignore[arg-type]
+    fire = Fire(NOW, FireSource.TRIGGER, "P", (path, 0))
+    assert await requests._drop(fire) is (path not in bureau.registry.nodes)
+
+
+async def listen(bureau: Bureau) -> None:
+    marks = Guarantee(bureau.member)
+    await marks.enrol("1000", [0, 1])
+    if await marks.turn("1000", None):
+        await marks.note("1000", BEGUN)
+    await marks.end("1000", [0, 1])
+
+
+async def publish(bureau: Bureau) -> None:
+    tally = Tally(3, 1)
+    await tally.publish(bureau.member, bureau.view(), 1.0)
+
+
+async def join(bureau: Bureau) -> None:
+    ops = _joining(bureau.member, bureau.registry.tree(), bureau.config, bureau.config, [])
+    (await write(bureau.member, ops, "to join")).get()
+
+
+async def mark_missed(bureau: Bureau) -> None:
+    await mark(bureau.member, bureau.ledger, bureau.view(), {0: SLOT + 5, 1: SLOT + 5})
+
+
+DEEDS: dict[str, Deed] = {
+    "dismiss": lambda bureau: bureau.claims.dismiss(0),
+    "mark misfired": lambda bureau: bureau.claims.mark_misfired(bureau.view(), 0, SLOT),
+    "mark missed": mark_missed,
+    "save": save,
+    "drop": drop,
+    "listen": listen,
+    "publish": publish,
+    "join": join,
+    "leave": lambda bureau: leave(bureau.member),
+    "give notice": lambda bureau: give_notice(bureau.member),
+    "make": lambda bureau: make(bureau.member, LAYOUT.offsets),
+    "take the seat": _effect(TakeSeat(ME)),
+    "leave the seat": _effect(LeaveSeat(ME)),
+    "ask": _effect(MarkNecessary("why")),
+    "assign": _effect(Assign({0: ME, 1: ME})),
+    "prune": _effect(Prune(frozenset({2}))),
+    "mourn": _effect(Mourn(0, 0)),
+    "forget": _effect(Forget((LAYOUT.item(0).orphan, LAYOUT.trigger("gone")))),
+    "restore": _effect(Restore(ME, {LAYOUT.triggers: b""})),
+    "refresh": _effect(Refresh("10.0.0.1", 0)),
+    "forget the server": _effect(ForgetServer("10.0.0.7", 0)),
+    "clear records": _effect(ClearRecords({LAYOUT.item(1).execution: 0})),
+}
+
+
+@pytest.mark.parametrize("name", DEEDS)
+@given(faults=WRONG, reads=WRONG, ends=ENDS)
+@settings(max_examples=25, deadline=None)
+def test_whatever_the_registry_answers_nothing_is_raised_but_its_errors(
+    name: str, faults: list[object], reads: list[object], ends: int | None
+) -> None:
+    bureau = Bureau()
+    bureau.write(Create(LAYOUT.server("10.0.0.1")), Create(LAYOUT.item(0).execution), Create(LAYOUT.item(0).orphan))
+    bureau.learn()
+    bureau.line.arm(faults, reads, ends)
+    with suppress(RegistryError):
+        done(DEEDS[name](bureau))  # type: ignore[arg-type]
+    assert bureau.locked() == set()
+
+
+def attempt(bureau: Bureau, fire: Fire) -> Claim | None:
+    """Claim as the runner does, again and again until it is no longer refused or suspended."""
+    for _ in range(20):
+        try:
+            if not bureau.ledger.known():
+                bureau.learn()
+                for item in bureau.items:
+                    done(bureau.claims.release(item, hand_over=False))
+            return bureau.claim(fire).claim
+        except SessionEnded:
+            if not bureau.lives:
+                return None
+            bureau.joined_again()
+        except OutcomeUnknown:
+            raise AssertionError("nobody looked") from None
+        except RegistryError:
+            continue
+    raise AssertionError("it is still refused")
+
+
+@given(st.lists(WRONG, min_size=3, max_size=3), WRONG, ENDS, st.booleans(), st.sampled_from(list(Outcome)))
+@settings(max_examples=300, deadline=None)
+def test_no_item_stays_locked_and_none_runs_twice_whatever_the_registry_answers(
+    faults: list[list[object]], reads: list[object], ends: int | None, hand_over: bool, outcome: Outcome
+) -> None:
+    bureau, runs = Bureau(), list[tuple[int, int]]()
+    for fire, wrong in zip([CRON, Fire(NEXT, FireSource.CRON)], faults, strict=False):
+        bureau.line.arm(wrong, reads, ends if fire is CRON else None)
+        try:
+            claim = attempt(bureau, fire)
+        except RegistryError:
+            continue
+        if claim is None or not bureau.lives:
+            break
+        assert bureau.locked() == set(claim.items)
+        runs += [(item, fire.slot) for item in claim.items]
+        bureau.line.arm(faults[2], reads, ends)
+        handed_over = bureau.hand_over(claim, *[outcome] * 3, hand_over=hand_over)
+        assert (handed_over is None) is (not bureau.lives)
+        if handed_over is None:
+            break
+        assert bureau.locked() == set()
+        assert all(bureau.record(item).slot == fire.slot == bureau.ledger.slot(item) for item in claim.items)
+        cut_off = hand_over and outcome is Outcome.CANCELLED
+        assert handed_over == bureau.waiting() == (set(claim.items) if cut_off else set())
+        if cut_off:
+            break
+    assert len(runs) == len(set(runs))
+    assert bureau.locked() == set()
+
+
+@given(WRONG, WRONG, ENDS)
+@settings(max_examples=100, deadline=None)
+def test_what_is_given_back_is_as_it_was_found(faults: list[object], reads: list[object], ends: int | None) -> None:
+    bureau = Bureau()
+    claim = bureau.taken()
+    bureau.line.arm(faults, reads, ends)
+    assert done(bureau.claims.withdraw(claim)) is bureau.lives
+    if bureau.lives:
+        assert (bureau.locked(), bureau.record().slot, bureau.record().completed) == (set(), 0, True)
+
+
+@pytest.mark.parametrize("hand_over", [True, False])
+@given(WRONG, WRONG)
+@settings(max_examples=50, deadline=None)
+def test_a_lock_that_an_earlier_life_under_the_same_session_left_is_removed(
+    hand_over: bool, faults: list[object], reads: list[object]
+) -> None:
+    bureau = Bureau()
+    bureau.taken(items=[0, 1])
+    bureau.joined_again()
+    bureau.learn()
+    bureau.line.arm(faults, reads, None)
+    claim = bureau.taken(items=[2]) if not faults and not reads else None
+    for item in bureau.items:
+        for _ in range(5):
+            try:
+                done(bureau.claims.release(item, hand_over=hand_over))
+                break
+            except RegistryError:  # it could not be read
+                continue
+    assert bureau.locked() == (set() if claim is None else {2})
+    assert bureau.waiting() == ({0, 1} if hand_over else set())
+    assert not bureau.record(0).completed
+
+
+@pytest.mark.parametrize("defect", [False, True], ids=["as it is", "trusting a server that lags behind"])
+def test_a_claim_mistaken_for_lost_is_found_locked_and_given_free_again(
+    defect: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def trust(_member: Member) -> None:
+        return
+
+    bureau = Bureau()
+    line, before = bureau.line, dict(bureau.registry.nodes)
+    if defect:
+        monkeypatch.setattr(commit, "catch_up", trust)
+    line.old = before
+    line.commits.extend(["reply lost", lambda: setattr(line, "old", None)])  # whoever is refused has caught up
+    taken = bureau.claim()
+    assert bureau.locked() == {0, 1, 2}
+    if not defect:
+        assert taken.claim is not None
+        return
+    assert (taken.claim, taken.elsewhere) == (None, {0, 1, 2})
+    for item in bureau.items:
+        done(bureau.claims.release(item, hand_over=True))
+    assert (bureau.locked(), bureau.waiting()) == (set(), {0, 1, 2})
+
+
+def test_an_item_that_is_locked_by_an_execution_of_ours_is_not_released() -> None:
+    bureau = Bureau()
+    claim = bureau.taken()
+    done(bureau.claims.release(0, hand_over=True))
+    assert bureau.locked() == {0, 1, 2}
+    assert bureau.settle(claim, *[Outcome.COMPLETED] * 3)
+    bureau.elsewhere(1)
+    done(bureau.claims.release(1, hand_over=True))
+    assert LAYOUT.item(1).running in bureau.registry.nodes
+    assert bureau.registry.nodes[LAYOUT.item(1).running].stat.ephemeral_owner == THEIRS
+
+
+def test_a_refusal_is_logged_once_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    now = [100.0]
+    refusals = Refusals("report", lambda: now[0])
+    for _ in range(5):
+        refusals.refused("to settle items", failure(-125, "/job/execution/0"))
+        now[0] += 1
+    (one,) = refusals.present
+    assert (one.what, one.since, one.times) == ("to settle items", 100.0, 5)
+    refusals.accepted("to claim items")
+    refusals.accepted("to settle items")
+    assert refusals.present == ()
+    for _ in range(3):  # it goes on and off
+        refusals.refused("to settle items", failure(-125, "/job/execution/0"))
+        refusals.accepted("to settle items")
+    said = [entry.getMessage() for entry in caplog.records]
+    assert said == [
+        "report: the registry refuses to settle items: /job/execution/0: the quota that somebody set in the registry is"
+        " used up: raise it (setquota), or remove nodes (-125)",
+        "report: the registry accepts to settle items again; it had refused that 5 times in 5.0 s",
+    ]
+    refusals.refused("to leave", failure(-102, "/job"))
+    now[0] += 61  # nobody asks for it any more
+    assert refusals.present == ()
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_error_code_is_an_error_of_ours_with_a_plain_message(code: int) -> None:
+    error: Any = failure(code, "/job/config")
+    assert isinstance(error, RegistryError)
+    assert isinstance(error, SessionEnded) or "/job/config" in str(error)
+    assert "None" not in str(error)
+
+
+def test_of_a_conflict_the_reason_is_returned_and_nothing_is_noted() -> None:
+    bureau = Bureau()
+    written = done(write(bureau.member, [Create(LAYOUT.config)], "to try"))
+    assert isinstance(written, Refused)
+    assert isinstance(written.error, Conflict)
+    assert bureau.member.refusals.present == ()
+    with pytest.raises(Conflict):
+        written.get()

@@ -1,0 +1,97 @@
+"""What a leader writes is refused once there is another leader."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.effects import (
+    PER_TRANSACTION,
+    Assign,
+    ClearRecords,
+    Effect,
+    Forget,
+    ForgetServer,
+    LeaveSeat,
+    MarkNecessary,
+    Mourn,
+    Prune,
+    Refresh,
+    Restore,
+    TakeSeat,
+    to_transactions,
+)
+from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.errors import Conflict
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
+from aioelasticjob.testing.bare import BareRegistry
+
+LAYOUT, ME = Layout("job"), "10.0.0.1@-@1"
+ANYBODYS = {TakeSeat, Restore, Refresh}
+"""Effects of which each instance has its own, whoever leads."""
+
+items = st.integers(0, 2 * PER_TRANSACTION)
+versions = st.integers(0, 9)
+paths = st.one_of(
+    items.map(lambda item: LAYOUT.item(item).orphan),
+    st.sampled_from([LAYOUT.trigger("gone"), LAYOUT.shutdown("gone")]),
+)
+of_leaders: dict[type, st.SearchStrategy[Effect]] = {
+    LeaveSeat: st.just(LeaveSeat(ME)),
+    MarkNecessary: st.just(MarkNecessary("why")),
+    Assign: st.dictionaries(items, st.sampled_from([ME, "other"])).map(Assign),
+    Prune: st.frozensets(items, min_size=1).map(Prune),
+    Mourn: st.builds(Mourn, items, versions),
+    Forget: st.lists(paths, min_size=1, unique=True).map(lambda chosen: Forget(tuple(chosen))),
+    ForgetServer: st.builds(ForgetServer, st.sampled_from(["10.0.0.1", "10.0.0.9"]), versions),
+    ClearRecords: st.dictionaries(items.map(lambda item: LAYOUT.item(item).execution), versions, min_size=1).map(
+        ClearRecords
+    ),
+}
+
+
+def led(extra: list[Op] | None = None) -> tuple[BareRegistry, JobView]:
+    registry, config = BareRegistry(), JobConfig.build(job_name="job", sharding_total_count=3)
+    registry.commit([Create(path) for path in LAYOUT.skeleton])
+    registry.commit([Create(LAYOUT.config, config.to_json()), Create(LAYOUT.epoch), Set(LAYOUT.epoch, b"", 0)])
+    registry.commit([Create(LAYOUT.instance(ME), ephemeral=True), Create(LAYOUT.host, ME.encode(), ephemeral=True)], 1)
+    if extra:
+        registry.commit(extra)
+    return registry, read(registry.tree(), LAYOUT, config)
+
+
+def test_every_effect_is_a_leaders_or_anybodys() -> None:
+    assert {*get_args(Effect)} == ANYBODYS | of_leaders.keys()
+    assert not ANYBODYS & of_leaders.keys()
+
+
+@pytest.mark.parametrize("kind", of_leaders)
+@given(st.data())
+@settings(max_examples=50, deadline=None)
+def test_every_transaction_of_a_leader_checks_the_epoch(kind: type, data: st.DataObject) -> None:
+    flags = data.draw(st.sets(st.sampled_from([LAYOUT.necessary, LAYOUT.processing, LAYOUT.server("10.0.0.9")])))
+    registry, view = led([Create(path) for path in sorted(flags)])
+    effect = data.draw(of_leaders[kind])
+    transactions = to_transactions(effect, view)
+    assert transactions
+    assert all(Check(LAYOUT.epoch, 1) in transaction for transaction in transactions)
+    registry.commit([Set(LAYOUT.epoch, b"", -1)])  # somebody else leads
+    for transaction in transactions:
+        with pytest.raises(Conflict) as refused:
+            registry.commit(transaction, 1)
+        assert refused.value.path == LAYOUT.epoch
+
+
+def test_a_deposed_leader_removes_no_mark_of_an_orphan() -> None:
+    orphan = LAYOUT.item(7).orphan
+    registry, view = led([Create(orphan)])
+    registry.commit([Delete(LAYOUT.host), Set(LAYOUT.epoch, b"", 1)])
+    (removal,) = to_transactions(Forget((orphan,)), view)
+    with pytest.raises(Conflict):
+        registry.commit(removal, 1)
+    assert orphan in registry.nodes

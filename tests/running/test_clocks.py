@@ -1,0 +1,156 @@
+"""The registry's clock is set, both ways; those of the workers are right throughout."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import anyio
+import pytest
+
+from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.events import Misfired
+from aioelasticjob.running.ahead import SET_BACK
+from aioelasticjob.testing import Faults, VirtualClock, VirtualCluster, simulated
+from aioelasticjob.testing.loop import START
+from aioelasticjob.testing.virtual_cluster import PORT, REGISTRY
+from aioelasticjob.zookeeper.server import serve
+from aioelasticjob.zookeeper.settings import Settings
+
+LASTING = Settings(max_session_timeout=600_000)  # the observer's
+
+
+class Setting:
+    """A cluster whose registry's clock can be set, and an account of the seconds since the start."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.off = 0.0
+        self.cluster = VirtualCluster()
+        self.app = ElasticJob("embedded://", clock=VirtualClock(), session_timeout=10)
+        self.runs: dict[int, list[float]] = {}
+        """When each scheduled second was run."""
+
+        @self.app.job(**{"cron": "* * * * * ?", "name": "job", **settings})
+        async def job(context: ItemContext) -> None:
+            slot = round(context.fire_time.timestamp() - START)
+            self.runs.setdefault(slot, []).append(self.now())
+
+    def now(self) -> float:
+        return VirtualClock().now() - START
+
+    async def open(self, off: float = 0.0, workers: int = 1) -> None:
+        """Start the registry with its clock off by so much, and the workers."""
+
+        async def registry() -> None:
+            async with serve("0.0.0.0", PORT, settings=LASTING, clock=lambda: VirtualClock().now() + self.off):
+                await anyio.sleep_forever()
+
+        self.off, self.cluster._faults = off, Faults()
+        self.cluster.faults.start("registry", REGISTRY, registry)
+        for _ in range(workers):
+            await self.cluster.start(self.app)
+
+    async def until(self, second: float) -> None:
+        await anyio.sleep(second - self.now())
+
+    def told(self) -> dict[int, list[str]]:
+        """Return why each scheduled second was told of as missed."""
+        told: dict[int, list[str]] = {}
+        for event in self.cluster.told:
+            if isinstance(event, Misfired):
+                for second in range(round(event.first / 1000 - START), round(event.slot / 1000 - START) + 1):
+                    told.setdefault(second, []).append(event.why)
+        return told
+
+
+@pytest.mark.parametrize("monitored", [True, False])
+def test_what_a_clock_that_was_ahead_has_kept_from_running_is_told_of_once(monitored: bool) -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(monitor_execution=monitored)
+        await here.open(off=30)
+        await here.until(6.03)
+        here.off = 0
+        await here.until(60)
+        told = here.told()
+        assert told == {second: [SET_BACK] for second in range(min(told), 31)}
+        assert 5 <= min(told) <= 7
+        assert all(len(here.runs[second]) == 1 for second in range(31, 60))
+        assert set(here.runs) == set(range(31, 60))
+        assert [round(at) for second in range(38, 60) for at in here.runs[second]] == list(range(38, 60))
+        await here.cluster.close()
+
+    test()
+
+
+@pytest.mark.parametrize("killed", [6.5, 20], ids=["before it has told", "after it has told"])
+def test_whoever_takes_an_item_over_tells_what_its_last_holder_has_not(killed: float) -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting()
+        await here.open(off=45, workers=1)
+        await here.until(6.03)
+        here.off = 0
+        await here.cluster.start(here.app)
+        await here.until(killed)
+        (holder,) = [one for one in here.cluster.instances if await one.holds()]
+        holder.kill()
+        await here.until(80)
+        told = {second: why for second, why in here.told().items() if second < 46}
+        assert told == {second: [SET_BACK] for second in range(min(told), 46)}
+        assert 5 <= min(told) <= 7
+        assert all(len(runs) == 1 for runs in here.runs.values())
+        assert {*here.runs, *here.told()} >= set(range(7, 80))
+        await here.cluster.close()
+
+    test()
+
+
+def test_a_record_that_claims_more_than_a_minute_is_lowered_and_its_moment_not_run_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "aioelasticjob.running.ahead")
+
+    @simulated
+    async def test() -> None:
+        here = Setting(misfire=True)
+        await here.open(off=90)
+        await here.until(6.03)
+        here.off = 0
+        await here.until(120)
+        assert {*here.runs, *here.told()} >= set(range(7, 120))
+        assert all(here.now() > second for second in here.runs)
+        claimed = max(second for second, runs in here.runs.items() if runs[0] < 10)
+        assert [len(here.runs[second]) for second in (claimed - 1, claimed, claimed + 1)] == [2, 1, 1]
+        assert [round(here.runs[second][-1]) for second in range(20, claimed)] == list(range(20, claimed))
+        (told,) = (entry.getMessage() for entry in caplog.records if entry.name == "aioelasticjob.running.ahead")
+        assert told.startswith(
+            "job: item 0 is claimed up to 2026-01-01T00:01:37+00:00, though it was only 2026-01-01T00:0"
+        )
+        assert told.endswith("the moment claimed is not run again, others up to it may run twice")
+        await here.cluster.close()
+
+    test()
+
+
+@pytest.mark.parametrize("off", [-3600, -20])
+@pytest.mark.parametrize("cron", ["* * * * * ?", "0/20 * * * * ?"])
+def test_a_clock_that_is_set_back_by_mistake_costs_no_more_than_the_time_until_it_is_put_right(
+    off: float, cron: str
+) -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(cron=cron, sharding_total_count=1)
+        await here.open(workers=2)
+        await here.until(30.5)
+        here.off = off
+        await here.until(34.5)
+        here.off = 0
+        await here.until(90)
+        due = set(range(1, 90) if cron.startswith("*") else (20, 40, 60, 80))
+        assert set(here.told()) <= set(range(31, 37))
+        assert due - here.told().keys() <= set(here.runs) <= due
+        assert all(len(runs) == 1 for runs in here.runs.values())
+        await here.cluster.close()
+
+    test()

@@ -1,0 +1,129 @@
+"""After an outage of the registry, what passed meanwhile is reported as that, once; the newest moment is run again."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from aioelasticjob.events import Misfired
+from aioelasticjob.running.misses import AWAY
+from tests.running.office import REGISTRY, Office, listening, play
+
+Span = tuple[int, int, str]
+HOST = "10.0.0.1"
+
+
+async def hire(here: Office, *, work: float = 0.1, **settings: object) -> None:
+    """Start the job's only process; its session timeout is 10 s."""
+
+    async def main() -> None:
+        app = here.app(work=work, **{"cron": "0/10 * * * * ?", **settings})
+        async with listening(here, app), app.running():
+            await anyio.sleep_forever()
+
+    here.faults.start("a", HOST, main)
+
+
+async def out_of_reach(here: Office, start: float, end: float) -> None:
+    await here.until(start)
+    here.faults.partition([HOST], [REGISTRY])
+    await here.until(end)
+    here.faults.heal()
+
+
+def told(here: Office) -> list[Span]:
+    """First and last moment of each report, in seconds after the start, and why."""
+    reports = [one for one in here.told if isinstance(one, Misfired)]
+    return [(round(one.first / 1000 - here.start), round(one.slot / 1000 - here.start), one.why) for one in reports]
+
+
+def on_time(here: Office) -> list[int]:
+    return [round(fired) for _, source, fired in here.starts() if source == "CRON"]
+
+
+def reruns(here: Office) -> list[float]:
+    return [fired for _, source, fired in here.starts() if source == "MISFIRE"]
+
+
+def test_moments_after_which_a_session_has_ended_name_the_outage() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here)
+        await out_of_reach(here, 35, 82)
+        await here.until(105)
+        assert told(here) == [(40, 70, AWAY)]
+        assert (on_time(here), reruns(here)) == ([10, 20, 30, 90, 100], [80])
+
+    play(scene)
+
+
+def test_moments_of_an_outage_that_the_session_survives_name_the_outage() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, cron="0/2 * * * * ?")
+        await out_of_reach(here, 38.5, 44.8)
+        await here.until(50.5)
+        assert told(here) == [(42, 46, AWAY)]  # the claim for 40 was under way
+        assert (on_time(here)[-4:], reruns(here)) == ([38, 40, 48, 50], [46])
+
+    play(scene)
+
+
+def test_without_misfire_the_newest_moment_of_an_outage_is_reported_and_not_run() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, misfire=False)
+        await out_of_reach(here, 35, 82)
+        await here.until(105)
+        assert [span[:2] for span in told(here)] == [(40, 70), (80, 80)]
+        assert {why for _, _, why in told(here)} == {AWAY}
+        assert (on_time(here), reruns(here)) == ([10, 20, 30, 90, 100], [])
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("misfire", "rerun"), [(True, ["MISFIRE"]), (False, [])])
+def test_a_run_that_the_outage_cut_off_does_not_hide_what_came_after_it(misfire: bool, rerun: list[str]) -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, work=12, misfire=misfire)
+        await out_of_reach(here, 13, 75)
+        await here.until(79)
+        reports = [one for one in told(here) if one[:2] != (10, 10)]  # which was cut off
+        assert {why for _, _, why in reports} == {AWAY}
+        assert (reports[0][0], reports[-1][1]) == (20, 60 if misfire else 70)
+        assert [source for at, source, _ in here.starts() if at > 75] == rerun
+
+    play(scene)
+
+
+def test_what_came_before_the_outage_keeps_its_own_reason() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, work=40, cron="0/2 * * * * ?")
+        await out_of_reach(here, 20.5, 32.5)
+        await here.until(45)
+        _cut_off, (first, until, earlier), (after, newest, away), *_ = told(here)
+        assert (first, earlier) == (4, "nobody could run it when they came")
+        assert (after, away) == (until + 2, AWAY)
+        assert 18 <= until <= 20 < 30 <= newest
+
+    play(scene)
+
+
+def test_without_records_moments_of_an_outage_are_reported_and_not_taken_for_runs() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, monitor_execution=False)
+        await out_of_reach(here, 35, 82)
+        await here.until(105)
+        moments = [moment for first, last, _ in told(here) for moment in range(first, last + 1, 10)]
+        assert {why for _, _, why in told(here)} == {AWAY}
+        assert sorted([*moments, *on_time(here)]) == list(range(10, 101, 10))
+
+    play(scene)
+
+
+def test_without_records_moments_of_an_outage_that_the_session_survives_are_run_again() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, cron="0/2 * * * * ?", monitor_execution=False)
+        await out_of_reach(here, 38.5, 46.3)
+        await here.until(54.5)
+        assert told(here) == [(46, 46, AWAY)]
+        assert (on_time(here)[-6:], reruns(here)) == ([40, 42, 48, 50, 52, 54], [44, 46])
+
+    play(scene)

@@ -1,0 +1,284 @@
+"""More ways to break the house on purpose: each leaves out one check, one report or one margin, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import aioelasticjob
+from aioelasticjob.coordination import claims, coordinator, effects
+from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.effects import Effect, Mourn, TakeSeat, Transaction
+from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.progress import Offsets
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.jobs.context import Context
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome
+from aioelasticjob.registry import lease
+from aioelasticjob.registry.txn import Check, Create, Op, Set
+from aioelasticjob.running import executor
+from aioelasticjob.running.duty import Duty
+from aioelasticjob.running.executor import Flight
+from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.requests import Fly, Requests
+from aioelasticjob.running.rescues import Rescues
+from aioelasticjob.running.runner import Runner
+from aioelasticjob.testing import bare_events
+from aioelasticjob.testing.bare_process import Process
+from aioelasticjob.testing.bare_world import World
+
+_margin, _assign, _mourn, _to_transactions = lease.margin, effects._assign, effects._mourn, effects.to_transactions
+
+
+def leave_unsettled() -> AbstractContextManager[object]:
+    """Let whoever leaves drop what it runs."""
+    original: Any = Runner._settle
+
+    async def settle(self: Runner, flight: Flight) -> bool:
+        return True if self.left else bool(await original(self, flight))
+
+    return mock.patch.object(Runner, "_settle", settle)
+
+
+def _unreported(*reasons: str) -> AbstractContextManager[object]:
+    """Report no misfire for these reasons, all of which the house has to know."""
+    sources = [path.read_text() for path in Path(aioelasticjob.__file__).parent.rglob("*.py")]
+    for reason in reasons:
+        assert any(reason in source for source in sources), f"nobody gives {reason!r} as a reason any more"
+    original: Any = Misses.put
+
+    def put(self: Misses, items: Iterable[int], passed: Any, why: str, *rest: Any, **options: Any) -> None:
+        if why not in reasons:
+            original(self, items, passed, why, *rest, **options)
+
+    return mock.patch.object(Misses, "put", put)
+
+
+def elsewhere_unreported() -> AbstractContextManager[object]:
+    """Report no misfire of an item that another instance still runs."""
+    return _unreported("another instance still runs it", "another instance still ran it")
+
+
+def changed_schedule_unreported() -> AbstractContextManager[object]:
+    """Report no misfire of a schedule that was changed before its moments could be run."""
+    return _unreported("the schedule was changed before it could be run")
+
+
+def new_schedule_unreported() -> AbstractContextManager[object]:
+    """Report no misfire of a schedule whose moments came before it was known here."""
+    return _unreported("they came before the new schedule was known here")
+
+
+def held_up_unreported() -> AbstractContextManager[object]:
+    """Report no misfire of a process that was held up."""
+    return _unreported("this process was held up")
+
+
+def unsettled_unreported() -> AbstractContextManager[object]:
+    """Report no misfire of moments that came while an assignment was due."""
+    return _unreported("the assignment was not settled")
+
+
+def nobody_up_unreported() -> AbstractContextManager[object]:
+    """Report no misfire of moments that nobody was up for."""
+    return _unreported("nobody was up when they came")
+
+
+@contextmanager
+def lead_unfenced() -> Any:
+    """Let leaders write without showing that they still lead, and assign whatever the assignment is by now."""
+
+    def assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
+        return [
+            [
+                Set(op.path, op.data, -1) if isinstance(op, Set) and op.path == view.layout.sharding else op
+                for op in part
+            ]
+            for part in _assign(view, assignment)
+        ]
+
+    nobody = mock.patch.object(effects, "_leading", side_effect=lambda _view: [])
+    with nobody, mock.patch.object(effects, "_assign", assign):
+        yield
+
+
+def settle_without_hand_over() -> AbstractContextManager[object]:
+    """Give back what was cut off without putting it up for rescue."""
+    original: Any = Claims.settle
+
+    async def settle(self: Claims, claim: Claim, outcomes: Mapping[int, Outcome], now: int, **_options: object) -> Any:
+        return await original(self, claim, outcomes, now, hand_over=False)
+
+    return mock.patch.object(Claims, "settle", settle)
+
+
+def offsets_unfenced() -> AbstractContextManager[object]:
+    """Save checkpoints without showing that the item is still held."""
+    original: Any = Offsets._saving
+
+    def saving(self: Offsets, claim: Claim, item: int, data: bytes) -> list[Op]:
+        return [op for op in original(self, claim, item, data) if not isinstance(op, Check)]
+
+    return mock.patch.object(Offsets, "_saving", saving)
+
+
+def renew_what_is_taken() -> AbstractContextManager[object]:
+    """Try a claim again though its moment has been taken meanwhile."""
+    return mock.patch.object(claims, "_is_taken", return_value=False)
+
+
+def rescue_the_completed() -> AbstractContextManager[object]:
+    """Rescue whatever waits for it, though its run turns out to be completed."""
+
+    async def take(self: Rescues, view: JobView, item: int, fly: Fly) -> bool:
+        await self._duty.ledger.learn([item])
+        record = self._duty.ledger.record(item)
+        taken = await fly(view, Fire(record.moment, FireSource.FAILOVER, record.parameter), frozenset({item}))
+        if item not in self._duty.held:
+            self._duty.ledger.forget([item])
+        return taken
+
+    return mock.patch.object(Rescues, "_take", take)
+
+
+def rescue_twice() -> AbstractContextManager[object]:
+    """Call a rescue's handlers twice."""
+    original: Any = executor._call
+
+    async def call(flight: Flight, context: Context) -> None:
+        await original(flight, context)
+        if flight.claim.fire.source is FireSource.FAILOVER:
+            await original(flight, context)
+
+    return mock.patch.object(executor, "_call", call)
+
+
+@contextmanager
+def mourn_what_runs() -> Any:
+    """Put up for rescue whatever has no end, without looking whether it runs."""
+    original: Any = coordinator._cut_off
+
+    async def cut_off(member: Member, view: JobView, *rest: Any) -> dict[int, int]:
+        with mock.patch.object(type(member.session), "get_many", _without_locks(type(member.session).get_many)):
+            return dict(await original(member, view, *rest))
+
+    def mourning(view: JobView, lost: Mourn) -> Transaction:
+        running = view.layout.item(lost.item).running
+        return [op for op in _mourn(view, lost) if op.path != running]
+
+    with mock.patch.object(effects, "_mourn", mourning), mock.patch.object(coordinator, "_cut_off", cut_off):
+        yield
+
+
+def _without_locks(read: Callable[..., Any]) -> Callable[..., Any]:
+    async def get_many(self: object, paths: Iterable[str]) -> list[Any]:
+        asked = list(paths)
+        nodes = await read(self, asked)
+        return [None if path.endswith("/running") else node for path, node in zip(asked, nodes, strict=True)]
+
+    return get_many
+
+
+def mourn_unversioned() -> AbstractContextManager[object]:
+    """Put up for rescue what had no end when it was looked up, though it may have one by now."""
+
+    def mourning(view: JobView, lost: Mourn) -> Transaction:
+        record = view.layout.item(lost.item).execution
+        return [Check(record) if op.path == record else op for op in _mourn(view, lost)]
+
+    return mock.patch.object(effects, "_mourn", mourning)
+
+
+def lease_without_margin() -> AbstractContextManager[object]:
+    """Let handlers run until the very moment at which their session can end."""
+    return mock.patch.object(lease, "margin", return_value=0.0)
+
+
+def lease_too_late() -> AbstractContextManager[object]:
+    """Let handlers run half a second longer than the margin allows."""
+    return mock.patch.object(lease, "margin", lambda timeout: _margin(timeout) - 0.5)
+
+
+def epoch_not_raised() -> AbstractContextManager[object]:
+    """Take the leader's seat without raising the epoch."""
+
+    def transactions(effect: Effect, view: JobView) -> list[Transaction]:
+        found, epoch = _to_transactions(effect, view), view.layout.epoch
+        if not isinstance(effect, TakeSeat):
+            return found
+        return [[op for op in part if not (isinstance(op, Set) and op.path == epoch)] for part in found]
+
+    return mock.patch.object(coordinator, "to_transactions", transactions)
+
+
+def lose_deferred_triggers() -> AbstractContextManager[object]:
+    """Forget which items could not be had when they were asked for by hand."""
+    return mock.patch.object(Requests, "_put_off")
+
+
+def prune_what_runs() -> AbstractContextManager[object]:
+    """Remove items beyond the count without looking whether they run."""
+
+    async def idle(_member: Member, items: frozenset[int], _lost: Any) -> tuple[frozenset[int], Transaction]:
+        return items, []
+
+    return mock.patch.object(coordinator, "_idle", idle)
+
+
+def always_catch_up() -> AbstractContextManager[object]:
+    """Run what nobody was up for, whether or not that is wanted."""
+    original: Any = Duty._begin_holding
+
+    def begin(self: Duty, view: JobView, item: int) -> int:
+        wanted = view.config.model_copy(update={"catch_up": 3600.0})
+        return int(original(self, replace(view, config=wanted), item))
+
+    return mock.patch.object(Duty, "_begin_holding", begin)
+
+
+# Walls in front of walls: what has to go as well before one of the above shows.
+
+
+def never_read_again() -> AbstractContextManager[object]:
+    """Keep what was read of an item that was given away and came back."""
+    return mock.patch.object(Ledger, "forget")
+
+
+def look_with_old_eyes() -> AbstractContextManager[object]:
+    """Put up for rescue what was cut off at the last look but one, too."""
+    original: Any = coordinator._cut_off
+    seen = dict[str, dict[int, int]]()
+
+    async def cut_off(member: Member, view: JobView, *rest: Any) -> dict[int, int]:
+        found = dict[int, int](await original(member, view, *rest))
+        before, seen[member.id] = seen.get(member.id, {}), found
+        return before | found
+
+    return mock.patch.object(coordinator, "_cut_off", cut_off)
+
+
+def marks_made_by_hand() -> AbstractContextManager[object]:
+    """Let operators put up for rescue what has no need of it."""
+
+    def meddle(world: World, _process: Process) -> None:
+        item = world.layout.item(world.dice.randrange(4))
+        parts = (item.execution, item.sharding)
+        if all(path in world.registry.nodes for path in parts) and item.orphan not in world.registry.nodes:
+            world.by_hand(Create(item.orphan))
+
+    events = tuple(meddle if event is bare_events.meddle else event for event in bare_events._EVENTS)
+    return mock.patch.object(bare_events, "_EVENTS", events)
+
+
+@contextmanager
+def all_of(*defects: Callable[[], AbstractContextManager[object]]) -> Any:
+    """Break several walls at once."""
+    with ExitStack() as stack:
+        for defect in defects:
+            stack.enter_context(defect())
+        yield

@@ -1,0 +1,207 @@
+"""The defects that are planted one at a time, and how many seeds it takes to notice each of them.
+
+``python -m tests.simulation.planted`` measures them all; ``python -m tests.simulation.planted NAME …`` only those.
+The numbers in the table are what it printed last: a test lives the seed that they name first.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from aioelasticjob.testing import bare_simulation
+from aioelasticjob.testing.cluster import Plan
+from aioelasticjob.testing.simulation import Verdict, live, plan
+from tests.simulation import defects, omissions
+from tests.simulation.defects import Defect
+
+LIMIT = 50
+"""Seeds within which each defect has to be noticed."""
+Tweak = Callable[[Plan], Plan]
+
+
+def plain(given: Plan) -> Plan:
+    """Return the plan as it is."""
+    return given
+
+
+def dragging(given: Plan) -> Plan:
+    """Return the plan with handlers that often outlast a session."""
+    return replace(given, jobs=tuple(replace(job, dragging=0.5) for job in given.jobs))
+
+
+def hasty(given: Plan) -> Plan:
+    """Return the plan with many items that run each second, and quickly: whoever comes late finds nobody running."""
+    jobs = (replace(job, cron="* * * * * ?", period=1.0, items=8, longest=0.3) for job in given.jobs)
+    return replace(given, jobs=tuple(jobs))
+
+
+def in_parts(given: Plan) -> Plan:
+    """Return the plan with assignments written a few items at a time."""
+    return replace(given, transaction=5)
+
+
+def lonely(given: Plan) -> Plan:
+    """Return the plan with two hosts: at times nobody is up."""
+    return replace(given, skews=given.skews[:2])
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A defect, the promise that it breaks, the plans that show it, and how many seeds they took."""
+
+    defect: Defect
+    promise: str
+    kinds: str
+    tweak: Tweak = plain
+    failover: bool = False
+    wild: bool = False
+    seeds: int = 1
+    """How many seeds it took when it was measured last."""
+
+    def live(self, seed: int, *, sound: bool = False) -> Verdict:
+        """Live a seed with the defect, or ``sound`` without it."""
+        kinds = tuple(filter(None, self.kinds.split(",")))
+        wanted = self.tweak(plan(seed, kinds=kinds, failover=self.failover, wild=self.wild))
+        if sound:
+            return live(wanted)
+        with self.defect():
+            return live(wanted)
+
+    def shows(self, seed: int) -> bool:
+        """Say whether a seed notices the defect by the promise that it breaks."""
+        return any(found.rule == self.promise for found in self.live(seed).violations)
+
+    def needed(self) -> int | None:
+        """Return how many seeds it takes to notice the defect, None if it is not noticed within the limit."""
+        return next((seed + 1 for seed in range(LIMIT) if self.shows(seed)), None)
+
+
+CHECKPOINTS = "drop,expire,pause"
+PLANTED = (
+    Planted(defects.no_deadline, "one runner", "drop", dragging, seeds=5),
+    Planted(defects.claim_on_hearsay, "one run per slot", "delay,expire,leave,crash", hasty, seeds=5),
+    Planted(defects.claim_without_lock, "one runner", "crash,leave,pause,reconfigure", dragging),
+    Planted(defects.deaf_mirror, "convergence", "reset,leave,crash,drop", dragging, seeds=6),
+    Planted(defects.settle_in_any_session, "no dead writes", "expire,drop", dragging),
+    Planted(defects.commit_in_any_session, "no dead writes", "expire,delay,coup", dragging),
+    Planted(defects.lead_without_epoch, "leaders assign", "coup", in_parts),
+    Planted(defects.claim_unsettled, "settled claims", "", dragging, seeds=2),
+    Planted(defects.save_unfenced, "fenced checkpoint", CHECKPOINTS, dragging, wild=True),
+    Planted(defects.begin_where_it_was_known, "newest checkpoint", CHECKPOINTS, dragging, wild=True),
+    Planted(defects.forget_orphans, "orphans are rescued", "crash,pause", failover=True, seeds=3),
+    Planted(defects.mourn_on_ticks_only, "orphans are found", "crash,reset", failover=True),
+    Planted(defects.hear_no_orphans, "orphans are taken", "crash,reset", failover=True, seeds=2),
+    Planted(defects.bury_the_cut_off, "cut off untold", "crash,pause"),
+    Planted(defects.require_on_ticks_only, "assigned soon", "crash,leave,reconfigure"),
+    Planted(defects.swallow_triggers, "triggers", "trigger,reset"),
+    Planted(defects.trigger_twice, "triggers", "trigger,reset"),
+    Planted(defects.run_what_is_switched_off, "switched off", "close-item"),
+    Planted(defects.give_no_grace, "cut off", "leave,dismiss"),
+    Planted(defects.rerun_unasked, "unwanted rerun", "pause"),
+    Planted(defects.ignore_timeouts, "timeout", "reset", seeds=2),
+    Planted(omissions.leave_unsettled, "leavers settle", "leave,dismiss", dragging),
+    Planted(omissions.elsewhere_unreported, "nothing lost", "reconfigure,leave", dragging),
+    Planted(omissions.changed_schedule_unreported, "nothing lost", "reconfigure", seeds=7),
+    Planted(omissions.new_schedule_unreported, "nothing lost", "reconfigure,delay", dragging, seeds=2),
+    Planted(omissions.held_up_unreported, "nothing lost", "pause"),
+    Planted(omissions.unsettled_unreported, "nothing lost", "leave,crash,delay", hasty),
+    Planted(omissions.nobody_up_unreported, "nothing lost", "leave,crash", lonely),
+    Planted(omissions.lead_unfenced, "leaders assign", "coup", in_parts),
+    Planted(omissions.settle_without_hand_over, "handed over", "leave,dismiss", dragging, failover=True),
+    Planted(omissions.rescue_twice, "one rescue", "crash,pause", failover=True),
+    Planted(omissions.mourn_what_runs, "only orphans wait", "crash,leave", dragging, failover=True),
+    Planted(omissions.lease_without_margin, "lease", "drop", dragging),
+    Planted(omissions.lease_too_late, "lease", "drop", dragging, seeds=3),
+    Planted(omissions.epoch_not_raised, "epochs rise", "coup"),
+    Planted(omissions.lose_deferred_triggers, "deferred triggers", "trigger,reconfigure,leave", dragging),
+    Planted(omissions.prune_what_runs, "nothing that runs is removed", "reconfigure", dragging),
+    Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=4),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A defect that changes nothing while certain walls stand: a promise breaks once they are missing with it.
+
+    Without the walls and with what the defect takes out the promise holds: that alone keeps it then.
+    """
+
+    defect: Defect
+    promise: str
+    walls: tuple[Defect, ...]
+    breaks: Callable[[int], set[str]]
+    """Lives a seed and returns the promises that it breaks."""
+    seeds: int = 1
+
+    def shows(self, seed: int) -> bool:
+        """Say whether a seed notices the defect without the walls.
+
+        Raises:
+            AssertionError: it breaks the promise though only the walls are missing.
+        """
+        with omissions.all_of(*self.walls):
+            assert self.promise not in self.breaks(seed), f"seed {seed} breaks {self.promise!r} without the defect"
+        with omissions.all_of(*self.walls, self.defect):
+            return self.promise in self.breaks(seed)
+
+    def needed(self) -> int | None:
+        """Return how many seeds it takes to notice the defect, None if it is not noticed within the limit."""
+        return next((seed + 1 for seed in range(LIMIT) if self.shows(seed)), None)
+
+
+def bare(seed: int) -> set[str]:
+    """Return the promises that a seed breaks on the bare tree."""
+    return {found.partition(":")[0] for found in bare_simulation.live(seed).broken}
+
+
+def wild(seed: int) -> set[str]:
+    """Return the promises that a seed breaks whose handlers drag on, save checkpoints and lose their sessions."""
+    wanted = dragging(plan(seed, wild=True, kinds=tuple(CHECKPOINTS.split(","))))
+    return {found.rule for found in live(wanted).violations}
+
+
+BEHIND = (
+    Behind(
+        omissions.offsets_unfenced,
+        "fenced checkpoint",
+        (defects.no_deadline, defects.commit_in_any_session),
+        wild,
+    ),
+    Behind(omissions.renew_what_is_taken, "one run per slot", (omissions.never_read_again,), bare, seeds=8),
+    Behind(omissions.mourn_unversioned, "only the dead are mourned", (omissions.look_with_old_eyes,), bare),
+    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=16),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a table of how many seeds each defect needs; return how many go unnoticed, or fail without the defect."""
+    names = sys.argv[1:] if arguments is None else list(arguments)
+    if os.environ.get("PYTHONHASHSEED") != "0":  # as the simulation's own command does
+        command = [sys.executable, "-m", "tests.simulation.planted", *names]
+        os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
+    logging.disable(logging.CRITICAL)
+    unnoticed = 0
+    print(f"{'defect':28} {'promise that it breaks':28} seeds needed")
+    for one in (*PLANTED, *BEHIND):
+        name = one.defect.__name__
+        if not names or name in names:
+            needed = one.needed()
+            sound = needed is not None and (isinstance(one, Behind) or not one.live(needed - 1, sound=True).violations)
+            unnoticed += not sound
+            walls = " and ".join(wall.__name__ for wall in one.walls) if isinstance(one, Behind) else ""
+            notes = [
+                walls and f"with {walls}",
+                "" if sound else "unnoticed" if needed is None else "the same seed fails without the defect",
+                "" if needed == one.seeds else f"the table says {one.seeds}",
+            ]
+            count = f"> {LIMIT}" if needed is None else str(needed)
+            print(f"{name:28} {one.promise:28} {count:5} {', '.join(filter(None, notes))}".rstrip(), flush=True)
+    return unnoticed
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)
