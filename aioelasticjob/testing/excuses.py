@@ -9,7 +9,7 @@ from functools import cached_property
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome
 from aioelasticjob.testing.facts import REGISTRY, Facts, JobFacts, Run, Span, Violation
-from aioelasticjob.testing.history import ClockSet, Told, of_kind
+from aioelasticjob.testing.history import ClockSet, Raised, Told, of_kind
 
 ASTRAY = 1.0
 """Seconds by which a clock may be wrong without an effect."""
@@ -130,6 +130,16 @@ def removals(facts: Facts, name: str) -> list[float]:
 def lives(facts: Facts, name: str, at: float) -> int:
     """Return how often a job had been removed: what it did before that, it knows nothing of."""
     return bisect_right(removals(facts, name), at)
+
+
+def put_away_badly(run: Run, facts: Facts) -> bool:
+    """Say whether a provider raised when it put its value away: then a run failed though its handler did not."""
+    one = run.begun
+    ends = (raised for raised in of_kind(facts.entries, Raised) if raised.where == "provider end")
+    return any(
+        (raised.process, raised.job) == (one.process, one.job) and run.end <= raised.at <= run.end + ROUNDED
+        for raised in ends
+    )
 
 
 def clocks_agree(facts: Facts) -> Iterator[Violation]:

@@ -72,7 +72,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         process = current_process()
         return monotonic(process, self._now) if process else self._now
 
-    boot_time = time  # a clock that no suspension of a machine stops
+    def boot_time(self) -> float:
+        """Return the simulated seconds since the loop was made, on the clock that no suspension of a machine stops."""
+        return self._now
 
     def wall(self) -> float:
         """Return the wall time of the running process in seconds since the epoch."""
