@@ -211,6 +211,8 @@ def pick_job(rng: random.Random) -> JobConfig:
     return rng.choice(JOBS)
 
 
+ON_SETTINGS: Final[Mapping[OnJob, int]] = {switch_failover: 2, switch_monitoring: 1}
+"""What operators may do to a job at any time, and how often in comparison."""
 ON_JOBS: Final[Mapping[OnJob, int]] = {
     withdraw_permission: 2,
     meet_quota: 2,
@@ -218,6 +220,5 @@ ON_JOBS: Final[Mapping[OnJob, int]] = {
     nonsense_in_record: 2,
     remove_job: 1,
     raise_base_exceptions: 2,
-    switch_failover: 2,
-    switch_monitoring: 1,
+    **ON_SETTINGS,
 }
