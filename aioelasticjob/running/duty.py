@@ -168,6 +168,16 @@ class Duty:
             return due
         return frozenset(item for item in due if view.assignment.get(item) == self._member.id)
 
+    def _given_away_since(self, view: JobView) -> Iterable[int]:
+        """Return those due by the last view that went to another instance after the schedule of ``view`` was written.
+
+        That instance follows the new schedule only, so it does not know which moments of the last one they missed.
+        """
+        for item in self._due():
+            node = view.tree.get(view.layout.item(item).instance)
+            if node is not None and node.stat.mtime >= view.scheduled_since:
+                yield item
+
     def taken_off(self) -> frozenset[int]:
         """Return the items that others run, rescue or have yet to rescue."""
         return self._in_rescue().union(self.elsewhere)
@@ -222,7 +232,8 @@ class Duty:
         if _schedule(view.config) != _schedule(self.config):
             written = int(view.scheduled_since * 1000)
             table.advance(min(self.now(), written))
-            self._tell(self._due(view), before - 1, min(table.newest - 1, written), BUSY)
+            missed = self._due(view).union(self._given_away_since(view))
+            self._tell(missed, before - 1, min(table.newest - 1, written), BUSY)
         elif table.advance(self.now()):
             self._tell(self._due(view), before - 1, table.newest, BUSY)
             if not rerun:
@@ -361,7 +372,8 @@ class Duty:
         self.timetable = Timetable(view.config.schedule, self.now())
         self._start_anew(written)
         came = "they came before the new schedule was known here"
-        self._tell(self._due(), written, self.timetable.newest - 1, came)
+        mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._member.id}
+        self._tell(mine, written, self.timetable.newest - 1, came)
         if not view.config.misfire:  # schedules may share moments
             newest = self.timetable.newest
             self.pass_over(item for item in self._unclaimed(newest) if self.misses.knows(item, newest))

@@ -242,6 +242,12 @@ class Facts:
             found, since = bool(earlier), min([since, *(one - KNOWN for one in earlier)])
         return since
 
+    def heard_before(self, host: str, at: float) -> float:
+        """Return when the trouble began that may keep the registry's news from a host at ``at``; else ``at``."""
+        self.troubled(host, at, at)
+        spans = [*self.troubles[""].get(host, ()), *self.troubles[""].get(REGISTRY, ())]
+        return min((one - KNOWN for one, other in spans if one <= at <= other + KNOWN), default=at)
+
     @cached_property
     def refused(self) -> Mapping[str, list[float]]:
         """When the registry refused a write of each host for a reason that lay with the registry."""

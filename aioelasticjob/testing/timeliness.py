@@ -109,10 +109,11 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     following = min((begun.at for begun in later if begun.source in SCHEDULED), default=inf)
     start, end = moment - ASTRAY, min(max(following, moment + ASTRAY), facts.end)
     held = facts.nodes.over(f"{sharding}/instance", start, end)
-    if None in held or set(facts.nodes.over(f"{sharding}/disabled", start, end)) != {None}:
-        return  # there was no such item yet, or not any more, or it was switched off
     holders = {data.decode() for data in held if data}
     hosts = {holder.partition("@-@")[0] for holder in holders}
+    known = min([start, *(facts.heard_before(host, moment) for host in hosts)])
+    if None in held or set(facts.nodes.over(f"{sharding}/disabled", known, end)) != {None}:
+        return  # there was no such item yet, or not any more, or it was switched off as far as its holder could know
     if _refused(job, holders, start, end) or any(_closed(job, host, start, end) for host in hosts):
         return
     last = f"/{job.name}/instances/{_holder(job, item, era.end)}"

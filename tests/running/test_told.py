@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import anyio
+import pytest
 
 from aioelasticjob import ItemContext
 from aioelasticjob.events import Misfired
@@ -111,6 +112,29 @@ def test_a_report_ends_with_the_schedule_that_it_is_about() -> None:
             began + 4,
             began + 6,
         ]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("given_away", ["before", "after"])
+def test_moments_of_a_schedule_that_ends_are_told_of_though_their_item_was_given_away(given_away: str) -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, "a", work=22.5, cron="0/2 * * * * ?", misfire=False)
+        began = await first_run(here)  # of both items
+        await here.until(began + 7)
+        if given_away == "before":
+            await hire(here, "b", cron="0/2 * * * * ?", misfire=False)
+            await here.until(began + 11)
+        stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+        changed = here.now()
+        await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": "1/20 * * * * ?"}).encode(), -1))
+        if given_away == "after":
+            await hire(here, "b", cron="1/20 * * * * ?", misfire=False)
+        await here.until(began + 35)
+        holders = [(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)]
+        reports = spans(here, holders.index(b"10.0.0.2"))
+        told = [second for first, last, _ in reports for second in range(first, last + 1, 2) if second % 2 == 0]
+        assert sorted(set(told)) == [*range(began + 2, round(changed), 2)]
 
     play(scene)
 

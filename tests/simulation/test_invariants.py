@@ -256,6 +256,17 @@ def test_nothing_lost_waits_for_who_may_still_say_so() -> None:
     assert broken(nothing_lost, calm(*LOST[:2], asleep, begun(5, 50, B, slot=50)))  # whose word it would have been
 
 
+def test_nothing_lost_excuses_who_could_not_hear_that_an_item_had_been_switched_on() -> None:
+    switched = [written(15, 9, made("sharding/0/disabled")), written(26, 9, gone("sharding/0/disabled"))]
+
+    def judged(host: str) -> list[str]:
+        asleep = [Fault(T + 25, "pause", (host,)), Fault(T + 31, "pause", (host,), over=True)]
+        return broken(nothing_lost, sorted(calm(*LOST[1:], *asleep, *switched), key=lambda entry: entry.at))
+
+    assert not judged("10.0.1.1")
+    assert judged("10.0.1.2")  # another host's sleep is no reason
+
+
 def test_nothing_lost_wants_to_hear_of_what_nobody_was_up_for() -> None:
     nobody = [written(28, one, gone(f"instances/{name}"), ending=True) for one, name in ((1, A), (2, B))]
     assert broken(nothing_lost, calm(*LOST[:2], *nobody, *LOST[2:]))
