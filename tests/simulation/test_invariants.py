@@ -10,7 +10,7 @@ import pytest
 
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired, Refused
-from aioelasticjob.model import FireSource, Record
+from aioelasticjob.model import GIVEN_UP, FireSource, Record
 from aioelasticjob.testing import invariants
 from aioelasticjob.testing.history import (
     Begun,
@@ -177,6 +177,19 @@ def test_records_have_to_say_how_it_was() -> None:
 
     assert not broken(invariants.records_tell_the_truth, [*run, settled("failed")])
     assert broken(invariants.records_tell_the_truth, [*run, settled("completed")])
+
+
+def test_only_a_run_without_an_end_is_given_up() -> None:
+    claim = written(10, 1, made("execution/0", record(A)), made("execution/0/running", A), zxid=7)
+    given_up = written(30, 2, put("execution/0", record(A, outcome=GIVEN_UP)), gone("execution/0/running"))
+
+    def run(how: str) -> list[Entry]:
+        return [*BORN, claim, begun(1, 10, fence=7), ended(1, 11, how), given_up]
+
+    assert not broken(invariants.records_tell_the_truth, run("crashed"))
+    assert not broken(invariants.records_tell_the_truth, run("cut off"))
+    assert broken(invariants.records_tell_the_truth, run("completed"))
+    assert not broken(invariants.records_tell_the_truth, [Fault(T + 9, "drop", ("10.0.1.1",)), *run("completed")])
 
 
 def test_processes_end_for_a_reason() -> None:
