@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
 from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
 from aioelasticjob.coordination.ledger import Ledger
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.running.clockwork import ASTRAY
 from aioelasticjob.running.misses import Misses
 from aioelasticjob.running.schedule import Timetable
 
@@ -24,20 +25,20 @@ class Absence:
         """Whether what a job without records has missed has been looked up."""
 
     async def report(
-        self, view: JobView, table: Timetable, gained: Iterable[int], owed_after: Mapping[int, int], since: int
+        self, view: JobView, table: Timetable, owed_after: Mapping[int, int], since: int
     ) -> frozenset[int]:
         """Report for items just gained what came while nobody was up; of items switched off nothing is missed.
 
-        ``owed_after`` is the moment after which each item owes what comes, and ``since`` is when the schedule came into
-        force.  All items are marked, or their next holders, who were not there either, would report it again.  Return
-        those that could not be marked, for the view is old.
+        ``owed_after`` is the moment after which each item owes what comes, by the registry's clock: this host's may be
+        behind.  ``since`` is when the schedule came into force.  All items are marked, or their next holders, who were
+        not there either, would report it again.  Return those that could not be marked, for the view is old.
         """
         after, missed = dict[int, int](), dict[int, int]()
-        for item in gained:
+        for item, until in owed_after.items():
             record = self._ledger.record(item)
             last = max(record.slot, record.completed_at, self._ledger.missed(item)[0])  # in a run somebody was up
             last = max(last, made_at(view, item), since)
-            if passed := table.passed(last, min(owed_after[item], table.newest)):
+            if passed := table.passed(last, until):
                 after[item], missed[item] = last, passed.last
         open_ = missed.keys() - view.disabled_items if self._member.id in view.eligible else frozenset[int]()
         while missed:
@@ -60,7 +61,7 @@ class Absence:
         known, before = await read_accounted(self._member), None
         while known is not None and known != before:
             last = max(known[0], known_since)
-            passed = table.passed(last, int(min(view.up_since * 1000, table.newest)))
+            passed = table.passed(last, int(min(view.up_since * 1000, now + ASTRAY * 1000)))
             until = now if not known[0] else 0 if passed is None else passed.last
             if until and not await advance_accounted(self._member, view, until, known[1]):
                 before, known = known, await read_accounted(self._member)

@@ -21,7 +21,7 @@ from aioelasticjob.events import Events
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.absence import Absence, made_at
 from aioelasticjob.running.ahead import AHEAD, SET_BACK, Ahead
-from aioelasticjob.running.clockwork import Clockwork
+from aioelasticjob.running.clockwork import ASTRAY, Clockwork
 from aioelasticjob.running.misses import AWAY, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 
@@ -291,7 +291,9 @@ class Duty:
         for item in gained:
             told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
             self._floors[item] = max(self._in_time(self._begin_holding(view, item)), told)
-        unsure = await self._absence.report(view, self.timetable, gained - running, self._floors, self._since)
+        known = self.now() + int(ASTRAY * 1000)
+        owed_after = {item: min(self._floors[item], known) for item in gained - running}
+        unsure = await self._absence.report(view, self.timetable, owed_after, self._since)
         self.held, self._given = held, {item: at for item, at in given.items() if item not in unsure}
         self._report_gaps(gained)
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome
-from aioelasticjob.testing.facts import REGISTRY, Facts, JobFacts, Run, Span, Violation
+from aioelasticjob.testing.facts import REGISTRY, RESENT, Facts, JobFacts, Run, Span, Violation
 from aioelasticjob.testing.history import ClockSet, Raised, Told, of_kind
 
 ASTRAY = 1.0
@@ -140,6 +140,11 @@ def put_away_badly(run: Run, facts: Facts) -> bool:
         (raised.process, raised.job) == (one.process, one.job) and run.end <= raised.at <= run.end + ROUNDED
         for raised in ends
     )
+
+
+def could_not_settle(run: Run, facts: Facts, until: float) -> bool:
+    """Say whether a run's end may have been kept from the record until then, for its host was in trouble."""
+    return not facts.undisturbed(run.begun.host, min(run.end, until) - RESENT, until)
 
 
 def clocks_agree(facts: Facts) -> Iterator[Violation]:

@@ -33,7 +33,7 @@ HOWS = {
     "failed": ("failed",),
     "timed out": ("cut off", "completed", "failed"),  # a process that slept wakes up both done and out of time
     "cancelled": ("cut off",),
-    GIVEN_UP: ("cut off",),
+    GIVEN_UP: ("cut off", "crashed"),
 }
 
 
@@ -151,8 +151,9 @@ def records_tell_the_truth(facts: Facts) -> Iterator[Violation]:
             run = runs.get((job, item, claims.get(path, 0)))
             if record is None or run is None or not record.outcome:
                 continue
-            badly = record.outcome == "failed" and excuses.put_away_badly(run, facts)
-            if run.how not in HOWS.get(record.outcome, ()) and not badly:
+            excused = record.outcome == "failed" and excuses.put_away_badly(run, facts)
+            excused = excused or (record.outcome == GIVEN_UP and excuses.could_not_settle(run, facts, written.at))
+            if run.how not in HOWS.get(record.outcome, ()) and not excused:
                 yield Violation("true records", written.at, f"{path}: {record.outcome!r}, but {run} was {run.how}")
 
 

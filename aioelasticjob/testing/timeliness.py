@@ -116,9 +116,8 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return  # there was no such item yet, or not any more, or it was switched off as far as its holder could know
     if _refused(job, holders, start, end) or any(_closed(job, host, start, end) for host in hosts):
         return
-    last = f"/{job.name}/instances/{_holder(job, item, era.end)}"
-    if era.end <= end and None in facts.nodes.over(last, era.end, end):
-        return  # the last one who held it under that schedule was gone before he could tell what it left
+    if era.end <= end and _could_not_tell(job, item, era.end, end):
+        return
     if any(_overlooked(job, holder, moment) for holder in holders):
         return
     rescued = any(facts.nodes.over(f"{sharding}/failover", start, end))
@@ -134,6 +133,19 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return
     text = f"{job.name}/{item} {slot} is neither run nor reported; held by {', '.join(sorted(holders))}"
     yield Violation("nothing lost", moment, text)
+
+
+def _could_not_tell(job: JobFacts, item: int, changed: float, end: float) -> bool:
+    """Whether the holder of an item was gone, or had lost it, before he could know of a schedule written meanwhile.
+
+    Only he can tell what the schedule before left, for the next holder does not know that one.
+    """
+    holder = _holder(job, item, changed)
+    if None in job.facts.nodes.over(f"/{job.name}/instances/{holder}", changed, end):
+        return True
+    given = job.facts.nodes.changes(f"/{job.name}/sharding/{item}/instance")
+    lost = min((at for at, data in given if changed < at <= end and data != holder.encode()), default=inf)
+    return lost < inf and job.facts.knows_since(holder.partition("@-@")[0], lost) < changed
 
 
 def _overlooked(job: JobFacts, holder: str, moment: float) -> bool:

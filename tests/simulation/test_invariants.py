@@ -10,7 +10,7 @@ import pytest
 
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired, Refused
-from aioelasticjob.model import FireSource, Record
+from aioelasticjob.model import GIVEN_UP, FireSource, Record
 from aioelasticjob.testing import invariants
 from aioelasticjob.testing.history import (
     Begun,
@@ -179,6 +179,19 @@ def test_records_have_to_say_how_it_was() -> None:
     assert broken(invariants.records_tell_the_truth, [*run, settled("completed")])
 
 
+def test_only_a_run_without_an_end_is_given_up() -> None:
+    claim = written(10, 1, made("execution/0", record(A)), made("execution/0/running", A), zxid=7)
+    given_up = written(30, 2, put("execution/0", record(A, outcome=GIVEN_UP)), gone("execution/0/running"))
+
+    def run(how: str) -> list[Entry]:
+        return [*BORN, claim, begun(1, 10, fence=7), ended(1, 11, how), given_up]
+
+    assert not broken(invariants.records_tell_the_truth, run("crashed"))
+    assert not broken(invariants.records_tell_the_truth, run("cut off"))
+    assert broken(invariants.records_tell_the_truth, run("completed"))
+    assert not broken(invariants.records_tell_the_truth, [Fault(T + 9, "drop", ("10.0.1.1",)), *run("completed")])
+
+
 def test_processes_end_for_a_reason() -> None:
     assert not broken(invariants.nobody_dies, [Stopped(T, "a#1", "a", "left"), Stopped(T, "b#1", "b", "crashed")])
     assert broken(invariants.nobody_dies, [Stopped(T, "a#1", "a", "KeyError: 3")])
@@ -265,6 +278,17 @@ def test_nothing_lost_excuses_who_could_not_hear_that_an_item_had_been_switched_
 
     assert not judged("10.0.1.1")
     assert judged("10.0.1.2")  # another host's sleep is no reason
+
+
+def test_nothing_lost_takes_it_that_only_who_held_an_item_knows_the_schedule_before() -> None:
+    changed = written(33, 3, put("config", CONFIG.replace(b"0/10", b"5/10")))
+    moved, later = written(41, 1, put("sharding/0/instance", B), put("sharding")), begun(5, 45, B, slot=45)
+    asleep = Fault(T + 31, "pause", ("10.0.1.1",))
+    assert broken(nothing_lost, calm(*LOST[:2], changed, moved, later))
+    assert not broken(nothing_lost, calm(*LOST[:2], asleep, changed, moved, later))
+    assert broken(nothing_lost, calm(*LOST[:2], asleep, changed, begun(5, 45, slot=45)))  # he has not lost it
+    awake = Fault(T + 31.5, "pause", ("10.0.1.1",), over=True)
+    assert broken(nothing_lost, calm(*LOST[:2], asleep, awake, changed, moved, later))
 
 
 def test_nothing_lost_wants_to_hear_of_what_nobody_was_up_for() -> None:
