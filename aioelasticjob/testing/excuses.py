@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.ledger import TOLERATED
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome
 from aioelasticjob.testing.facts import REGISTRY, Facts, JobFacts, Run, Span, Violation
@@ -130,6 +132,19 @@ def removals(facts: Facts, name: str) -> list[float]:
 def lives(facts: Facts, name: str, at: float) -> int:
     """Return how often a job had been removed: what it did before that, it knows nothing of."""
     return bisect_right(removals(facts, name), at)
+
+
+def was_lowered(facts: Facts, earlier: Run, run: Run) -> bool:
+    """Say whether an item's record was lowered between two runs: it claimed a later moment, too far in the future.
+
+    Which others had been run by a clock that was ahead is forgotten with it.
+    """
+    one, first = run.begun, facts.claimed.get((run.begun.job, run.begun.item, earlier.begun.fence), earlier.begun.at)
+    for at, data in facts.nodes.changes(f"/{one.job}/execution/{one.item}"):
+        record = records.decode(data or b"") if first <= at < one.at else None
+        if record is not None and one.slot < record.slot and record.slot > 1000 * at + TOLERATED:
+            return True
+    return False
 
 
 def put_away_badly(run: Run, facts: Facts) -> bool:
