@@ -51,9 +51,19 @@ class Clocks:
     @cached_property
     def wrong(self) -> list[Span]:
         """When the registry's clock was wrong."""
+        return [(start, end) for start, end, ahead in self._spans if abs(ahead) > ASTRAY]
+
+    def early(self, moment: float) -> Iterator[float]:
+        """Yield when a moment has come, or was jumped over, by the registry's clock while that was ahead."""
+        for start, end, ahead in self._spans:
+            if ahead > ASTRAY and moment - ahead <= end + NEWS and start <= moment:
+                yield max(start, moment - ahead)
+
+    @cached_property
+    def _spans(self) -> list[tuple[float, float, float]]:
+        """From when to when the registry's clock was ahead by how much."""
         times, values = self._set.get(REGISTRY, ([], []))
-        spans = zip(times, [*times[1:], self._facts.end], values, strict=False)
-        return [(at, end) for at, end, ahead in spans if abs(ahead) > ASTRAY]
+        return list(zip(times, [*times[1:], self._facts.end], values, strict=False))
 
     @cached_property
     def repeated(self) -> list[Span]:
@@ -112,6 +122,12 @@ def is_unmonitored(run: Run, facts: Facts) -> bool:
     begun = run.begun
     configs = facts.job(begun.job).configs(begun.at - SETTLED, run.end)
     return any(not config.monitor_execution for config in configs)
+
+
+def monitored(facts: Facts, name: str, at: float) -> bool:
+    """Say whether every run that goes on at a time was begun under a claim."""
+    runs = (run for run in facts.runs if run.begun.job == name and run.begun.at <= at <= run.end)
+    return not any(is_unmonitored(run, facts) for run in runs)
 
 
 def woken(run: Run, facts: Facts, start: float, end: float) -> float:

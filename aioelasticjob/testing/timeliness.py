@@ -118,7 +118,7 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     last = f"/{job.name}/instances/{_holder(job, item, era.end)}"
     if era.end <= end and None in facts.nodes.over(last, era.end, end):
         return  # the last one who held it under that schedule was gone before he could tell what it left
-    if any(_overlooked(job, holder, moment) for holder in holders):
+    if any(_overlooked(job, holder, moment) for holder in holders) or _came_early(job, item, moment):
         return
     rescued = any(facts.nodes.over(f"{sharding}/failover", start, end))
     ran = any(facts.nodes.over(f"/{job.name}/execution/{item}/running", start, moment + ASTRAY))
@@ -133,6 +133,21 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return
     text = f"{job.name}/{item} {slot} is neither run nor reported; held by {', '.join(sorted(holders))}"
     yield Violation("nothing lost", moment, text)
+
+
+def _came_early(job: JobFacts, item: int, moment: float) -> bool:
+    """Whether a moment had come before by the registry's clock, and was refused then, or nobody knows what became of it.
+
+    Where no claims are written, that is so once the item is another's.
+    """
+    path, nodes = f"/{job.name}/sharding/{item}/instance", job.facts.nodes
+    for at in excuses.clocks(job.facts).early(moment):
+        start, end = at - ASTRAY, at + ASTRAY
+        holders = {holder.decode() for holder in nodes.over(path, start, end) if holder}
+        unclaimed = any(not config.monitor_execution for config in job.configs(start, end))
+        if _refused(job, holders, start, end) or (unclaimed and len(set(nodes.over(path, start, moment))) > 1):
+            return True
+    return False
 
 
 def _overlooked(job: JobFacts, holder: str, moment: float) -> bool:
