@@ -12,7 +12,7 @@ from math import inf
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED
-from aioelasticjob.coordination.ledger import Ledger, is_cut_off
+from aioelasticjob.coordination.ledger import TOLERATED, Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import JobView
@@ -34,7 +34,7 @@ class Duty:
 
     def __init__(self, member: Member, view: JobView, clock: Clock, events: Events, up_since: float) -> None:
         self._clockwork = Clockwork(member.session, clock)
-        self.ledger, self.offsets = Ledger(member, self._clockwork.now), Offsets(member)
+        self.ledger, self.offsets = Ledger(member, self._clockwork.believable), Offsets(member)
         self.held: frozenset[int] = frozenset()
         self.elsewhere: set[int] = set()
         """Items of ours that another instance still runs."""
@@ -129,8 +129,10 @@ class Duty:
         if self._clockwork.is_set_back():
             since = self._set_back = self._clockwork.since
             self.timetable = Timetable(self.config.schedule, since)
+            self.misses.lower_all(self.now() + TOLERATED, since)
+            floors = {item: max(self._floor, self._floors.get(item, 0)) for item in self.held}  # what was told of stays
+            self._floors |= {item: min(floor, max(since, self.misses.newest(item))) for item, floor in floors.items()}
             self._floor = min(self._floor, since)
-            self._floors = {i: min(floor, max(since, self.misses.newest(i))) for i, floor in self._floors.items()}
 
     def _in_time(self, moment: int) -> int:
         """Return a date that the registry gave, or now if that lies in the future: its clock was ahead."""

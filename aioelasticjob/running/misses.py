@@ -41,6 +41,11 @@ class Misses:
         """Take nothing later than a moment for known of an item: the clock was ahead, and what follows comes again."""
         self._known[item] = min(moment, self._known.get(item, 0))
 
+    def lower_all(self, beyond: int, moment: int) -> None:
+        """Take nothing later than a moment for known of the items of which something later than ``beyond`` is."""
+        for item in [item for item, known in self._known.items() if known > beyond]:
+            self.lower(item, moment)
+
     def newest(self, item: int) -> int:
         """Return the newest moment of an item that was run here or told of, 0 if there is none."""
         return self._known.get(item, 0)

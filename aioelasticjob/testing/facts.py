@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import inf
@@ -135,7 +135,7 @@ class Facts:
             for change in written.changes:
                 if change.path.split("/")[2:-1] == ["execution"] and change.data is not None:
                     record = records.decode(change.data)
-                    if f"{change.path}/running" in given_back and record == before.get(change.path, Record()):
+                    if f"{change.path}/running" in given_back and is_as_before(record, before.get(change.path)):
                         found.add((written.zxid, change.path))
                     before[change.path], last[change.path] = last.get(change.path, Record()), record
         return frozenset(found)
@@ -368,6 +368,14 @@ class JobFacts:
                 elif spans and spans[-1][1] == inf:
                     spans[-1] = spans[-1][0], written.at
         return tuple(spans)
+
+
+def is_as_before(record: Record | None, before: Record | None) -> bool:
+    """Say whether a record is the one before the last, or that one with its moment lowered, which was in the future."""
+    if record is None or before is None:
+        return record == (before or Record())
+    lowered = record.slot < before.slot and record == replace(before, slot=record.slot, ahead=before.slot)
+    return lowered or record == before
 
 
 def _deepen(spans: list[Span], depth: dict[str, int], host: str, fault: Fault) -> None:

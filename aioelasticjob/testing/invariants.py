@@ -63,7 +63,7 @@ def one_run_per_slot(facts: Facts) -> Iterator[Violation]:
         if one.source in SCHEDULED and not excuses.is_unmonitored(run, facts):
             life = excuses.lives(facts, one.job, one.at)
             earlier = first.setdefault((one.job, one.item, one.slot, life), run)
-            if earlier is not run:
+            if earlier is not run and not excuses.was_lowered(facts, earlier, run):
                 yield Violation("one run per slot", one.at, f"{one.job}/{one.item} {one.slot}: {run} after {earlier}")
 
 
@@ -126,7 +126,7 @@ def claims_are_settled(facts: Facts) -> Iterator[Violation]:
                     text = f"{change.path} claimed by {host} though an assignment is due since {since:.3f}"
                     yield Violation("settled claims", written.at, text)
             elif path.startswith("execution/") and change.data and "/" not in path.removeprefix("execution/"):
-                record = records.decode(change.data)
+                record = records.decode(change.data) if change.path in _claimed(written) else None
                 ahead = AHEAD + excuses.ahead_of_time(facts, written.at)
                 if record is not None and record.slot / 1000 > written.at + ahead:
                     early = record.slot / 1000 - written.at
@@ -237,6 +237,12 @@ def _is_news(run: Run, facts: Facts) -> bool:
     """Say whether a run began under a session that a stranger had just ended."""
     ended = facts.ended_by_hand.get(facts.incarnations.get(run.begun.instance, 0), inf)
     return 0 <= run.begun.at - ended <= NEWS
+
+
+def _claimed(written: Written) -> frozenset[str]:
+    """Return the items' nodes that a transaction claims; whoever settles writes a moment that was claimed before."""
+    locks = (change.path for change in written.changes if change.created and change.path.endswith("/running"))
+    return frozenset(path.removesuffix("/running") for path in locks)
 
 
 def _rescued(written: Written) -> frozenset[str]:

@@ -116,9 +116,9 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return  # there was no such item yet, or not any more, or it was switched off as far as its holder could know
     if _refused(job, holders, start, end) or any(_closed(job, host, start, end) for host in hosts):
         return
-    if era.end <= end and _could_not_tell(job, item, era.end, end):
-        return
-    if any(_overlooked(job, holder, moment) for holder in holders):
+        if era.end <= end and _could_not_tell(job, item, era.end, end):
+            return
+        if any(_overlooked(job, holder, moment) for holder in holders) or _came_early(job, item, moment):
         return
     rescued = any(facts.nodes.over(f"{sharding}/failover", start, end))
     ran = any(facts.nodes.over(f"/{job.name}/execution/{item}/running", start, moment + ASTRAY))
@@ -146,6 +146,21 @@ def _could_not_tell(job: JobFacts, item: int, changed: float, end: float) -> boo
     given = job.facts.nodes.changes(f"/{job.name}/sharding/{item}/instance")
     lost = min((at for at, data in given if changed < at <= end and data != holder.encode()), default=inf)
     return lost < inf and job.facts.knows_since(holder.partition("@-@")[0], lost) < changed
+
+
+def _came_early(job: JobFacts, item: int, moment: float) -> bool:
+    """Whether a moment had come before by the registry's clock, and was refused then, or nobody knows what became of it.
+
+    Where no claims are written, that is so once the item is another's.
+    """
+    path, nodes = f"/{job.name}/sharding/{item}/instance", job.facts.nodes
+    for at in excuses.clocks(job.facts).early(moment):
+        start, end = at - ASTRAY, at + ASTRAY
+        holders = {holder.decode() for holder in nodes.over(path, start, end) if holder}
+        unclaimed = any(not config.monitor_execution for config in job.configs(start, end))
+        if _refused(job, holders, start, end) or (unclaimed and len(set(nodes.over(path, start, moment))) > 1):
+            return True
+    return False
 
 
 def _overlooked(job: JobFacts, holder: str, moment: float) -> bool:

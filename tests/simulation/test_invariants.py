@@ -124,6 +124,13 @@ def test_one_run_per_slot_notices_a_second() -> None:
     assert broken(invariants.one_run_per_slot, [*first, begun(2, 20, B)])
 
 
+def test_a_second_run_is_excused_where_a_record_far_in_the_future_was_lowered() -> None:
+    for slot, excused in ((3610, True), (50, False), (10, False)):
+        far = written(15, 1, put("execution/0", record(A, slot)))
+        runs = [*BORN, begun(1, 10), ended(1, 11), far, begun(2, 20)]
+        assert bool(broken(invariants.one_run_per_slot, runs)) is not excused
+
+
 def test_fences_have_to_grow() -> None:
     assert not broken(invariants.fences_grow, [begun(1, 10, fence=5), begun(2, 20, fence=6)])
     assert broken(invariants.fences_grow, [begun(1, 10, fence=6), begun(2, 20, fence=6)])
@@ -164,8 +171,10 @@ def test_claims_wait_for_an_assignment_that_is_due() -> None:
 
 
 def test_no_moment_is_claimed_before_it_comes() -> None:
-    assert not broken(invariants.claims_are_settled, [*BORN, written(9, 1, put("execution/0", record(A)))])
-    assert broken(invariants.claims_are_settled, [*BORN, written(5, 1, put("execution/0", record(A)))])
+    claim, lock = put("execution/0", record(A)), made("execution/0/running", A)
+    assert not broken(invariants.claims_are_settled, [*BORN, written(9, 1, claim, lock)])
+    assert broken(invariants.claims_are_settled, [*BORN, written(5, 1, claim, lock)])
+    assert not broken(invariants.claims_are_settled, [*BORN, written(5, 1, claim)])  # it settles what was claimed
 
 
 def test_records_have_to_say_how_it_was() -> None:
