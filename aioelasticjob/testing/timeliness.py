@@ -116,9 +116,9 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return  # there was no such item yet, or not any more, or it was switched off as far as its holder could know
     if _refused(job, holders, start, end) or any(_closed(job, host, start, end) for host in hosts):
         return
-        if era.end <= end and _could_not_tell(job, item, era.end, end):
-            return
-        if any(_overlooked(job, holder, moment) for holder in holders) or _came_early(job, item, moment):
+    if era.end <= end and _could_not_tell(job, item, era.end, end):
+        return
+    if any(_overlooked(job, holder, moment) for holder in holders) or _came_early(job, item, moment):
         return
     rescued = any(facts.nodes.over(f"{sharding}/failover", start, end))
     ran = any(facts.nodes.over(f"/{job.name}/execution/{item}/running", start, moment + ASTRAY))
