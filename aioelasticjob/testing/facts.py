@@ -26,6 +26,7 @@ from aioelasticjob.testing.history import (
     Stopped,
     Told,
     Written,
+    came_and_went,
     of_kind,
 )
 
@@ -343,7 +344,7 @@ class JobFacts:
             elif isinstance(entry, Stopped) and entry.process in joined:
                 until[entry.process] = max(entry.at, until.get(entry.process, 0.0))
             elif isinstance(entry, Written):
-                for name, gone in _came_and_went(entry, self.name):
+                for name, gone in came_and_went(entry, self.name):
                     process = owners.setdefault(name, there.get(name.partition("@-@")[0], name))
                     joined.setdefault(process, entry.at)
                     if gone and process in until:
@@ -361,7 +362,7 @@ class JobFacts:
         """When no instance was registered, once there had been one."""
         spans, there = list[Span](), set[str]()
         for written in of_kind(self.facts.entries, Written):
-            for name, gone in _came_and_went(written, self.name):
+            for name, gone in came_and_went(written, self.name):
                 (there.discard if gone else there.add)(name)
                 if not there:
                     spans.append((written.at, inf))
@@ -394,11 +395,3 @@ def _dismissed(written: Written, incarnations: Mapping[str, int]) -> Iterator[st
         removed = parent == "instances" and change.data is None and incarnations.get(name[0]) != written.session
         if removed or (parent == "shutdown" and change.created):
             yield name[0]
-
-
-def _came_and_went(written: Written, job: str) -> Iterator[tuple[str, bool]]:
-    """Yield the instances of a job that a transaction adds or removes, and whether it removes them."""
-    for change in written.changes:
-        parent, _, name = change.path.rpartition("/")
-        if parent == f"/{job}/instances" and (change.created or change.data is None):
-            yield name, change.data is None

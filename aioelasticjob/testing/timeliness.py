@@ -149,7 +149,7 @@ def _could_not_tell(job: JobFacts, item: int, changed: float, end: float) -> boo
 
 
 def _came_early(job: JobFacts, item: int, moment: float) -> bool:
-    """Whether a moment had come before by the registry's clock, and was refused then, or nobody knows what became of it.
+    """Whether a moment had come before by the registry's clock, and was refused, or nobody knows what became of it.
 
     Where no claims are written, that is so once the item is another's.
     """
