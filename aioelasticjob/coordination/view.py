@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 from aioelasticjob.config import MAX_ITEMS, JobConfig, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import in_order
+from aioelasticjob.cron import Cron
 from aioelasticjob.error_handlers import check
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
@@ -21,6 +24,15 @@ from aioelasticjob.registry.tree import Node, Tree
 LONGEST_NUMBER = len(str(MAX_ITEMS))
 """Digits of an item; what is longer was made by somebody else."""
 _HOST = re.compile(r"[\w.:%-]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class FormerSchedule:
+    """A schedule that is not in force any more; times in milliseconds since the epoch."""
+
+    cron: Cron
+    since: int
+    until: int
 
 
 @dataclass(frozen=True)
@@ -161,22 +173,34 @@ class JobView:
         The leader notes it, so it stays known when another setting is written later.  Until the leader has noted it, it
         is when the configuration was last written.
         """
-        noted, since = self._noted_schedule
-        return min(since, self.configured_at) if noted == scheduling(self.config) else self.configured_at
+        noted = self.noted_schedules
+        return min(noted[-1]["since"] / 1000, self.configured_at) if self.schedule_is_noted else self.configured_at
 
     @cached_property
     def schedule_is_noted(self) -> bool:
         """Whether the leader's note is about the schedule in force."""
-        return self._noted_schedule[0] == scheduling(self.config)
+        noted = self.noted_schedules
+        return bool(noted) and scheduling(self.config).items() <= noted[-1].items()
 
     @cached_property
-    def _noted_schedule(self) -> tuple[Mapping[str, object], float]:
+    def former_schedules(self) -> tuple[FormerSchedule, ...]:
+        """The schedules before the one in force that were noted, since runs have been recorded, oldest first."""
+        noted = self.noted_schedules[:-1] if self.schedule_is_noted else self.noted_schedules
+        ends = [*(one["since"] for one in noted[1:]), int(self.scheduled_since * 1000)]
+        found = list[FormerSchedule]()
+        for one, until in zip(noted, ends, strict=False):
+            cron = _cron(one["cron"], one["timeZone"], one["dst"])
+            if one["monitorExecution"] is not True:
+                found.clear()  # what was recorded before has been removed
+            elif cron is not None:
+                found.append(FormerSchedule(cron, one["since"], until))
+        return tuple(found) if self.config.monitor_execution else ()
+
+    @cached_property
+    def noted_schedules(self) -> tuple[Mapping[str, Any], ...]:
+        """The schedules that the leader has noted, the newest last, each with the time (ms) at which it was written."""
         node = self.tree.get(self.layout.schedule)
-        noted = {} if node is None else dict(said(node.data))
-        since = noted.pop("since", None)
-        if isinstance(since, bool) or not isinstance(since, int) or since < 0:
-            return {}, 0.0
-        return noted, since / 1000
+        return () if node is None else _noted(node.data)
 
     @cached_property
     def _admitted(self) -> tuple[str, ...]:
@@ -186,6 +210,31 @@ class JobView:
     def _server_is_open(self, ip: str) -> bool:
         closed = (self.layout.server_disabled(ip), self.layout.server_paused(ip))
         return not any(flag in self.tree for flag in closed)
+
+
+@lru_cache(maxsize=4096)
+def _noted(data: bytes) -> tuple[Mapping[str, Any], ...]:
+    """Return the schedules that the leader's note names, the newest last; nothing if the note makes no sense."""
+    noted = dict(said(data))
+    former = noted.pop("former", [])
+    schedules = (*former, noted) if isinstance(former, list) else ()
+    return schedules if all(map(_is_schedule, schedules)) else ()
+
+
+def _is_schedule(noted: object) -> bool:
+    if not isinstance(noted, dict) or not {"cron", "timeZone", "dst", "monitorExecution", "since"} <= noted.keys():
+        return False
+    since = noted["since"]
+    return isinstance(since, int) and not isinstance(since, bool) and since >= 0
+
+
+@lru_cache(maxsize=4096)
+def _cron(*told: object) -> Cron | None:
+    """Return a schedule, None if there is none or it makes no sense: somebody else wrote it."""
+    if all(isinstance(one, str) for one in told):
+        with suppress(InvalidSetting):
+            return Cron.parse(*told)  # type: ignore[arg-type]
+    return None
 
 
 def scheduling(config: JobConfig) -> Mapping[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
 from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
@@ -14,6 +14,9 @@ from aioelasticjob.running.misses import Misses
 from aioelasticjob.running.schedule import Timetable
 
 NOBODY = "nobody was up when they came"
+ENDED = "the schedule was changed before it could be run"
+Span = tuple[Timetable, int, int]
+"""A schedule, and from when until when it was in force."""
 
 
 class Absence:
@@ -24,30 +27,30 @@ class Absence:
         self._reported = False
         """Whether what a job without records has missed has been looked up."""
 
-    async def report(
-        self, view: JobView, table: Timetable, owed_after: Mapping[int, int], since: int
-    ) -> frozenset[int]:
-        """Report for items just gained what came while nobody was up; of items switched off nothing is missed.
+    async def report(self, view: JobView, spans: Sequence[Span], owed_after: Mapping[int, int]) -> frozenset[int]:
+        """Report for items just gained what nobody has run; of items switched off nothing is missed.
 
-        ``owed_after`` is the moment after which each item owes what comes, by the registry's clock: this host's may be
-        behind.  ``since`` is when the schedule came into force.  All items are marked, or their next holders, who were
-        not there either, would report it again.  Return those that could not be marked, for the view is old.
+        ``owed_after`` is the moment after which each item owes what comes, and ``spans`` are the schedules until now,
+        oldest first, by the registry's clock: this host's may be behind.  All items are marked, or their next holders
+        would report it again.  Return those that could not be marked, for the view is old.
         """
         after, missed = dict[int, int](), dict[int, int]()
-        for item, until in owed_after.items():
-            record = self._ledger.record(item)
-            last = max(record.slot, record.completed_at, self._ledger.missed(item)[0])  # in a run somebody was up
-            last = max(last, made_at(view, item), since)
-            if passed := table.passed(last, until):
-                after[item], missed[item] = last, passed.last
+        for item, owed in owed_after.items():
+            last = max(self._ledger.record(item).slot, self._ledger.missed(item)[0], made_at(view, item))
+            for table, since, until in spans:
+                if passed := table.passed(max(last, since), min(until, owed)):
+                    after[item], missed[item] = last, passed.last
         open_ = missed.keys() - view.disabled_items if self._member.id in view.eligible else frozenset[int]()
         while missed:
             part = {item: missed[item] for item in sorted(missed)[:MARKED_AT_ONCE]}
             if (marked := await mark(self._member, self._ledger, view, part)) is None:
                 break
-            for until in sorted({part[item] for item in marked & open_}):
-                alike = {item: after[item] for item in marked & open_ if part[item] == until}
-                self._misses.tell(alike, table, until, NOBODY)
+            for table, since, until in spans:
+                for newest in sorted({min(part[item], until) for item in marked & open_}):
+                    alike = {i: max(after[i], since) for i in marked & open_ if min(part[i], until) == newest}
+                    nobody = newest if table is spans[-1][0] else int(min(newest, view.up_since * 1000))
+                    self._misses.tell(alike, table, nobody, NOBODY)
+                    self._misses.tell(alike, table, newest, ENDED)
             missed = {item: until for item, until in missed.items() if item not in part}
         return frozenset(missed)
 

@@ -15,18 +15,17 @@ from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.ledger import TOLERATED, Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Offsets
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.coordination.view import FormerSchedule, JobView
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.events import Events
 from aioelasticjob.model import Fire, FireSource
-from aioelasticjob.running.absence import Absence, made_at
+from aioelasticjob.running.absence import ENDED, Absence, made_at
 from aioelasticjob.running.ahead import AHEAD, SET_BACK, Ahead
 from aioelasticjob.running.clockwork import ASTRAY, Clockwork
 from aioelasticjob.running.misses import AWAY, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 
 BUSY = "the last run was still going on"
-ENDED = "the schedule was changed before it could be run"
 
 
 class Duty:
@@ -63,8 +62,8 @@ class Duty:
         self.accounted = 0
         """The newest moment that an earlier life of this process has seen to."""
         self.timetable = Timetable(view.config.schedule, self.now())
-        self._former: tuple[Timetable, int] | None = None
-        """The schedule before the one in force, and since when that was known to be."""
+        self._scheduled_since = view.scheduled_since
+        """The same as the registry says it, whose clock may be ahead."""
 
     @property
     def config(self) -> JobConfig:
@@ -94,11 +93,11 @@ class Duty:
         before, begun = self.view, frozenset[int]()
         self._follow_clock()
         if view is not self._looked_at:
-            if _schedule(view.config) != _schedule(before.config):
+            if self._has_changed_schedule(view):
                 self._change_schedule(view)
             if view.config.monitor_execution and not before.config.monitor_execution:
                 self._begin_monitoring(view)
-            self._tell_of_lost_orphans(before, view)
+            self.misses.report_removed_orphans(before, view)
             self.view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
             await self._absence.report_unrecorded(view, self.timetable, max(self.accounted, self._since), self.now())
@@ -231,8 +230,8 @@ class Duty:
         ended when that was written, and ``look`` tells the rest.
         """
         before, table = self.timetable.newest, self.timetable
-        if _schedule(view.config) != _schedule(self.config):
-            written = int(view.scheduled_since * 1000)
+        if self._has_changed_schedule(view):
+            written = self._ended(view)
             table.advance(min(self.now(), written))
             missed = self._due(view).union(self._given_away_since(view))
             self._tell(missed, before - 1, min(table.newest - 1, written), BUSY)
@@ -282,9 +281,9 @@ class Duty:
         kept = {item for item in held if self._given.get(item) == given[item]}
         self.ledger.forget(self.ledger.known() if renew else self.ledger.known() - kept)
         self.held &= self.ledger.known()
-        gained, running = held - self.ledger.known(), frozenset[int]()
+        gained = held - self.ledger.known()
         if view.config.monitor_execution:
-            running = await self._learn(view, gained)
+            await self._learn(view, gained)
         elif gained:  # nothing tells whether its last holder has run the newest moment
             self.ledger.assume(gained, self.timetable.newest)
         if gained:
@@ -293,11 +292,12 @@ class Duty:
         for item in gained:
             told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
             self._floors[item] = max(self._in_time(self._begin_holding(view, item)), told)
-        known = self.now() + int(ASTRAY * 1000)
-        owed_after = {item: min(self._floors[item], known) for item in gained - running}
-        unsure = await self._absence.report(view, self.timetable, owed_after, self._since)
-        self.held, self._given = held, {item: at for item, at in given.items() if item not in unsure}
-        self._report_gaps(gained)
+        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.former_schedules if gained]
+        spans.append((self.timetable, self._since, self.now() + int(ASTRAY * 1000)))
+        unsure = await self._absence.report(view, spans, {item: self._floors[item] for item in gained})
+        self.held, self._given = held - unsure, given
+        self.ledger.forget(unsure)  # they are gained with the next view
+        self._report_gaps(gained - unsure)
 
     def _begin_holding(self, view: JobView, item: int) -> int:
         """Return the moment after which an item gained owes what comes."""
@@ -305,24 +305,16 @@ class Duty:
         if view.config.catch_up:
             up_since = min(up_since, self.now() / 1000 - view.config.catch_up)
         opened = max(made_at(view, item), int(up_since * 1000))
-        if self._former is not None:
-            former, since = self._former
-            last = max(self.ledger.record(item).slot, opened, since)
-            self.misses.tell({item: last}, former, self._since, ENDED)
         return max(opened, self._since)
 
-    async def _learn(self, view: JobView, gained: frozenset[int]) -> frozenset[int]:
-        """Read the records of items gained, and again what the rescuers of those that were cut off have written.
-
-        Return those of them that are running.
-        """
+    async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
+        """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
         unsure = {item for item in self.held - view.orphans - view.rescues.keys() if self._is_cut_off(item)}
         running = frozenset(await self.ledger.learn(gained | unsure)) if gained or unsure else frozenset()
         if unsure:
             await self.offsets.learn(unsure)
         if not view.config.failover:
             self.misses.mourn({item: self.ledger.record(item) for item in filter(self._is_cut_off, gained - running)})
-        return running
 
     def _begun_elsewhere(self) -> frozenset[int]:
         """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""
@@ -355,24 +347,21 @@ class Duty:
         rescued, self._rescued = self._rescued, self._in_rescue() & self.held
         self._report_gaps((rescued - self._rescued - self.elsewhere) & self.held)
 
-    def _tell_of_lost_orphans(self, before: JobView, view: JobView) -> None:
-        """Tell of runs that nobody will rescue, for their items are gone: the leader has removed them."""
-        if view.leader == self._member.id:
-            for item, (slot, cut_off) in before.orphaned.items():
-                if item >= view.config.sharding_total_count and item not in view.orphaned:
-                    why = "its run was cut off, and the item is gone with the lower count"
-                    self.misses.put([item], Passed(slot, slot), why, cut_off)
-
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
         written, table = self._in_time(int(view.scheduled_since * 1000)), self.timetable
         before, taken_off, due = table.newest, self.taken_off() & self.held, self._due()
-        table.advance(written)
-        until = min(table.newest, written)  # later ones are the new schedule's, if they are any
+        ended = min(written, self._ended(view))
+        table.advance(ended)
+        until = min(table.newest, ended)  # later ones are the next schedule's, if they are any
         self._tell(taken_off - self.view.disabled_items, 0, until, ENDED)
         self._tell(due, before - 1, until, ENDED)
         self._tell(self._due() - due, before, until, ENDED)
-        self._former, self._since = (table, self._since), written
+        if self._member.id in view.eligible:
+            for one in self._between(view):
+                last = {item: max(self._last(item), one.since) for item in self.held - view.disabled_items}
+                self.misses.tell(last, Timetable(one.cron, one.until), one.until, ENDED)
+        self._since, self._scheduled_since = written, view.scheduled_since
         self.timetable = Timetable(view.config.schedule, self.now())
         self._start_anew(written)
         came = "they came before the new schedule was known here"
@@ -381,6 +370,20 @@ class Duty:
         if not view.config.misfire:  # schedules may share moments
             newest = self.timetable.newest
             self.pass_over(item for item in self._unclaimed(newest) if self.misses.knows(item, newest))
+
+    def _between(self, view: JobView) -> list[FormerSchedule]:
+        """Return the schedules that came and went since the one followed here was read."""
+        return [one for one in view.former_schedules if one.since / 1000 > self._scheduled_since + 0.001]
+
+    def _has_changed_schedule(self, view: JobView) -> bool:
+        """Whether a view shows another schedule than is followed here, or the same one, back in force after another."""
+        changed = _schedule(view.config) != _schedule(self.config)
+        return changed or any(one.cron != self.config.schedule for one in self._between(view))
+
+    def _ended(self, view: JobView) -> int:
+        """Return when the schedule followed here was replaced."""
+        between = self._between(view)
+        return between[0].since if between else int(view.scheduled_since * 1000)
 
     def _advance(self) -> None:
         waiting, table = self._due(), self.timetable

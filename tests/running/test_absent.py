@@ -118,13 +118,13 @@ def test_a_release_that_overwrites_the_description_catches_up() -> None:
     play(scene)
 
 
-def test_a_release_that_changes_the_schedule_owes_nothing_of_before() -> None:
+def test_a_release_that_changes_the_schedule_runs_nothing_of_before_but_reports_it() -> None:
     async def scene(here: Office) -> None:
         await ran_until(here, 61, catch_up=3600.0)
         await here.until(190)
         await hire(here, "b", catch_up=3600.0, overwrite=True, cron="0/30 * * * * ?")
         assert len(here.starts()) == 1
-        assert told(here) == []
+        assert told(here) == [(120, 180, 2)]
         await here.until(211)
         assert here.starts()[1:] == [(210.0, "CRON", 210.0)]
 
@@ -171,7 +171,7 @@ def test_moments_of_items_that_never_ran_are_told_of_too() -> None:
     play(scene)
 
 
-def test_of_an_item_that_never_ran_only_what_came_under_the_present_schedule_is_told_of() -> None:
+def test_what_an_item_that_never_ran_missed_is_told_of_under_the_schedule_of_its_time() -> None:
     async def scene(here: Office) -> None:
         await ran_until(here, 30)
         await here.until(130)
@@ -180,7 +180,7 @@ def test_of_an_item_that_never_ran_only_what_came_under_the_present_schedule_is_
         await here.write(Set(LAYOUT.config, changed, -1))
         await here.until(195)
         await hire(here, "b")
-        assert told(here, 0) == told(here, 1) == [(170, 180, 2)]
+        assert told(here, 0) == told(here, 1) == [(60, 120, 2), (170, 180, 2)]
 
     play(scene)
 
