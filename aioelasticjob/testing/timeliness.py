@@ -112,6 +112,8 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     if None in held or set(facts.nodes.over(f"{sharding}/disabled", start, end)) != {None}:
         return  # there was no such item yet, or not any more, or it was switched off
     holders = {data.decode() for data in held if data}
+    if len(holders) > 1 and not all(config.monitor_execution for config in job.configs(start, end)):
+        return  # without claims the next holder cannot know what the one before has run
     hosts = {holder.partition("@-@")[0] for holder in holders}
     if _refused(job, holders, start, end) or any(_closed(job, host, start, end) for host in hosts):
         return
@@ -136,7 +138,7 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
 
 
 def _came_early(job: JobFacts, item: int, moment: float) -> bool:
-    """Whether a moment had come before by the registry's clock, and was refused then, or nobody knows what became of it.
+    """Whether a moment had come before by the registry's clock, and was refused then, or nobody knows its fate.
 
     Where no claims are written, that is so once the item is another's.
     """
