@@ -284,8 +284,9 @@ class Duty:
         gained = held - self.ledger.known()
         if view.config.monitor_execution:
             await self._learn(view, gained)
-        elif gained:  # nothing tells whether its last holder has run the newest moment
-            self.ledger.assume(gained, self.timetable.newest)
+        else:
+            for item in gained:
+                self.ledger.assume([item], self.timetable.newest if renew else self._seen_to(view, item))
         if gained:
             await self.offsets.learn(gained)
         self._ahead.find(gained, self.now(), self._clockwork.since)
@@ -298,6 +299,15 @@ class Duty:
         self.held, self._given = held - unsure, given
         self.ledger.forget(unsure)  # they are gained with the next view
         self._report_gaps(gained - unsure)
+
+    def _seen_to(self, view: JobView, item: int) -> int:
+        """Return up to when others may have run an item without a record, or we in an earlier life: until it was given.
+
+        Since then this instance may have been busy with a run of other items.
+        """
+        node = view.tree.get(view.layout.item(item).instance)
+        given = 0 if node is None else self._in_time(int(node.stat.mtime * 1000))
+        return min(self.timetable.newest, max(given, self.accounted))
 
     def _begin_holding(self, view: JobView, item: int) -> int:
         """Return the moment after which an item gained owes what comes."""

@@ -348,7 +348,10 @@ class Runner:
             return await self._claims.withdraw(claim)
         ended, hand_over = left_open(claim, unfinished), self._config.failover
         self.stopping.settling = claim
-        handed_over = await self._claims.settle(ended, flight.outcomes, duty.now(), hand_over=hand_over)
+        removed = self._member.id not in self._views.value.instances
+        handed_over = await self._claims.settle(
+            ended, flight.outcomes, duty.now(), hand_over=hand_over, removed=removed
+        )
         self.stopping.settling = None
         if handed_over and flight.trace is not None:
             flight.trace.handed_over(handed_over)

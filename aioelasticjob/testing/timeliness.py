@@ -110,6 +110,8 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     start, end = moment - ASTRAY, min(max(following, moment + ASTRAY), facts.end)
     held = facts.nodes.over(f"{sharding}/instance", start, end)
     holders = {data.decode() for data in held if data}
+    if len(holders) > 1 and not all(config.monitor_execution for config in job.configs(start, end)):
+        return  # without claims the next holder cannot know what the one before has run
     hosts = {holder.partition("@-@")[0] for holder in holders}
     known = min([start, *(facts.heard_before(host, moment) for host in hosts)])
     if None in held or set(facts.nodes.over(f"{sharding}/disabled", known, end)) != {None}:

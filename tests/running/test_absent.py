@@ -385,3 +385,16 @@ def test_without_records_nothing_came_before_monitoring_was_switched_off() -> No
         assert told(here, 0) == told(here, 1) == [(120, 120, 1)]
 
     play(scene)
+
+
+def test_without_records_who_was_busy_when_given_an_item_sees_to_what_has_come_since() -> None:
+    async def scene(here: Office) -> None:
+        them = await staff(here, "ab", work=27, cron="0/10 * * * * ?", sharding_total_count=2, **UNMONITORED)
+        (item,) = (item for item, holder in (await them.holders()).items() if holder == "a")
+        await here.until(12)
+        them.people["a"].kill()  # its item is given to the other within seconds, whose run goes on until 37
+        await here.until(37.5)
+        assert set((await them.holders()).values()) == {"b"}
+        assert item in {item for run in them.since(30) for item in run.items}
+
+    play(scene)
