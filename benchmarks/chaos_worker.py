@@ -38,8 +38,6 @@ WORK: Final = {QUICK.job_name: 1.2, SLOW.job_name: 3.5}
 GAVE_UP: Final = 3
 """The exit code of a worker that the registry did not let start: it was not there, or refused."""
 SPREAD: Final = (0.2, 1.8)
-LONGEST: Final = SPREAD[1] * max(WORK.values())
-"""Seconds that a run takes at most."""
 PANIC: Final = "panic"
 """While a file of this name lies beside the journal, every other handler ends with a ``Panic``."""
 

@@ -11,11 +11,13 @@ from aioelasticjob import ItemContext
 from aioelasticjob.events import Misfired
 from aioelasticjob.registry.txn import Set
 from aioelasticjob.testing import Process
-from tests.running.office import LAYOUT, Office, listening, play
+from tests.running.office import LAYOUT, REGISTRY, Office, listening, play
 
 
-async def hire(here: Office, name: str, *, work: float = 0.1, **settings: object) -> Process:
-    """Start a process of the job on a host of its own, and wait until it has joined."""
+async def hire(
+    here: Office, name: str, *, work: float = 0.1, leaving: anyio.Event | None = None, **settings: object
+) -> Process:
+    """Start a process of the job on a host of its own, and wait until it has joined; it leaves when it is asked to."""
 
     async def handler(context: ItemContext) -> None:
         await anyio.sleep(work)
@@ -23,7 +25,7 @@ async def hire(here: Office, name: str, *, work: float = 0.1, **settings: object
     async def main() -> None:
         app = here.app(handler, sharding_total_count=2, **settings)
         async with listening(here, app), app.running():
-            await anyio.sleep_forever()
+            await (leaving or anyio.Event()).wait()
 
     known = len(await here.names(LAYOUT.instances))
     process = here.faults.start(name, f"10.0.0.{ord(name) - 96}", main)
@@ -67,6 +69,27 @@ def test_moments_that_those_who_have_gone_were_there_for_are_told_of_by_whoever_
         lost = [event for event in misfires(here, 1) if "nobody" in event.why]
         spans = [(event.first / 1000 - here.start, event.slot / 1000 - here.start, event.moments) for event in lost]
         assert spans == [(35, 40, 2)]  # it was last run at 30, and runs again at 45
+
+    play(scene)
+
+
+def test_who_is_left_knows_since_when_somebody_was_there_also_under_its_next_session() -> None:
+    async def scene(here: Office) -> None:
+        asked_to_leave = anyio.Event()
+        first = {"work": 12, "shutdown_timeout": 20}
+        await hire(here, "a", cron="0/5 * * * * ?", leaving=asked_to_leave, **first)
+        began = await first_run(here)
+        await here.until(began + 25.5)  # it runs for the third time
+        await hire(here, "b", cron="0/5 * * * * ?")
+        await here.until(began + 26.5)  # one item has been given to the other one
+        here.faults.partition(["10.0.0.2"], [REGISTRY])
+        asked_to_leave.set()
+        here.told.clear()
+        await here.until(began + 60)  # the other's session has ended
+        here.faults.heal()
+        await here.until(began + 75)
+        for item in (0, 1):
+            assert min(first for first, _, _ in spans(here, item)) == began + 25
 
     play(scene)
 
