@@ -301,10 +301,7 @@ class Duty:
         self._report_gaps(gained - unsure)
 
     def _seen_to(self, view: JobView, item: int) -> int:
-        """Return up to when others may have run an item without a record, or we in an earlier life: until it was given.
-
-        Since then this instance may have been busy with a run of other items.
-        """
+        """Return up to when others may have run an item without a record, or we in an earlier life."""
         node = view.tree.get(view.layout.item(item).instance)
         given = 0 if node is None else self._in_time(int(node.stat.mtime * 1000))
         return min(self.timetable.newest, max(given, self.accounted))
@@ -314,8 +311,7 @@ class Duty:
         up_since = min(view.up_since, self._up_since)
         if view.config.catch_up:
             up_since = min(up_since, self.now() / 1000 - view.config.catch_up)
-        opened = max(made_at(view, item), int(up_since * 1000))
-        return max(opened, self._since)
+        return max(made_at(view, item), int(up_since * 1000), self._since)
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
@@ -387,8 +383,8 @@ class Duty:
 
     def _has_changed_schedule(self, view: JobView) -> bool:
         """Whether a view shows another schedule than is followed here, or the same one, back in force after another."""
-        changed = _schedule(view.config) != _schedule(self.config)
-        return changed or any(one.cron != self.config.schedule for one in self._between(view))
+        mine = self.config.schedule
+        return view.config.schedule != mine or any(one.cron != mine for one in self._between(view))
 
     def _ended(self, view: JobView) -> int:
         """Return when the schedule followed here was replaced."""
@@ -402,7 +398,3 @@ class Duty:
             self._tell(waiting, before - 1, table.newest - 1, "the assignment was not settled")
         if came > 1:
             self._tell(self._due() - waiting, before, table.newest - 1, "this process was held up")
-
-
-def _schedule(config: JobConfig) -> tuple[object, ...]:
-    return config.cron, config.time_zone, config.dst

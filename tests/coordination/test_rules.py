@@ -24,6 +24,7 @@ from aioelasticjob.coordination.effects import (
 )
 from aioelasticjob.coordination.rules import RULES, Situation, decide
 from aioelasticjob.coordination.rules.failover import give_up
+from aioelasticjob.coordination.rules.schedule import REMEMBERED
 from aioelasticjob.coordination.rules.sharding import wanted
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
@@ -589,7 +590,40 @@ def test_the_leader_notes_since_when_the_schedule_is_in_force_whoever_writes_ano
         assert here.settle().scheduled_since == since
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b'{"since": true}', b'{"cron": null, "since": "then"}', b"\xff"])
+def _change(here: World, now: int, **changed: object) -> JobView:
+    here.registry.now = float(now)
+    here.registry.commit([Set(LAYOUT.config, here.view().config.changed(**changed).to_json(), -1)])
+    return here.view()
+
+
+def _former(view: JobView) -> list[tuple[str, int, int]]:
+    return [(one.cron.expression, one.since, one.until) for one in view.former_schedules]
+
+
+def test_the_leader_remembers_the_schedules_before_the_one_in_force() -> None:
+    here = world(2, cron="0 * * * * ?")
+    assert _former(here.settle()) == []
+    first, second = ("0 * * * * ?", 1_000_000, 2_000_000), ("30 * * * * ?", 2_000_000, 3_000_000)
+    assert _former(_change(here, 2_000, cron="30 * * * * ?")) == [first]  # known at once, before it is noted
+    assert _former(here.settle()) == [first]
+    here.settle()
+    assert _former(_change(here, 2_500, description="hello")) == [first]
+    assert _former(_change(here, 3_000, cron="0 * * * * ?")) == [first, second]
+    assert _former(here.settle()) == [first, second]
+    for now in range(4_000, 24_000, 1_000):
+        _change(here, now, cron=f"{now // 1000} * * * * ?")
+        here.settle()
+    assert len(_former(here.view())) == REMEMBERED
+    assert _former(_change(here, 30_000, monitor_execution=False)) == []
+    here.settle()
+    assert _former(_change(here, 31_000, monitor_execution=True)) == []  # the records before that have been removed
+    assert _former(here.settle()) == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"[]", b'{"since": true}', b'{"former": 7}', b'{"former": [7]}', b'{"cron": null, "since": "then"}', b"\xff"],
+)
 def test_a_note_of_the_schedule_that_makes_no_sense_is_replaced(data: bytes) -> None:
     here = world(1)
     here.settle()

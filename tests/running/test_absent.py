@@ -398,3 +398,43 @@ def test_without_records_who_was_busy_when_given_an_item_sees_to_what_has_come_s
         assert item in {item for run in them.since(30) for item in run.items}
 
     play(scene)
+
+
+def test_what_came_during_the_last_run_before_an_absence_is_told_of() -> None:
+    async def scene(here: Office) -> None:
+        async def main() -> None:
+            app = here.app(work=100, cron=EVERY_MINUTE, sharding_total_count=2, shutdown_timeout=200.0)
+            async with listening(here, app), app.running():
+                await here.until(70)
+
+        here.faults.start("a", "10.0.0.1", main)
+        await here.until(250)
+        assert (await here.record(0)).completed_at == round((here.start + 160) * 1000)
+        await hire(here, "b")
+        assert sum(moments for _, _, moments in told(here)) >= 3
+        assert told(here)[-1] == (120, 240, 3)
+
+    play(scene)
+
+
+async def change(here: Office, cron: str) -> None:
+    stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+    await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": cron}).encode(), -1))
+
+
+def test_a_schedule_that_came_and_went_during_a_run_is_told_of() -> None:
+    async def scene(here: Office) -> None:
+        async def main() -> None:
+            app = here.app(work=100, cron=EVERY_MINUTE, sharding_total_count=2)
+            async with listening(here, app), app.running():
+                await anyio.sleep_forever()
+
+        here.faults.start("a", "10.0.0.1", main)
+        await here.until(70)
+        await change(here, "30 * * * * ?")
+        await here.until(140)
+        await change(here, EVERY_MINUTE)
+        await here.until(175)
+        assert told(here, 0) == told(here, 1) == [(90, 90, 1)]
+
+    play(scene)
