@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from zlib import crc32
 
 from anyio import move_on_after
@@ -56,8 +57,12 @@ class Rescues:
             fire = Fire(record.moment, FireSource.FAILOVER, record.parameter)
             taken = await fly(view, fire, frozenset({item}))
             if taken and item in self._duty.held:  # what it owes by now it is to run together with the others
-                with move_on_after(VISIBLE_WITHIN):
-                    await self._views.until(lambda newer: item not in newer.rescues)
+                await self._seen(lambda newer: item not in newer.rescues)
         if item not in self._duty.held:
             ledger.forget([item])
         return taken
+
+    async def _seen(self, condition: Callable[[JobView], bool]) -> None:
+        """Wait a moment until the view is as it will be."""
+        with move_on_after(VISIBLE_WITHIN):
+            await self._views.until(condition)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from anyio import CancelScope
 from anyio.abc import TaskGroup
@@ -31,6 +31,7 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, instance_id
 from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.executor import Flight
+from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.runner import ASLEEP, Runner
 from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.testing.bare_session import BareSession, Ready, step, until
@@ -262,6 +263,7 @@ class StepRunner(Runner):
         job = Job(process.world.config, _never_called, blocking=False)
         super().__init__(job, life.member, life.views, shared, up_since)
         self._life, self._alarm = life, _Alarm()
+        self._rescues = StepRescues(life, life.member, self._duty, self._accounts, self._claims, life.views)
         self._nap = cast(CancelScope, self._alarm)
         self._waiting.tasks = cast(TaskGroup, _Tasks(process))
         self._loop = cast(AbstractEventLoop, _WallTime(process.world))
@@ -335,9 +337,6 @@ class StepRunner(Runner):
         for item in left:
             world.end(process, item, "cut off")
 
-    async def _seen(self, condition: Callable[[JobView], bool]) -> None:
-        await until(lambda: condition(self._views.value) or self._life.lost or self._life.over or self._leaving)
-
     async def _rest(self, view: JobView) -> None:
         wake = self._duty.timetable.upcoming or 0
         if wake - self._duty.now() > self._lead:
@@ -349,6 +348,18 @@ class StepRunner(Runner):
 
     async def _connected(self) -> bool:
         return self._leaving or await connected(self._member.session, self._member.incarnation)
+
+
+class StepRescues(Rescues):
+    """The house's rescues; only their wait is steps here."""
+
+    def __init__(self, life: Life, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._life = life
+
+    async def _seen(self, condition: Callable[[JobView], bool]) -> None:
+        life = self._life
+        await until(lambda: condition(life.views.value) or life.lost or life.over or life.runner.left)
 
 
 async def _never_called(_context: object) -> None: ...
