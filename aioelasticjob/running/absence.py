@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
 from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
-from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.coordination.ledger import Ledger, Mark
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.misses import Misses
@@ -35,14 +35,15 @@ class Absence:
         after, missed = dict[int, int](), dict[int, int]()
         for item in gained:
             record = self._ledger.record(item)
-            last = max(record.slot, record.completed_at, self._ledger.missed(item)[0])  # in a run somebody was up
+            last = max(record.slot, record.completed_at, self._ledger.missed(item)[0].until)  # in a run somebody was up
             last = max(last, made_at(view, item), since)
             if passed := table.passed(last, min(owed_after[item], table.newest)):
                 after[item], missed[item] = last, passed.last
         open_ = missed.keys() - view.disabled_items if self._member.id in view.eligible else frozenset[int]()
         while missed:
             part = {item: missed[item] for item in sorted(missed)[:MARKED_AT_ONCE]}
-            if (marked := await mark(self._member, self._ledger, view, part)) is None:
+            said = {item: Mark(until) for item, until in part.items()}
+            if (marked := await mark(self._member, self._ledger, view, said)) is None:
                 break
             for until in sorted({part[item] for item in marked & open_}):
                 alike = {item: after[item] for item in marked & open_ if part[item] == until}
