@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, write
-from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.coordination.ledger import Ledger, Mark
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict
@@ -17,8 +17,8 @@ MARKED_AT_ONCE = 400
 """Items that one transaction marks."""
 
 
-async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[int, int]) -> frozenset[int] | None:
-    """Leave marks that say up to which moment items have missed theirs; return which were left here.
+async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[int, Mark]) -> frozenset[int] | None:
+    """Leave marks that say which moments of items are reported as missed; return which were left here.
 
     Of the others somebody else has written, and knows.  None if the view is old: the next holder might have read
     already, and would not see the mark.
@@ -28,12 +28,14 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
         SessionEnded: the session was lost.
         RegistryError: the registry refuses it; nothing was written.
     """
-    left = dict(missed)
+    left = {item: said.joined(ledger.missed(item)[0]) for item, said in missed.items()}
     entitled = Check(member.layout.sharding, view.sharding_version)
     while left:
-        writes = [op for item, until in left.items() for op in _marking(member.layout.item(item), ledger, item, until)]
+        writes = [op for item, said in left.items() for op in _marking(member.layout.item(item), ledger, item, said)]
         match await write(member, [entitled, *writes], "to mark items that nobody was up for"):
-            case Applied():
+            case Applied(committed):
+                for n, (item, said) in enumerate(left.items()):
+                    ledger.note_missed(item, said, committed.versions[2 + 2 * n])
                 ledger.marked |= left.keys()
                 ledger.note({item: Seen(Record(), 0) for item in left if ledger.version(item) is None})
                 break
@@ -41,17 +43,17 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
                 if conflict.path == entitled.path:
                     return None
                 await ledger.learn(list(left))
-                left = {item: until for item, until in left.items() if not _refused(member.layout.item(item), conflict)}
-                left = {item: until for item, until in left.items() if ledger.missed(item)[0] < until}
+                left = {item: said for item, said in left.items() if not _refused(member.layout.item(item), conflict)}
+                left = {item: said for item, said in left.items() if not ledger.missed(item)[0].covers(said)}
             case Refused(error) | SessionOver(error):
                 raise error
     return frozenset(left)
 
 
-def _marking(paths: ItemPaths, ledger: Ledger, item: int, until: int) -> Iterable[Op]:
+def _marking(paths: ItemPaths, ledger: Ledger, item: int, said: Mark) -> Iterable[Op]:
     record = ledger.version(item)
     yield Create(paths.execution) if record is None else Check(paths.execution, record)  # empty: it never ran
-    version, data = ledger.missed(item)[1], str(until).encode()
+    version, data = ledger.missed(item)[1], said.encode()
     yield Create(paths.misfire, data) if version is None else Set(paths.misfire, data, version)
 
 

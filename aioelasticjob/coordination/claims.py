@@ -215,7 +215,7 @@ class Claims:
             first, operations = self._taking(view, fire, wanted)
             match await write(member, operations, "to claim items", hold=hold):
                 case Applied(committed):
-                    ledger.marked -= wanted.keys()
+                    ledger.unmark(wanted)
                     return committed
                 case Refused(Conflict() as conflict):
                     if conflict.index < first or not await self._cleared(conflict, wanted, taken.refused):

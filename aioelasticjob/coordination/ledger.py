@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.membership import Member
@@ -18,6 +18,34 @@ TOLERATED = 60_000
 """Milliseconds of the future that a record may claim; what claims more is lowered, for it would silence its item."""
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What has been reported of an item's missed moments, in milliseconds since the epoch."""
+
+    until: int = 0
+    """The last moment reported."""
+    since: int | None = None
+    """Every moment later than this one and up to ``until`` was run or reported, also those before the item was made."""
+
+    def covers(self, other: Mark) -> bool:
+        """Whether all that the other mark says is known from this one."""
+        if self.until < other.until:
+            return False
+        return other.since is None or (self.since is not None and self.since <= other.since)
+
+    def joined(self, other: Mark) -> Mark:
+        """Return what both say: the stretches that they speak of follow each other."""
+        known = [since for since in (self.since, other.since) if since is not None]
+        return Mark(max(self.until, other.until), min(known, default=None))
+
+    def encode(self) -> bytes:
+        """Return the data of the node."""
+        return (f"{self.until}" if self.since is None else f"{self.until} {self.since}").encode()
+
+
+NO_MARK = Mark()
 
 
 class Ledger:
@@ -31,8 +59,8 @@ class Ledger:
         """The records that claimed too much of the future, as they were read."""
         self.marked: set[int] = set()
         """Items that bear the mark of what they missed, which the next claim removes."""
-        self._missed: dict[int, tuple[int, int]] = {}
-        """The moment that each mark read says was the last one missed, and the mark's version."""
+        self._missed: dict[int, tuple[Mark, int | None]] = {}
+        """What each mark says, and its version."""
         self.locked: set[int] = set()
         """Items that were locked by our own session when their records were read."""
         self.stuck: set[int] = set()
@@ -63,9 +91,20 @@ class Ledger:
         """Return the version of the record known; None where there was none."""
         return self._seen[item].version
 
-    def missed(self, item: int) -> tuple[int, int | None]:
-        """Return the last moment that an item's mark says was missed and told of, and the mark's version, if any."""
-        return self._missed.get(item, (0, None))
+    def missed(self, item: int) -> tuple[Mark, int | None]:
+        """Return what an item's mark says has been reported, and the mark's version, if there is one."""
+        return self._missed.get(item, (NO_MARK, None))
+
+    def unmark(self, items: Iterable[int]) -> None:
+        """Take note that a claim of ours has removed the marks of items; what they said is still known here."""
+        for item in items:
+            self.marked.discard(item)
+            if item in self._missed and item not in self.stuck:
+                self._missed[item] = self._missed[item][0], None
+
+    def note_missed(self, item: int, mark: Mark, version: int | None) -> None:
+        """Take note of a mark as a transaction of ours wrote it; without a version it is known here only."""
+        self._missed[item] = mark, version
 
     def note(self, written: Mapping[int, Seen]) -> None:
         """Take note of records as a transaction of ours wrote them."""
@@ -102,7 +141,7 @@ class Ledger:
             (self.marked.discard if mark is None else self.marked.add)(item)
             self._missed.pop(item, None)
             if mark is not None:
-                self._missed[item] = _slot(mark.data), mark.stat.version
+                self._missed[item] = _decoded(mark.data), mark.stat.version
             (self.stuck.add if mark is not None and mark.stat.num_children else self.stuck.discard)(item)
             ours = runner is not None and runner.stat.ephemeral_owner == self._member.incarnation
             (self.locked.add if ours else self.locked.discard)(item)
@@ -131,9 +170,12 @@ class Ledger:
         return Seen(record, node.stat.version)
 
 
-def _slot(data: bytes) -> int:
-    """Return the moment that a mark names, 0 if somebody wrote something else."""
-    return int(data) if data.isdigit() and len(data) < 16 else 0
+def _decoded(data: bytes) -> Mark:
+    """Return what a mark says; nothing if somebody wrote something else."""
+    words = data.split(b" ")
+    if len(words) > 2 or not all(word.isdigit() and len(word) < 16 for word in words):
+        return NO_MARK
+    return Mark(int(words[0]), int(words[1]) if len(words) == 2 else None)
 
 
 def is_cut_off(record: Record) -> bool:

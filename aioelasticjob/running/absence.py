@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
 from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
-from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.coordination.ledger import Ledger, Mark
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.clockwork import ASTRAY
@@ -36,14 +36,15 @@ class Absence:
         """
         after, missed = dict[int, int](), dict[int, int]()
         for item, owed in owed_after.items():
-            last = max(self._ledger.record(item).slot, self._ledger.missed(item)[0], made_at(view, item))
+            last = max(self._ledger.record(item).slot, self._ledger.missed(item)[0].until, made_at(view, item))
             for table, since, until in spans:
                 if passed := table.passed(max(last, since), min(until, owed)):
                     after[item], missed[item] = last, passed.last
         open_ = missed.keys() - view.disabled_items if self._member.id in view.eligible else frozenset[int]()
         while missed:
             part = {item: missed[item] for item in sorted(missed)[:MARKED_AT_ONCE]}
-            if (marked := await mark(self._member, self._ledger, view, part)) is None:
+            said = {item: Mark(until) for item, until in part.items()}
+            if (marked := await mark(self._member, self._ledger, view, said)) is None:
                 break
             for table, since, until in spans:
                 for newest in sorted({min(part[item], until) for item in marked & open_}):

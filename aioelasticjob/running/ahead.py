@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from aioelasticjob.clock import moment
 from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
-from aioelasticjob.coordination.ledger import TOLERATED, Ledger
+from aioelasticjob.coordination.ledger import TOLERATED, Ledger, Mark
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.misses import Misses
@@ -39,12 +39,12 @@ class Ahead:
     def __bool__(self) -> bool:
         return bool(self._since)
 
-    def find(self, items: Iterable[int], now: int, since: int) -> None:
+    def find(self, items: Iterable[int], now: int, since: int, tolerated: int = AHEAD) -> None:
         """Look for such items among those whose records have just been read; the time has not been set ``since``."""
         for item in items:
             slot = self._ledger.slot(item)
             (self._far.add if slot > now + TOLERATED else self._far.discard)(item)
-            if slot > now + AHEAD:
+            if slot > now + tolerated:
                 self._since[item] = max(since, now - TOLERATED)
             else:
                 self._since.pop(item, None)
@@ -52,7 +52,7 @@ class Ahead:
     def find_anew(self, items: Iterable[int], now: int, since: int) -> None:
         """Look again among all items held: the time has been set to ``now``, either way."""
         self._since.clear()
-        self.find(items, now, since)
+        self.find(items, now, since, 0)
 
     async def settle(self, view: JobView, table: Timetable, items: frozenset[int]) -> frozenset[int]:
         """Tell of what nobody will run, and lower what claims too much; return the items of the latter.
@@ -63,27 +63,33 @@ class Ahead:
             Suspended: there is no connection; what is left is done next time.
             SessionEnded: the session was lost.
         """
-        lowered, missed = set[int](), dict[int, Passed]()
+        lowered, missed, until = set[int](), dict[int, Passed](), dict[int, int]()
         for item in self._since.keys() & items:
             since, slot = self._since[item], self._ledger.slot(item)
-            passed = table.passed(since, min(slot, _opened(view, item)))
+            reported = self._ledger.missed(item)[0]
+            opened = until[item] = min(slot, _opened(view, item))
+            if reported.since is not None and opened <= reported.until:  # when the clock was set back before this
+                opened = min(opened, reported.since)
+            passed = table.passed(since, opened)
             if item in self._far:
                 self._lower(item, since)
                 lowered.add(item)
-            elif passed is not None and passed.last > max(since + AHEAD, self._ledger.missed(item)[0]):
+            elif passed is not None:
                 missed[item] = passed
             else:
                 del self._since[item]
-        await self._tell(view, missed)
+        await self._tell(view, missed, until)
         return frozenset(lowered)
 
-    async def _tell(self, view: JobView, missed: Mapping[int, Passed]) -> None:
+    async def _tell(self, view: JobView, missed: Mapping[int, Passed], until: Mapping[int, int]) -> None:
         """Tell of moments, and mark their items, or the next holder would tell of them again."""
         for first in range(0, len(missed), MARKED_AT_ONCE):
             part = dict(sorted(missed.items())[first : first + MARKED_AT_ONCE])
-            marked: Iterable[int] | None = part  # without records there is nothing to mark
+            said = {item: Mark(until[item], self._since[item]) for item in part}
             if view.config.monitor_execution:
-                marked = await mark(self._member, self._ledger, view, {item: gap.last for item, gap in part.items()})
+                marked = await mark(self._member, self._ledger, view, said)
+            else:
+                marked = self._note_unrecorded(said)
             if marked is None:
                 return  # the view is old
             for passed in sorted({part[item] for item in marked}, key=lambda gap: (gap.first, gap.last)):
@@ -92,6 +98,13 @@ class Ahead:
                 self._misses.ran(alike, passed.last)
             for item in part:
                 del self._since[item]
+
+    def _note_unrecorded(self, said: Mapping[int, Mark]) -> frozenset[int]:
+        """Remember what is reported of a job that keeps no records, on which there is nothing to mark."""
+        for item, new in said.items():
+            known, version = self._ledger.missed(item)
+            self._ledger.note_missed(item, new.joined(known), version)
+        return frozenset(said)
 
     def _lower(self, item: int, since: int) -> None:
         slot = self._ledger.slot(item)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from math import inf
 
 from aioelasticjob.clock import Clock
@@ -17,6 +18,8 @@ LATE = 60.0
 """Seconds for which the registry's clock may have been set already when it is noticed; more would say too little."""
 STEADY = 10.0
 """Seconds after a jump before anything is concluded from it: a clock that is set back by mistake is soon put right."""
+JUMPS = 8
+"""Jumps ahead that are remembered, for the reports of moments that they skipped."""
 
 
 class Clockwork:
@@ -24,11 +27,13 @@ class Clockwork:
 
     def __init__(self, session: Session, clock: Clock) -> None:
         self._session, self._clock = session, clock
-        self._jumped = self._behind = False
+        self._jumped = self._behind = self._back = False
         self._at, seconds = session.steady_time(), self._read()
         self._believed = self._lead = seconds - self._at
         self.set_to = self.since = int(seconds * 1000)
         """What the time was at the earliest when it was last set, or when this was made, in milliseconds."""
+        self.skipped: deque[tuple[int, int]] = deque(maxlen=JUMPS)
+        """From when to when the time last jumped ahead, oldest first, in milliseconds."""
 
     def now(self) -> int:
         """Return the time in milliseconds: the registry's, if this host's clock is astray.
@@ -38,9 +43,14 @@ class Clockwork:
         steady, seconds = self._session.steady_time(), self._read()
         before, self._lead = self._lead, seconds - steady
         if abs(self._lead - before) > STEP:
-            self._jumped, self._at, self.set_to = True, steady, int(seconds * 1000)
-            self.since = int((seconds - min(self._session.clock_gap, LATE)) * 1000)
+            since = int((seconds - min(self._session.clock_gap, LATE)) * 1000)
+            back = self._lead < before
+            going_on = back and self._back and self.unsteady  # put right in several steps: nothing was concluded yet
+            self.since = min(since, self.since) if going_on else since
+            self._jumped, self._at, self._back, self.set_to = True, steady, back, int(seconds * 1000)
             self._behind = self._lead < self._believed - STEP
+            if not back:
+                self.skipped.append((int((steady + before) * 1000), self.set_to))
         if not self._behind:
             self._believed = self._lead
         return int(seconds * 1000)

@@ -14,6 +14,7 @@ from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.schedule import Passed, Timetable
 
 AWAY = "the registry was away"
+SKIPPED = "the clock was set ahead and skipped them"
 
 log = logging.getLogger(__name__)
 
@@ -58,13 +59,15 @@ class Misses:
     def tell(self, last: Mapping[int, int], table: Timetable, until: int, why: str) -> None:
         """Tell that the moments up to ``until`` have passed without a run, for each item those after its ``last``.
 
-        Of the moments that came while this process could not hear the registry, that is the reason, whatever ``why``.
+        Of the moments that came while this process could not hear the registry, that is the reason, whatever ``why``;
+        so it is of those that the clock skipped.
         """
         oldest = min(last.values(), default=until)
-        for began, ended in self._clockwork.outages():
+        away = [(began, ended, AWAY) for began, ended in self._clockwork.outages()]
+        for began, ended, reason in sorted([*away, *((*jump, SKIPPED) for jump in self._clockwork.skipped)]):
             if began <= until and oldest < ended:
                 self._tell(last, table, min(until, began - 1), why)
-                self._tell(last, table, min(until, ended), AWAY)
+                self._tell(last, table, min(until, ended), reason)
         self._tell(last, table, until, why)
 
     def _tell(self, last: Mapping[int, int], table: Timetable, until: int, why: str) -> None:

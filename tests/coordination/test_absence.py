@@ -3,13 +3,14 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob.coordination.absence import mark
-from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.coordination.ledger import Ledger, Mark
 from aioelasticjob.errors import SessionEnded, Suspended
 from aioelasticjob.model import Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.txn import Create, Set
 from tests.coordination.test_claims import LAYOUT, SLOT, Desk, done
 
 MISSED = {0: SLOT + 5000, 2: SLOT + 6000}
+SAID = {item: Mark(until) for item, until in MISSED.items()}
 
 
 def run_once() -> Desk:
@@ -20,7 +21,7 @@ def run_once() -> Desk:
 
 
 def marked(desk: Desk, ledger: Ledger | None = None) -> frozenset[int] | None:
-    return done(mark(desk.claims._member, ledger or desk.ledger, desk.view(), MISSED))
+    return done(mark(desk.claims._member, ledger or desk.ledger, desk.view(), SAID))
 
 
 def marks(desk: Desk) -> dict[int, int]:
@@ -48,16 +49,43 @@ def test_of_two_who_come_back_one_leaves_the_marks_and_the_other_knows_what_they
     done(other.learn(desk.items))
     assert marked(desk) == {0, 2}
     assert marked(desk, other) == frozenset()
-    assert [other.missed(item)[0] for item in desk.items] == [SLOT + 5000, 0, SLOT + 6000]
+    assert [other.missed(item)[0].until for item in desk.items] == [SLOT + 5000, 0, SLOT + 6000]
 
 
 def test_a_mark_that_is_there_is_moved_on() -> None:
     desk = run_once()
     desk.write(Create(LAYOUT.item(0).misfire, b"1000"), Create(LAYOUT.item(2).misfire, b"by hand"))
     desk.learn()
-    assert (desk.ledger.missed(0)[0], desk.ledger.missed(2)[0]) == (1000, 0)
+    assert (desk.ledger.missed(0)[0].until, desk.ledger.missed(2)[0].until) == (1000, 0)
     assert marked(desk) == {0, 2}
     assert marks(desk) == MISSED
+
+
+@pytest.mark.parametrize("reply", ["well", "reply lost"])
+def test_a_mark_of_ones_own_is_moved_on_both_ways_and_the_next_holder_reads_the_whole_stretch(reply: str) -> None:
+    desk = run_once()
+    desk.line.commits.extend([reply, reply, reply])
+    for mark_now in (Mark(SLOT + 9000, SLOT + 5000), Mark(SLOT + 5000, SLOT + 2000), Mark(SLOT + 12_000)):
+        assert done(mark(desk.claims._member, desk.ledger, desk.view(), {0: mark_now})) == {0}
+    other = Ledger(desk.claims._member)
+    done(other.learn(desk.items))
+    assert other.missed(0) == desk.ledger.missed(0) == (Mark(SLOT + 12_000, SLOT + 2000), 2)
+
+
+def test_a_mark_that_a_claim_has_removed_is_made_again() -> None:
+    desk = run_once()
+    assert marked(desk) == {0, 2}
+    desk.settle(desk.taken(Fire(SLOT + 9000, FireSource.CRON)), *[Outcome.COMPLETED] * 3)
+    assert marked(desk) == {0, 2}
+    assert marks(desk) == MISSED
+
+
+@pytest.mark.parametrize("data", [b"", b"1 2 3", b"1 by hand", b"-1", b"1" * 16])
+def test_a_mark_written_by_hand_says_nothing(data: bytes) -> None:
+    desk = run_once()
+    desk.write(Create(LAYOUT.item(0).misfire, data))
+    desk.learn()
+    assert desk.ledger.missed(0) == (Mark(), 0)
 
 
 @pytest.mark.parametrize("word", ["well", "never arrived"])
@@ -73,7 +101,7 @@ def test_under_another_assignment_nothing_is_marked() -> None:
     desk = run_once()
     view = desk.view()
     desk.write(Set(LAYOUT.sharding, b"", -1))
-    assert done(mark(desk.claims._member, desk.ledger, view, MISSED)) is None
+    assert done(mark(desk.claims._member, desk.ledger, view, SAID)) is None
     assert marks(desk) == {}
 
 

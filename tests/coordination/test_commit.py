@@ -30,7 +30,7 @@ from aioelasticjob.coordination.effects import (
     TakeSeat,
 )
 from aioelasticjob.coordination.guarantee import BEGUN, Guarantee
-from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.coordination.ledger import Ledger, Mark
 from aioelasticjob.coordination.membership import Member, _joining, give_notice, leave, make
 from aioelasticjob.coordination.progress import Offsets, Tally
 from aioelasticjob.coordination.refusals import Refusals
@@ -269,7 +269,7 @@ async def join(bureau: Bureau) -> None:
 
 
 async def mark_missed(bureau: Bureau) -> None:
-    await mark(bureau.member, bureau.ledger, bureau.view(), {0: SLOT + 5, 1: SLOT + 5})
+    await mark(bureau.member, bureau.ledger, bureau.view(), dict.fromkeys((0, 1), Mark(SLOT + 5)))
 
 
 DEEDS: dict[str, Deed] = {
