@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import random
 import sys
 from collections import Counter
@@ -21,7 +22,7 @@ from typing import Final
 
 from aioelasticjob.testing.facts import Violation
 from aioelasticjob.testing.history import Begun, Entry, Finished, Phase, describe, of_kind
-from benchmarks.chaos_actions import KINDS, rage
+from benchmarks.chaos_actions import GENTLE_KINDS, KINDS, rage
 from benchmarks.chaos_checker import Span, judge
 from benchmarks.chaos_history import arrange, read
 from benchmarks.chaos_report import Played, page
@@ -98,28 +99,38 @@ def _unserved(stage: Stage, since: float) -> list[str]:
 
 def main() -> None:
     """Play, print the page, and exit with 1 if a promise was broken."""
-    parser = argparse.ArgumentParser("python -m benchmarks.chaos", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10, help="how long chaos reigns (10)")
-    parser.add_argument("--seed", type=int, help="of the choice of deeds; by default another one each time")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for logs and history")
-    parser.add_argument("--kinds", default="", metavar="KIND,…", help=f"only these: {', '.join(KINDS)}")
-    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="run every other worker from another checkout")
-    asked = parser.parse_args()
-    kinds = tuple(filter(None, asked.kinds.split(",")))
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
-        parser.error(f"--kinds: no such kind: {', '.join(unknown)}; there are {', '.join(KINDS)}")
-    if asked.beside is not None and not (asked.beside / "aioelasticjob").is_dir():
-        parser.error(f"--beside: {asked.beside} is no checkout: it has no folder aioelasticjob")
-    beside = asked.beside and asked.beside.resolve()
+    asked = asked_for(sys.argv[1:])
     seed = random.randrange(10**6) if asked.seed is None else asked.seed
     directory = asked.keep or Path(mkdtemp(prefix="chaos-"))
     directory.mkdir(parents=True, exist_ok=True)
-    played = play(directory, seconds=60 * asked.minutes, seed=seed, kinds=kinds, beside=beside)
+    logging.getLogger("kazoo").setLevel(logging.ERROR)  # it would tell of each member that is killed
+    played = play(directory, seconds=60 * asked.minutes, seed=seed, kinds=asked.kinds, beside=asked.beside)
     with suppress(BrokenPipeError):
         print(page(played))
     (directory / "history").write_text(trace(played.arranged.entries, played.span.start))
     print(f"history and logs: {directory}", file=sys.stderr)
     sys.exit(bool(played.verdict.violations))
+
+
+def asked_for(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return what the command line asks for; exit with 2 if it makes no sense."""
+    parser = argparse.ArgumentParser("python -m benchmarks.chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10, help="how long chaos reigns (10)")
+    parser.add_argument("--seed", type=int, help="of the choice of deeds; by default another one each time")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for logs and history")
+    parser.add_argument("--kinds", default="", metavar="KIND,…", help=f"only these: {', '.join(KINDS)}")
+    spared = ", ".join(kind for kind in KINDS if kind not in GENTLE_KINDS)
+    beside_help = f"run every other worker from another checkout; without --kinds none of these happen: {spared}"
+    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help=beside_help)
+    asked = parser.parse_args(arguments)
+    named = tuple(filter(None, asked.kinds.split(",")))
+    if unknown := [kind for kind in named if kind not in KINDS]:
+        parser.error(f"--kinds: no such kind: {', '.join(unknown)}; there are {', '.join(KINDS)}")
+    if asked.beside is not None and not (asked.beside / "aioelasticjob").is_dir():
+        parser.error(f"--beside: {asked.beside} is no checkout: it has no folder aioelasticjob")
+    asked.kinds = named or (KINDS if asked.beside is None else GENTLE_KINDS)
+    asked.beside = asked.beside and asked.beside.resolve()
+    return asked
 
 
 def trace(entries: Sequence[Entry], origin: float) -> str:

@@ -44,21 +44,28 @@ class Excuse:
     kind: str
     job: str
     start: float
+    """When it was taken away.  The excuse also covers what was still open for an item then: its last run, and since."""
     stop: float
     rules: frozenset[str]
     item: int | None = None
     """None for all items."""
 
-    def covers(self, violation: Violation) -> bool:
+    def covers(self, violation: Violation, facts: Facts) -> bool:
         """Say whether a broken promise is one of those."""
         place = re.match(r"(.+)/(\d+)[: ]", violation.text)
         return (
             place is not None
             and violation.rule in self.rules
-            and self.start <= violation.at <= self.stop
+            and violation.at <= self.stop
             and place[1] == self.job
             and self.item in (None, int(place[2]))
+            and self._open_since(facts, int(place[2])) <= violation.at
         )
+
+    def _open_since(self, facts: Facts, item: int) -> float:
+        """Return the moment of the item's last run that began before: of what came since, nobody need have told yet."""
+        runs = (run.begun for run in facts.runs_of.get((self.job, item), ()))
+        return max((one.slot / 1000 for one in runs if one.at <= self.start), default=0.0)
 
 
 @dataclass(slots=True)
@@ -86,7 +93,7 @@ def judge(
             verdict.violations += course.judge(item, verdict)
     found, verdict.violations = sorted(verdict.violations, key=lambda violation: violation.at), []
     for violation in found:
-        excuse = next((one for one in excuses if one.covers(violation)), None)
+        excuse = next((one for one in excuses if one.covers(violation, facts)), None)
         if excuse is None:
             verdict.violations.append(violation)
         else:

@@ -38,8 +38,6 @@ WORK: Final = {QUICK.job_name: 1.2, SLOW.job_name: 3.5}
 GAVE_UP: Final = 3
 """The exit code of a worker that the registry did not let start: it was not there, or refused."""
 SPREAD: Final = (0.2, 1.8)
-LONGEST: Final = SPREAD[1] * max(WORK.values())
-"""Seconds that a run takes at most."""
 PANIC: Final = "panic"
 """While a file of this name lies beside the journal, every other handler ends with a ``Panic``."""
 
@@ -68,7 +66,11 @@ class Order:
 
 
 async def work(order: Order) -> None:
-    """Run the jobs and write down what happens, until told to stop."""
+    """Run the jobs and write down what happens, until told to stop.
+
+    Raises:
+        DidNotStart: The registry did not let the jobs start.
+    """
     pen = Pen(Path(order.journal), order.process, TrueTime(order.epoch))
     panic = Path(order.journal).with_name(PANIC)
     app = ElasticJob(
@@ -81,7 +83,7 @@ async def work(order: Order) -> None:
     for config in JOBS:
         settings = config.model_dump(exclude_unset=True, exclude={"job_name"})
         app.add(_handler(pen, WORK[config.job_name], panic), name=config.job_name, **settings)
-    started = False
+    started, refused = False, None
     with app.events() as events, open_signal_receiver(signal.SIGTERM) as signals:
         async with create_task_group() as tasks:
             tasks.start_soon(_note, events, pen)
@@ -93,8 +95,10 @@ async def work(order: Order) -> None:
             except RegistryError as error:
                 if started:
                     raise
-                raise DidNotStart(str(error)) from error
+                refused = error
             tasks.cancel_scope.cancel()
+    if refused is not None:  # raised here, because the task group would wrap it
+        raise DidNotStart(str(refused)) from refused
 
 
 def _handler(pen: Pen, mean: float, panic: Path) -> Callable[[ItemContext], Awaitable[None]]:

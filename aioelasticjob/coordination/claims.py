@@ -117,18 +117,19 @@ class Claims:
         return Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
 
     async def settle(
-        self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool
+        self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool, removed: bool = False
     ) -> frozenset[int] | None:
         """End the run of items; None if the session was lost, and ``running`` with it.
 
-        ``hand_over`` puts items that were cut off up for rescue; return which.
+        ``hand_over`` puts items that were cut off up for rescue; return which.  ``removed`` says that this instance's
+        node is gone.  If the job was removed and made anew, others may hold the locks, at versions that begin again.
         """
         rest, handed_over = list(claim.items), frozenset[int]()
         at_once = _at_once([claim.fire.parameter, *(seen.record.unknown for seen in claim.items.values())])
         while rest:
             part, rest = rest[:at_once], rest[at_once:]
             ended = {item: _ended(claim.items[item], outcomes.get(item), now) for item in part}
-            if (given := await self._give_back(ended, hand_over)) is None:
+            if (given := await self._give_back(ended, hand_over, removed=removed)) is None:
                 return None
             handed_over |= given
         return handed_over
@@ -265,7 +266,7 @@ class Claims:
         return set(running)
 
     async def _give_back(
-        self, ended: dict[int, Seen], hand_over: bool, what: str = "to settle items"
+        self, ended: dict[int, Seen], hand_over: bool, what: str = "to settle items", *, removed: bool = False
     ) -> frozenset[int] | None:
         """Write the ends of items' runs; return those put up for rescue, None if the session was lost.
 
@@ -273,6 +274,9 @@ class Claims:
         """
         member, refused, before = self._member, 0, ""
         items = frozenset(ended)
+        if removed:
+            with suppress(RegistryError):
+                ended = await self._still_mine(ended)
         cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
         while ended:
             operations = _settling(member.layout, ended, self._rescuing, cut_off)

@@ -14,7 +14,7 @@ from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.attendance import note_accounted
 from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, catch_up, write
-from aioelasticjob.coordination.effects import Assign, Effect, GiveUp, Prune, Transaction, to_transactions
+from aioelasticjob.coordination.effects import Assign, ClearRecords, Effect, GiveUp, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.faults import Grumbler, faults
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Tally
@@ -282,9 +282,7 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], repo
         for transaction in await _transactions(member, view, effect, lost):
             match await write(member, transaction, f"to coordinate the job ({type(effect).__name__})"):
                 case Applied(committed):
-                    if not isinstance(
-                        effect, GiveUp
-                    ):  # records are not mirrored: nobody could wait for it to come back
+                    if not isinstance(effect, GiveUp | ClearRecords):  # records are not mirrored: none comes back
                         written = committed.zxid
                 case Refused(Suspended() as error) | SessionOver(error):
                     raise error

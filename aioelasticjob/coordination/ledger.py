@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 class Ledger:
     """The items' records as far as they are known; it reads the registry, and writes nothing there."""
 
-    def __init__(self, member: Member, now: Callable[[], int] = lambda: 0) -> None:
-        self._member, self._now = member, now
+    def __init__(self, member: Member, believable: Callable[[], float] = lambda: 0) -> None:
+        self._member, self._believable = member, believable
         self._seen: dict[int, Seen] = {}
         self._told: dict[str, int] = {}
         self._lowered: dict[int, Record] = {}
@@ -124,7 +124,7 @@ class Ledger:
         lowered = self._lowered.get(item)
         if record is not None and lowered is not None and record.slot == lowered.ahead:
             record = replace(record, slot=lowered.slot, ahead=lowered.ahead)
-        if record is None or record.slot > max(written, self._now()) + TOLERATED:  # clocks may be set back, too
+        if record is None or record.slot > max(written, self._believable()) + TOLERATED:  # clocks may be set back, too
             path = self._member.layout.item(item).execution
             self.tell(path, node.stat.mzxid, "is no record of a run; the next one replaces it")
             record = Record(slot=written, unknown="" if record is None else record.unknown)

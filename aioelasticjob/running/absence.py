@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
 from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
 from aioelasticjob.coordination.ledger import Ledger
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.running.clockwork import ASTRAY
 from aioelasticjob.running.misses import Misses
 from aioelasticjob.running.schedule import Timetable
 
@@ -26,20 +27,18 @@ class Absence:
         self._reported = False
         """Whether what a job without records has missed has been looked up."""
 
-    async def report(
-        self, view: JobView, spans: Sequence[Span], gained: Iterable[int], owed_after: Mapping[int, int]
-    ) -> frozenset[int]:
+    async def report(self, view: JobView, spans: Sequence[Span], owed_after: Mapping[int, int]) -> frozenset[int]:
         """Report for items just gained what nobody has run; of items switched off nothing is missed.
 
         ``owed_after`` is the moment after which each item owes what comes, and ``spans`` are the schedules until now,
-        oldest first.  All items are marked, or their next holders would report it again.  Return those that could not
-        be marked, for the view is old.
+        oldest first, by the registry's clock: this host's may be behind.  All items are marked, or their next holders
+        would report it again.  Return those that could not be marked, for the view is old.
         """
         after, missed = dict[int, int](), dict[int, int]()
-        for item in gained:
+        for item, owed in owed_after.items():
             last = max(self._ledger.record(item).slot, self._ledger.missed(item)[0], made_at(view, item))
             for table, since, until in spans:
-                if passed := table.passed(max(last, since), min(until, owed_after[item])):
+                if passed := table.passed(max(last, since), min(until, owed)):
                     after[item], missed[item] = last, passed.last
         open_ = missed.keys() - view.disabled_items if self._member.id in view.eligible else frozenset[int]()
         while missed:
@@ -65,7 +64,7 @@ class Absence:
         known, before = await read_accounted(self._member), None
         while known is not None and known != before:
             last = max(known[0], known_since)
-            passed = table.passed(last, int(min(view.up_since * 1000, table.newest)))
+            passed = table.passed(last, int(min(view.up_since * 1000, now + ASTRAY * 1000)))
             until = now if not known[0] else 0 if passed is None else passed.last
             if until and not await advance_accounted(self._member, view, until, known[1]):
                 before, known = known, await read_accounted(self._member)

@@ -39,14 +39,16 @@ async def fly(flight: Flight, member: Member, views: Latest[JobView]) -> None:
     """Run a flight's handlers, and what listens around them."""
     listeners = flight.job.listeners
     if not listeners:
-        await execute(flight)
+        with flight.handling():
+            await execute(flight)
         return
     context = instance_context(flight.config, flight.claim, flight.checkpoints)
     shared = tuple(one for one in listeners if isinstance(one, OnceListener))
     once = _Once(shared, flight, member, views, context) if shared else None
     own = [one for one in listeners if isinstance(one, JobListener)]
     if await _before(flight, context, own, once):
-        await execute(flight)
+        with flight.handling():
+            await execute(flight)
         for listener in own:
             if listener.after is not None:
                 await _after(flight, context, listener.after)
@@ -61,7 +63,7 @@ async def _before(flight: Flight, context: InstanceContext, own: Sequence[JobLis
             await once.begin()
         for listener in own:
             if listener.before is not None:
-                await _call(listener.before, context)
+                await _call(flight, listener.before, context)
     except Exception as error:
         flight.outcomes.update(dict.fromkeys(flight.claim.items, Outcome.FAILED))
         flight.complain(context, error)
@@ -71,15 +73,16 @@ async def _before(flight: Flight, context: InstanceContext, own: Sequence[JobLis
 
 async def _after(flight: Flight, context: InstanceContext, listener: Around) -> None:
     try:
-        await _call(listener, context)
+        await _call(flight, listener, context)
     except Exception as error:
         error.add_note(HARMLESS)
         flight.complain(context, error)
 
 
-async def _call(listener: Around, context: InstanceContext) -> None:
-    async with Door("the listener"):
-        await listener(context)
+async def _call(flight: Flight, listener: Around, context: InstanceContext) -> None:
+    with flight.handling():
+        async with Door("the listener"):
+            await listener(context)
 
 
 @dataclass(slots=True)
@@ -139,7 +142,7 @@ class _Once:
     async def _wait(self, marks: Guarantee) -> None:
         """Wait for whoever calls ``before``: as long as he may take, and as the registry to notice that he is dead."""
         longest = sum(one.started_timeout for one in self.listeners) + self.member.session.timeout
-        with move_on_after(longest) as limit:
+        with move_on_after(longest) as limit, self.flight.handling():
             await marks.called(self.run)
         if limit.cancelled_caught and (caller := await marks.caller(self.run)):
             raise TimeoutError(
@@ -165,7 +168,7 @@ class _Once:
 
     async def _in_time(self, listener: Around, seconds: float) -> None:
         with move_on_after(seconds) as limit:
-            await _call(listener, self.context)
+            await _call(self.flight, listener, self.context)
         if limit.cancelled_caught:
             raise TimeoutError(f"`before` took longer than started_timeout = {seconds:g} s")
 

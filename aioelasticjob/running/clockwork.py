@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import ClockSkew
@@ -64,6 +66,11 @@ class Clockwork:
             return False
         self._behind, self._believed = False, self._lead
         return True
+
+    def believable(self) -> float:
+        """Return up to which moment a record may be true, in milliseconds; as long as the time is in doubt, any may."""
+        now = self.now()
+        return inf if self.unsteady else now
 
     @property
     def may_be_set_back(self) -> bool:

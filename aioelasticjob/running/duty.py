@@ -12,7 +12,7 @@ from math import inf
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED
-from aioelasticjob.coordination.ledger import Ledger, is_cut_off
+from aioelasticjob.coordination.ledger import TOLERATED, Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import FormerSchedule, JobView
@@ -21,7 +21,7 @@ from aioelasticjob.events import Events
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.absence import ENDED, Absence, made_at
 from aioelasticjob.running.ahead import AHEAD, SET_BACK, Ahead
-from aioelasticjob.running.clockwork import Clockwork
+from aioelasticjob.running.clockwork import ASTRAY, Clockwork
 from aioelasticjob.running.misses import AWAY, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 
@@ -33,7 +33,7 @@ class Duty:
 
     def __init__(self, member: Member, view: JobView, clock: Clock, events: Events, up_since: float) -> None:
         self._clockwork = Clockwork(member.session, clock)
-        self.ledger, self.offsets = Ledger(member, self._clockwork.now), Offsets(member)
+        self.ledger, self.offsets = Ledger(member, self._clockwork.believable), Offsets(member)
         self.held: frozenset[int] = frozenset()
         self.elsewhere: set[int] = set()
         """Items of ours that another instance still runs."""
@@ -97,7 +97,7 @@ class Duty:
                 self._change_schedule(view)
             if view.config.monitor_execution and not before.config.monitor_execution:
                 self._begin_monitoring(view)
-            self._tell_of_lost_orphans(before, view)
+            self.misses.report_removed_orphans(before, view)
             self.view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
             await self._absence.report_unrecorded(view, self.timetable, max(self.accounted, self._since), self.now())
@@ -128,8 +128,10 @@ class Duty:
         if self._clockwork.is_set_back():
             since = self._set_back = self._clockwork.since
             self.timetable = Timetable(self.config.schedule, since)
+            self.misses.lower_all(self.now() + TOLERATED, since)
+            floors = {item: max(self._floor, self._floors.get(item, 0)) for item in self.held}  # what was told of stays
+            self._floors |= {item: min(floor, max(since, self.misses.newest(item))) for item, floor in floors.items()}
             self._floor = min(self._floor, since)
-            self._floors = {i: min(floor, max(since, self.misses.newest(i))) for i, floor in self._floors.items()}
 
     def _in_time(self, moment: int) -> int:
         """Return a date that the registry gave, or now if that lies in the future: its clock was ahead."""
@@ -166,6 +168,16 @@ class Duty:
         if view is self.view:
             return due
         return frozenset(item for item in due if view.assignment.get(item) == self._member.id)
+
+    def _given_away_since(self, view: JobView) -> Iterable[int]:
+        """Return those due by the last view that went to another instance after the schedule of ``view`` was written.
+
+        That instance follows the new schedule only, so it does not know which moments of the last one they missed.
+        """
+        for item in self._due():
+            node = view.tree.get(view.layout.item(item).instance)
+            if node is not None and node.stat.mtime >= view.scheduled_since:
+                yield item
 
     def taken_off(self) -> frozenset[int]:
         """Return the items that others run, rescue or have yet to rescue."""
@@ -221,7 +233,8 @@ class Duty:
         if self._has_changed_schedule(view):
             written = self._ended(view)
             table.advance(min(self.now(), written))
-            self._tell(self._due(view), before - 1, min(table.newest - 1, written), BUSY)
+            missed = self._due(view).union(self._given_away_since(view))
+            self._tell(missed, before - 1, min(table.newest - 1, written), BUSY)
         elif table.advance(self.now()):
             self._tell(self._due(view), before - 1, table.newest, BUSY)
             if not rerun:
@@ -271,8 +284,9 @@ class Duty:
         gained = held - self.ledger.known()
         if view.config.monitor_execution:
             await self._learn(view, gained)
-        elif gained:  # nothing tells whether its last holder has run the newest moment
-            self.ledger.assume(gained, self.timetable.newest)
+        else:
+            for item in gained:
+                self.ledger.assume([item], self.timetable.newest if renew else self._seen_to(view, item))
         if gained:
             await self.offsets.learn(gained)
         self._ahead.find(gained, self.now(), self._clockwork.since)
@@ -280,19 +294,24 @@ class Duty:
             told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
             self._floors[item] = max(self._in_time(self._begin_holding(view, item)), told)
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.former_schedules if gained]
-        spans.append((self.timetable, self._since, self.timetable.newest))
-        unsure = await self._absence.report(view, spans, gained, self._floors)
+        spans.append((self.timetable, self._since, self.now() + int(ASTRAY * 1000)))
+        unsure = await self._absence.report(view, spans, {item: self._floors[item] for item in gained})
         self.held, self._given = held - unsure, given
         self.ledger.forget(unsure)  # they are gained with the next view
         self._report_gaps(gained - unsure)
+
+    def _seen_to(self, view: JobView, item: int) -> int:
+        """Return up to when others may have run an item without a record, or we in an earlier life."""
+        node = view.tree.get(view.layout.item(item).instance)
+        given = 0 if node is None else self._in_time(int(node.stat.mtime * 1000))
+        return min(self.timetable.newest, max(given, self.accounted))
 
     def _begin_holding(self, view: JobView, item: int) -> int:
         """Return the moment after which an item gained owes what comes."""
         up_since = min(view.up_since, self._up_since)
         if view.config.catch_up:
             up_since = min(up_since, self.now() / 1000 - view.config.catch_up)
-        opened = max(made_at(view, item), int(up_since * 1000))
-        return max(opened, self._since)
+        return max(made_at(view, item), int(up_since * 1000), self._since)
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
@@ -334,14 +353,6 @@ class Duty:
         rescued, self._rescued = self._rescued, self._in_rescue() & self.held
         self._report_gaps((rescued - self._rescued - self.elsewhere) & self.held)
 
-    def _tell_of_lost_orphans(self, before: JobView, view: JobView) -> None:
-        """Tell of runs that nobody will rescue, for their items are gone: the leader has removed them."""
-        if view.leader == self._member.id:
-            for item, (slot, cut_off) in before.orphaned.items():
-                if item >= view.config.sharding_total_count and item not in view.orphaned:
-                    why = "its run was cut off, and the item is gone with the lower count"
-                    self.misses.put([item], Passed(slot, slot), why, cut_off)
-
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
         written, table = self._in_time(int(view.scheduled_since * 1000)), self.timetable
@@ -360,7 +371,8 @@ class Duty:
         self.timetable = Timetable(view.config.schedule, self.now())
         self._start_anew(written)
         came = "they came before the new schedule was known here"
-        self._tell(self._due(), written, self.timetable.newest - 1, came)
+        mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._member.id}
+        self._tell(mine, written, self.timetable.newest - 1, came)
         if not view.config.misfire:  # schedules may share moments
             newest = self.timetable.newest
             self.pass_over(item for item in self._unclaimed(newest) if self.misses.knows(item, newest))
@@ -371,8 +383,8 @@ class Duty:
 
     def _has_changed_schedule(self, view: JobView) -> bool:
         """Whether a view shows another schedule than is followed here, or the same one, back in force after another."""
-        changed = _schedule(view.config) != _schedule(self.config)
-        return changed or any(one.cron != self.config.schedule for one in self._between(view))
+        mine = self.config.schedule
+        return view.config.schedule != mine or any(one.cron != mine for one in self._between(view))
 
     def _ended(self, view: JobView) -> int:
         """Return when the schedule followed here was replaced."""
@@ -386,7 +398,3 @@ class Duty:
             self._tell(waiting, before - 1, table.newest - 1, "the assignment was not settled")
         if came > 1:
             self._tell(self._due() - waiting, before, table.newest - 1, "this process was held up")
-
-
-def _schedule(config: JobConfig) -> tuple[object, ...]:
-    return config.cron, config.time_zone, config.dst

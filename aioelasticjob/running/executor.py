@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -43,6 +44,8 @@ class Flight:
     """How each item ended; those cut off stay absent."""
     is_proven: Callable[[], bool] = lambda: True
     """Whether the session is certain to live now; if not, the flight is cancelled."""
+    handling: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Surrounds users' code: who stops gives it its time, and the registry less."""
     under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
     """The handlers that have begun, by the tasks they run in."""
 

@@ -99,7 +99,7 @@ class _Life:
     task_status: TaskStatus[None]
     """Of the process's start, which waits until the job is up."""
     since: float | None = None
-    """When the first of them began, by the registry's clock."""
+    """Since when somebody has been there, by the registry's clock, as was known when the first of them began."""
     started: bool = False
     """Whether the job is up, though it may have to wait for its turn."""
     config: JobConfig | None = None
@@ -190,7 +190,7 @@ async def _live(job: Job, member: Member, shared: Surroundings, leaving: Event, 
         async with monitored(member.session, member.layout, views, strict=not life.started and own_port):
             if life.since is None:
                 here = views.value.instances.get(member.id)
-                life.since = shared.clock.now() if here is None else here.started
+                life.since = shared.clock.now() if here is None else here.up_since
             life.begin()
             runner = views.runner = Runner(job, member, views, shared, life.since, life.accounted)
             runner.again = life.again

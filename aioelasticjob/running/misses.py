@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.events import Events, Misfired
 from aioelasticjob.model import Record
 from aioelasticjob.running.clockwork import Clockwork
@@ -40,6 +41,11 @@ class Misses:
     def lower(self, item: int, moment: int) -> None:
         """Take nothing later than a moment for known of an item: the clock was ahead, and what follows comes again."""
         self._known[item] = min(moment, self._known.get(item, 0))
+
+    def lower_all(self, beyond: int, moment: int) -> None:
+        """Take nothing later than a moment for known of the items of which something later than ``beyond`` is."""
+        for item in [item for item, known in self._known.items() if known > beyond]:
+            self.lower(item, moment)
 
     def newest(self, item: int) -> int:
         """Return the newest moment of an item that was run here or told of, 0 if there is none."""
@@ -91,3 +97,11 @@ class Misses:
                 self._mourned[item] = record.begun
                 slot = Passed(record.moment, record.moment)
                 self.put([item], slot, "its run was cut off, and failover is off", record.instance)
+
+    def report_removed_orphans(self, before: JobView, view: JobView) -> None:
+        """Report runs that nobody will rescue, for their items are gone: the leader, who has removed them, does."""
+        if view.leader == self._member.id:
+            for item, (slot, cut_off) in before.orphaned.items():
+                if item >= view.config.sharding_total_count and item not in view.orphaned:
+                    why = "its run was cut off, and the item is gone with the lower count"
+                    self.put([item], Passed(slot, slot), why, cut_off)

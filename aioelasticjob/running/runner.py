@@ -29,7 +29,7 @@ from aioelasticjob.running.reins import Reins, left_open
 from aioelasticjob.running.requests import Requests
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.schedule import Passed
-from aioelasticjob.running.stopping import LAST_WORD, Stopping
+from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.running.trace import trace_of
 from aioelasticjob.running.waiting import Waiting
@@ -232,7 +232,7 @@ class Runner:
                     await self._handle(view, flight, scope)
         except get_cancelled_exc_class():
             if flight is not None:
-                with move_on_after(LAST_WORD, shield=True):
+                with move_on_after(self.stopping.last_word, shield=True):
                     await self._settle(flight)
             raise
         if flight is None:
@@ -256,8 +256,9 @@ class Runner:
         checkpoints = Claimed(self._duty.offsets, claim, offsets)
         trace = trace_of(claim, view.config, self._shared.events, self._shared.clock)
         complain = self._failed if trace is None else trace.complaining(self._failed)
-        means, proven = self._shared.means, self._member.session.is_proven
-        return Flight(self._job, view.config, claim, checkpoints, means, complain, trace=trace, is_proven=proven)
+        flight = Flight(self._job, view.config, claim, checkpoints, self._shared.means, complain, trace=trace)
+        flight.is_proven, flight.handling = self._member.session.is_proven, self.stopping.handling
+        return flight
 
     async def _handle(self, view: JobView, flight: Flight, scope: Cut) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
@@ -273,8 +274,7 @@ class Runner:
                 try:
                     # a reply that comes too late shall not start a handler's first step
                     if session.is_proven() and not scope.cancel_called:
-                        with self.stopping.handling():
-                            await fly(flight, self._member, self._views)
+                        await fly(flight, self._member, self._views)
                 finally:
                     self._accounts.ended(flight, self._loop.time() - began)
         finally:
@@ -348,7 +348,10 @@ class Runner:
             return await self._claims.withdraw(claim)
         ended, hand_over = left_open(claim, unfinished), self._config.failover
         self.stopping.settling = claim
-        handed_over = await self._claims.settle(ended, flight.outcomes, duty.now(), hand_over=hand_over)
+        removed = self._member.id not in self._views.value.instances
+        handed_over = await self._claims.settle(
+            ended, flight.outcomes, duty.now(), hand_over=hand_over, removed=removed
+        )
         self.stopping.settling = None
         if handed_over and flight.trace is not None:
             flight.trace.handed_over(handed_over)

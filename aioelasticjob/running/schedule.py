@@ -56,7 +56,7 @@ class Timetable:
 
     def passed(self, after: int, until: int) -> Passed | None:
         """Return the moments later than ``after`` and up to ``until``, None if there are none."""
-        first = self._after(after) if after < until else None
+        first = self._after(after) if self._cron is not None and after < until else None
         if first is None or first > until:
             return None
         last, count, following = first, 1, self._after(first)

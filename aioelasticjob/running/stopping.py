@@ -30,6 +30,8 @@ class Stopping:
         """Set when the job has left or its session is over."""
         self.settling: Claim | None = None
         """What is being settled."""
+        self.last_word = LAST_WORD
+        """Seconds that settling may take at most when everything is being cancelled; 0 once it has had its time."""
         self._handling = Latest(False)
         self._since = 0.0
         """Since when no handler has run here, by the loop's clock, at the earliest since this is waited for."""
@@ -58,6 +60,7 @@ class Stopping:
                 self._say(f"{LAST_WORD:g} s at most")
                 if not await self._news(LAST_WORD):
                     self._say("no longer")
+                    self.last_word = 0.0
                     return
 
     async def _news(self, patience: float) -> bool:

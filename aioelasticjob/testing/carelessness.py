@@ -40,9 +40,9 @@ async def remove_job(chaos: Chaos) -> None:
     layout, cluster = chaos.layout(), chaos.cluster
     cluster.break_("remove job", detail=layout.job)
     await operate(chaos, f"remove {layout.job}", lambda session: _remove(session, layout))
-    await sleep(chaos.dice.uniform(1, 6))
     for host in cluster.hosts:
-        host.dismissed = True
+        host.dismissed = True  # if the faults end before it is its turn, it is restarted then
+    await sleep(chaos.dice.uniform(1, 6))
     for host in cluster.hosts:
         cluster.break_("leave", host.address)
         host.leave()

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 from anyio import create_task_group, sleep
 
+from aioelasticjob.config import JobConfig
+from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Create, Delete, Set
@@ -374,9 +376,10 @@ async def set_config(session: Session, layout: Layout, told: Mapping[str, object
     """Change settings in a job's configuration."""
     node = await session.get(layout.config)
     try:
-        data = json.dumps(json.loads(node.data) | told).encode()
-    except (ValueError, TypeError):  # somebody has written nonsense there: to mend that is up to them
+        JobConfig.from_json(node.data, layout.job)
+    except InvalidSetting:  # somebody has written nonsense there: to mend that is up to them
         return
+    data = json.dumps(json.loads(node.data) | told).encode()
     await session.commit([Set(layout.config, data, node.stat.version)], incarnation=session.incarnation)
 
 

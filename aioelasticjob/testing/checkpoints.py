@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from aioelasticjob.testing import excuses
 from aioelasticjob.testing.facts import Facts, Violation
 from aioelasticjob.testing.history import Saved, Written, of_kind
 
@@ -30,16 +31,20 @@ def begin_at_the_newest(facts: Facts) -> Iterator[Violation]:
 
 
 def only_runners_save(facts: Facts) -> Iterator[Violation]:
-    """A checkpoint is written by who holds the item's lock: its value begins with the fence of that claim."""
+    """A checkpoint is written by who holds the item's lock: its value begins with the fence of that claim.
+
+    A run that is not monitored has none, and writes 0.  What operators write is theirs.
+    """
     holding: dict[str, int] = {}
+    instances = frozenset(facts.incarnations.values())
     for written in of_kind(facts.entries, Written):
         for change in written.changes:
             job, _, path = change.path[1:].partition("/")
             if path.startswith("execution/") and path.endswith("/running"):
                 holding[f"/{job}/offset/{path.split('/')[1]}"] = 0 if change.data is None else written.zxid
-            elif path.startswith("offset/") and change.data is not None:
+            elif path.startswith("offset/") and change.data is not None and written.session in instances:
                 saved = int(change.data.decode().partition(".")[0], 16)
-                if saved != holding.get(change.path, 0):
+                if saved != holding.get(change.path, 0) and (saved or excuses.monitored(facts, job, written.at)):
                     text = f"{change.path} is written under {saved:#x}, held under {holding.get(change.path, 0):#x}"
                     yield Violation("fenced checkpoint", written.at, text)
 

@@ -53,7 +53,7 @@ def reruns_are_wanted(facts: Facts) -> Iterator[Violation]:
 def timeouts_hold(facts: Facts) -> Iterator[Violation]:
     """No handler goes on beyond its ``timeout``, unless its process sleeps."""
     for run in facts.runs:
-        longest = max(_timeouts(facts, run))
+        longest = max(_timeouts(facts, run), default=inf)
         asleep = any(one <= run.end and other >= run.begun.at for one, other in facts.paused.get(run.begun.process, ()))
         if run.end - run.begun.at > longest + SLACK and not asleep:
             yield Violation("timeout", run.end, f"{run.begun.job}/{run.begun.item}: {run} outlasts {longest:g} s")
@@ -63,7 +63,7 @@ def cut_off_for_a_reason(facts: Facts) -> Iterator[Violation]:
     """A handler is cut off by its timeout, by a session in doubt, or when its instance's grace is over."""
     for run in facts.runs:
         one = run.begun
-        if run.how != "cut off" or run.end - one.at >= min(_timeouts(facts, run)) - SLACK:
+        if run.how != "cut off" or run.end - one.at >= min(_timeouts(facts, run), default=0) - SLACK:
             continue
         asked = min(facts.leaving.get(who, inf) for who in (one.process, one.instance))
         configs = facts.job(one.job).configs(min(asked, run.end) - RECENT, run.end)

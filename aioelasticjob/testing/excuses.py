@@ -6,9 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.ledger import TOLERATED
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome
-from aioelasticjob.testing.facts import REGISTRY, Facts, JobFacts, Run, Span, Violation
+from aioelasticjob.testing.facts import REGISTRY, RESENT, Facts, JobFacts, Run, Span, Violation
 from aioelasticjob.testing.history import ClockSet, Raised, Told, of_kind
 
 ASTRAY = 1.0
@@ -49,9 +51,19 @@ class Clocks:
     @cached_property
     def wrong(self) -> list[Span]:
         """When the registry's clock was wrong."""
+        return [(start, end) for start, end, ahead in self._spans if abs(ahead) > ASTRAY]
+
+    def early(self, moment: float) -> Iterator[float]:
+        """Yield when a moment has come, or was jumped over, by the registry's clock while that was ahead."""
+        for start, end, ahead in self._spans:
+            if ahead > ASTRAY and moment - ahead <= end + NEWS and start <= moment:
+                yield max(start, moment - ahead)
+
+    @cached_property
+    def _spans(self) -> list[tuple[float, float, float]]:
+        """From when to when the registry's clock was ahead by how much."""
         times, values = self._set.get(REGISTRY, ([], []))
-        spans = zip(times, [*times[1:], self._facts.end], values, strict=False)
-        return [(at, end) for at, end, ahead in spans if abs(ahead) > ASTRAY]
+        return list(zip(times, [*times[1:], self._facts.end], values, strict=False))
 
     @cached_property
     def repeated(self) -> list[Span]:
@@ -112,6 +124,12 @@ def is_unmonitored(run: Run, facts: Facts) -> bool:
     return any(not config.monitor_execution for config in configs)
 
 
+def monitored(facts: Facts, name: str, at: float) -> bool:
+    """Say whether every run that goes on at a time was begun under a claim."""
+    runs = (run for run in facts.runs if run.begun.job == name and run.begun.at <= at <= run.end)
+    return not any(is_unmonitored(run, facts) for run in runs)
+
+
 def woken(run: Run, facts: Facts, start: float, end: float) -> float:
     """Return since when a run must know that its session may be over: its machine may just have been woken.
 
@@ -132,6 +150,19 @@ def lives(facts: Facts, name: str, at: float) -> int:
     return bisect_right(removals(facts, name), at)
 
 
+def was_lowered(facts: Facts, earlier: Run, run: Run) -> bool:
+    """Say whether an item's record was lowered between two runs: it claimed a later moment, too far in the future.
+
+    Which others had been run by a clock that was ahead is forgotten with it.
+    """
+    one, first = run.begun, facts.claimed.get((run.begun.job, run.begun.item, earlier.begun.fence), earlier.begun.at)
+    for at, data in facts.nodes.changes(f"/{one.job}/execution/{one.item}"):
+        record = records.decode(data or b"") if first <= at < one.at else None
+        if record is not None and one.slot < record.slot and record.slot > 1000 * at + TOLERATED:
+            return True
+    return False
+
+
 def put_away_badly(run: Run, facts: Facts) -> bool:
     """Say whether a provider raised when it put its value away: then a run failed though its handler did not."""
     one = run.begun
@@ -140,6 +171,11 @@ def put_away_badly(run: Run, facts: Facts) -> bool:
         (raised.process, raised.job) == (one.process, one.job) and run.end <= raised.at <= run.end + ROUNDED
         for raised in ends
     )
+
+
+def could_not_settle(run: Run, facts: Facts, until: float) -> bool:
+    """Say whether a run's end may have been kept from the record until then, for its host was in trouble."""
+    return not facts.undisturbed(run.begun.host, min(run.end, until) - RESENT, until)
 
 
 def clocks_agree(facts: Facts) -> Iterator[Violation]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import inf
@@ -26,6 +26,7 @@ from aioelasticjob.testing.history import (
     Stopped,
     Told,
     Written,
+    came_and_went,
     of_kind,
 )
 
@@ -135,7 +136,7 @@ class Facts:
             for change in written.changes:
                 if change.path.split("/")[2:-1] == ["execution"] and change.data is not None:
                     record = records.decode(change.data)
-                    if f"{change.path}/running" in given_back and record == before.get(change.path, Record()):
+                    if f"{change.path}/running" in given_back and is_as_before(record, before.get(change.path)):
                         found.add((written.zxid, change.path))
                     before[change.path], last[change.path] = last.get(change.path, Record()), record
         return frozenset(found)
@@ -242,6 +243,12 @@ class Facts:
             found, since = bool(earlier), min([since, *(one - KNOWN for one in earlier)])
         return since
 
+    def heard_before(self, host: str, at: float) -> float:
+        """Return when the trouble began that may keep the registry's news from a host at ``at``; else ``at``."""
+        self.troubled(host, at, at)
+        spans = [*self.troubles[""].get(host, ()), *self.troubles[""].get(REGISTRY, ())]
+        return min((one - KNOWN for one, other in spans if one <= at <= other + KNOWN), default=at)
+
     @cached_property
     def refused(self) -> Mapping[str, list[float]]:
         """When the registry refused a write of each host for a reason that lay with the registry."""
@@ -337,7 +344,7 @@ class JobFacts:
             elif isinstance(entry, Stopped) and entry.process in joined:
                 until[entry.process] = max(entry.at, until.get(entry.process, 0.0))
             elif isinstance(entry, Written):
-                for name, gone in _came_and_went(entry, self.name):
+                for name, gone in came_and_went(entry, self.name):
                     process = owners.setdefault(name, there.get(name.partition("@-@")[0], name))
                     joined.setdefault(process, entry.at)
                     if gone and process in until:
@@ -355,13 +362,21 @@ class JobFacts:
         """When no instance was registered, once there had been one."""
         spans, there = list[Span](), set[str]()
         for written in of_kind(self.facts.entries, Written):
-            for name, gone in _came_and_went(written, self.name):
+            for name, gone in came_and_went(written, self.name):
                 (there.discard if gone else there.add)(name)
                 if not there:
                     spans.append((written.at, inf))
                 elif spans and spans[-1][1] == inf:
                     spans[-1] = spans[-1][0], written.at
         return tuple(spans)
+
+
+def is_as_before(record: Record | None, before: Record | None) -> bool:
+    """Say whether a record is the one before the last, or that one with its moment lowered, which was in the future."""
+    if record is None or before is None:
+        return record == (before or Record())
+    lowered = record.slot < before.slot and record == replace(before, slot=record.slot, ahead=before.slot)
+    return lowered or record == before
 
 
 def _deepen(spans: list[Span], depth: dict[str, int], host: str, fault: Fault) -> None:
@@ -380,11 +395,3 @@ def _dismissed(written: Written, incarnations: Mapping[str, int]) -> Iterator[st
         removed = parent == "instances" and change.data is None and incarnations.get(name[0]) != written.session
         if removed or (parent == "shutdown" and change.created):
             yield name[0]
-
-
-def _came_and_went(written: Written, job: str) -> Iterator[tuple[str, bool]]:
-    """Yield the instances of a job that a transaction adds or removes, and whether it removes them."""
-    for change in written.changes:
-        parent, _, name = change.path.rpartition("/")
-        if parent == f"/{job}/instances" and (change.created or change.data is None):
-            yield name, change.data is None

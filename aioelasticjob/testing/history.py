@@ -305,6 +305,14 @@ class Nodes:
         return sorted(name for name in names if "/" not in name)
 
 
+def came_and_went(written: Written, job: str) -> Iterator[tuple[str, bool]]:
+    """Yield the instances of a job that a transaction adds or removes, and whether it removes them."""
+    for change in written.changes:
+        parent, _, name = change.path.rpartition("/")
+        if parent == f"/{job}/instances" and (change.created or change.data is None):
+            yield name, change.data is None
+
+
 def describe(entry: Entry, origin: float) -> str:
     """Return an entry as a line of a trace, with seconds since ``origin``."""
     told = f"{entry.at - origin:9.3f}  "

@@ -33,7 +33,7 @@ HOWS = {
     "failed": ("failed",),
     "timed out": ("cut off", "completed", "failed"),  # a process that slept wakes up both done and out of time
     "cancelled": ("cut off",),
-    GIVEN_UP: ("cut off",),
+    GIVEN_UP: ("cut off", "crashed"),
 }
 
 
@@ -63,7 +63,7 @@ def one_run_per_slot(facts: Facts) -> Iterator[Violation]:
         if one.source in SCHEDULED and not excuses.is_unmonitored(run, facts):
             life = excuses.lives(facts, one.job, one.at)
             earlier = first.setdefault((one.job, one.item, one.slot, life), run)
-            if earlier is not run:
+            if earlier is not run and not excuses.was_lowered(facts, earlier, run):
                 yield Violation("one run per slot", one.at, f"{one.job}/{one.item} {one.slot}: {run} after {earlier}")
 
 
@@ -126,7 +126,7 @@ def claims_are_settled(facts: Facts) -> Iterator[Violation]:
                     text = f"{change.path} claimed by {host} though an assignment is due since {since:.3f}"
                     yield Violation("settled claims", written.at, text)
             elif path.startswith("execution/") and change.data and "/" not in path.removeprefix("execution/"):
-                record = records.decode(change.data)
+                record = records.decode(change.data) if change.path in _claimed(written) else None
                 ahead = AHEAD + excuses.ahead_of_time(facts, written.at)
                 if record is not None and record.slot / 1000 > written.at + ahead:
                     early = record.slot / 1000 - written.at
@@ -151,8 +151,9 @@ def records_tell_the_truth(facts: Facts) -> Iterator[Violation]:
             run = runs.get((job, item, claims.get(path, 0)))
             if record is None or run is None or not record.outcome:
                 continue
-            badly = record.outcome == "failed" and excuses.put_away_badly(run, facts)
-            if run.how not in HOWS.get(record.outcome, ()) and not badly:
+            excused = record.outcome == "failed" and excuses.put_away_badly(run, facts)
+            excused = excused or (record.outcome == GIVEN_UP and excuses.could_not_settle(run, facts, written.at))
+            if run.how not in HOWS.get(record.outcome, ()) and not excused:
                 yield Violation("true records", written.at, f"{path}: {record.outcome!r}, but {run} was {run.how}")
 
 
@@ -236,6 +237,12 @@ def _is_news(run: Run, facts: Facts) -> bool:
     """Say whether a run began under a session that a stranger had just ended."""
     ended = facts.ended_by_hand.get(facts.incarnations.get(run.begun.instance, 0), inf)
     return 0 <= run.begun.at - ended <= NEWS
+
+
+def _claimed(written: Written) -> frozenset[str]:
+    """Return the items' nodes that a transaction claims; whoever settles writes a moment that was claimed before."""
+    locks = (change.path for change in written.changes if change.created and change.path.endswith("/running"))
+    return frozenset(path.removesuffix("/running") for path in locks)
 
 
 def _rescued(written: Written) -> frozenset[str]:

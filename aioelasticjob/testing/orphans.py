@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Record
-from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, JobFacts, Run, Violation
+from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, JobFacts, Run, Violation, is_as_before
 from aioelasticjob.testing.history import Told, Written, of_kind
 
 RECENT = 4.0
@@ -120,7 +120,7 @@ def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:
             record = records.decode(data or b"") or Record()  # of what was removed or made by hand nothing is owed
             cut_off = last.begun and not last.completed and record.begun not in (0, last.begun)
             claimed.setdefault(record.begun, at)
-            taken_back = record == before
+            taken_back = is_as_before(record, before)
             if cut_off and not taken_back and (record.source, record.moment) != (FireSource.FAILOVER, last.moment):
                 yield Forgotten(int(item), last, claimed[last.begun], record, at)
             before, last = last, record

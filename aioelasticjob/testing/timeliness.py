@@ -110,11 +110,16 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     following = min((begun.at for begun in later if begun.source in SCHEDULED), default=inf)
     start, end = moment - ASTRAY, min(max(following, moment + ASTRAY), facts.end)
     held = facts.nodes.over(f"{sharding}/instance", start, end)
-    if None in held or set(facts.nodes.over(f"{sharding}/disabled", start, end)) != {None}:
-        return  # there was no such item yet, or not any more, or it was switched off
     holders = {data.decode() for data in held if data}
+    if len(holders) > 1 and not all(config.monitor_execution for config in job.configs(start, end)):
+        return  # without claims the next holder cannot know what the one before has run
     hosts = {holder.partition("@-@")[0] for holder in holders}
+    known = min([start, *(facts.heard_before(host, moment) for host in hosts)])
+    if None in held or set(facts.nodes.over(f"{sharding}/disabled", known, end)) != {None}:
+        return  # there was no such item yet, or not any more, or it was switched off as far as its holder could know
     if _refused(job, holders, start, end) or any(_closed(job, host, start, end) for host in hosts):
+        return
+    if _came_early(job, item, moment):
         return
     if era.end < facts.end and not _is_noted(job, era):
         return  # nobody led while that schedule was in force: when the next one leads, nothing says that it ever was
@@ -129,6 +134,21 @@ def _is_noted(job: JobFacts, era: Era) -> bool:
     notes = job.facts.nodes.over(f"/{job.name}/leader/schedule", era.start, min(era.end, job.facts.end))
     wanted = scheduling(era.config).items()
     return any(wanted <= said(note).items() for note in notes if note is not None)
+
+
+def _came_early(job: JobFacts, item: int, moment: float) -> bool:
+    """Whether a moment had come before by the registry's clock, and was refused, or nobody knows what became of it.
+
+    Where no claims are written, that is so once the item is another's.
+    """
+    path, nodes = f"/{job.name}/sharding/{item}/instance", job.facts.nodes
+    for at in excuses.clocks(job.facts).early(moment):
+        start, end = at - ASTRAY, at + ASTRAY
+        holders = {holder.decode() for holder in nodes.over(path, start, end) if holder}
+        unclaimed = any(not config.monitor_execution for config in job.configs(start, end))
+        if _refused(job, holders, start, end) or (unclaimed and len(set(nodes.over(path, start, moment))) > 1):
+            return True
+    return False
 
 
 def _refused(job: JobFacts, holders: Collection[str], start: float, end: float) -> bool:

@@ -170,7 +170,9 @@ LOST: list[list[Entry] | Entry] = [run(1, 3, 4), run(3, 9, 9.5)]
         (Excuse("spoilt", "job", T + 5, T + 7, frozenset({"nothing lost"}), item=0), True),
         (Excuse("spoilt", "job", T + 5, T + 7, frozenset({"nothing lost"}), item=1), False),
         (Excuse("spoilt", "other", T + 5, T + 7, frozenset({"nothing lost"})), False),
-        (Excuse("spoilt", "job", T + 7, T + 9, frozenset({"nothing lost"})), False),
+        (Excuse("spoilt", "job", T + 1, T + 5, frozenset({"nothing lost"})), False),
+        (Excuse("spoilt", "job", T + 8, T + 9, frozenset({"nothing lost"})), True),  # it was still open
+        (Excuse("spoilt", "job", T + 9, T + 9, frozenset({"nothing lost"})), False),
         (Excuse("spoilt", "job", T + 5, T + 7, frozenset({"one runner"})), False),
     ],
 )

@@ -13,11 +13,11 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from benchmarks.chaos import main
-from benchmarks.chaos_actions import KINDS, name_of
-from benchmarks.chaos_operators import ON_JOBS, OnJob, operating
-from benchmarks.chaos_stage import NAMESPACE, Stage
-from benchmarks.chaos_worker import PANIC, QUICK
+from benchmarks.chaos import asked_for, main
+from benchmarks.chaos_actions import GENTLE_KINDS, KINDS, name_of
+from benchmarks.chaos_operators import ON_JOBS, WITHDRAWN, OnJob, operating
+from benchmarks.chaos_stage import NAMESPACE, SESSION_TIMEOUT, Stage
+from benchmarks.chaos_worker import PANIC, QUICK, DidNotStart, Order, work
 from tests.support.embedded import EmbeddedServer
 
 CONFIG = {"shardingTotalCount": 8, "failover": True, "monitorExecution": True}
@@ -152,6 +152,29 @@ def test_handlers_raise_while_a_file_is_there(embedded: EmbeddedServer, tmp_path
 def test_kinds_have_names_of_their_own() -> None:
     assert len(set(KINDS)) == len(KINDS)
     assert {"kill-worker", "pause-worker", "take-the-majority", "meet-quota"} < set(KINDS)
+
+
+def test_a_worker_that_may_not_write_says_that_it_did_not_start(embedded: EmbeddedServer, tmp_path: Path) -> None:
+    client = KazooClient(embedded.address)
+    client.start(60)
+    try:
+        client.create(NAMESPACE, acl=WITHDRAWN)
+    finally:
+        client.stop()
+        client.close()
+    order = Order("worker", f"zk://{embedded.address}{NAMESPACE}", str(tmp_path / "journal"), 0.0, SESSION_TIMEOUT)
+    with pytest.raises(DidNotStart, match="not permitted"):
+        asyncio.run(work(order))
+
+
+def test_older_workers_are_spared_what_they_do_not_survive(tmp_path: Path) -> None:
+    older = tmp_path / "aioelasticjob"
+    older.mkdir()
+    assert asked_for([]).kinds == KINDS
+    assert asked_for(["--beside", str(tmp_path)]).kinds == GENTLE_KINDS
+    assert asked_for(["--beside", str(tmp_path), "--kinds", "meet-quota"]).kinds == ("meet-quota",)
+    assert "raise-base-exceptions" not in GENTLE_KINDS
+    assert {"kill-worker", "take-the-majority", "switch-failover"} < set(GENTLE_KINDS)
 
 
 @pytest.mark.parametrize(

@@ -470,6 +470,18 @@ def test_a_lock_removed_by_hand_ends_what_can_be_settled() -> None:
     assert desk.running() == [1]
 
 
+def test_a_job_removed_and_made_anew_is_not_settled_by_who_ran_it_before() -> None:
+    desk = Desk()
+    claim = desk.taken()
+    for item in desk.items:
+        paths, data = LAYOUT.item(item), records.encode(Record(SLOT, "CRON", "other", 1, 0, 0, False))
+        desk.write(Delete(paths.running), Delete(paths.execution))
+        desk.write(Create(paths.execution, data), Create(paths.running, b"other"))  # at the same version as ours
+    ended = dict.fromkeys(claim.items, Outcome.COMPLETED)
+    assert done(desk.claims.settle(claim, ended, NOW, hand_over=False, removed=True)) is not None
+    assert (desk.running(), desk.record().completed) == ([0, 1, 2], False)
+
+
 @pytest.mark.parametrize("again", [True, False])
 def test_a_rescue_mark_removed_by_hand_keeps_nobody_from_settling(again: bool) -> None:
     desk, paths = Desk(), LAYOUT.item(1)

@@ -19,7 +19,7 @@ EVERY_MINUTE = "0 * * * * ?"
 SPAN = tuple[int, int, int]
 
 
-async def hire(here: Office, name: str, **settings: object) -> Process:
+async def hire(here: Office, name: str, *, skew: float = 0.0, **settings: object) -> Process:
     """Start a process of the job on a host of its own, and wait until its items are known to it."""
 
     async def main() -> None:
@@ -27,7 +27,7 @@ async def hire(here: Office, name: str, **settings: object) -> Process:
         async with listening(here, app), app.running():
             await anyio.sleep_forever()
 
-    process = here.faults.start(name, f"10.0.0.{ord(name) - 96}", main)
+    process = here.faults.start(name, f"10.0.0.{ord(name) - 96}", main, skew=skew)
     await anyio.sleep(2)
     return process
 
@@ -137,6 +137,21 @@ def test_moments_that_nobody_was_up_for_are_told_of_by_whoever_comes_back() -> N
         await here.until(250)
         await hire(here, "b")
         assert told(here, 0) == told(here, 1) == [(120, 240, 3)]
+        assert len(here.starts()) == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("monitored", [True, False])
+def test_a_newcomer_tells_of_the_last_moment_that_nobody_was_up_for_though_his_clock_has_not_reached_it(
+    monitored: bool,
+) -> None:
+    async def scene(here: Office) -> None:
+        await ran_until(here, 70, monitor_execution=monitored, sharding_quiet=0)
+        await here.until(180.2)
+        await hire(here, "b", skew=-0.9, monitor_execution=monitored, sharding_quiet=0)
+        await here.until(200)
+        assert told(here, 0) == told(here, 1) == [(120, 180, 2)]
         assert len(here.starts()) == 1
 
     play(scene)
@@ -368,6 +383,19 @@ def test_without_records_nothing_came_before_monitoring_was_switched_off() -> No
         await here.until(130)
         await hire(here, "b", **UNMONITORED)
         assert told(here, 0) == told(here, 1) == [(120, 120, 1)]
+
+    play(scene)
+
+
+def test_without_records_who_was_busy_when_given_an_item_sees_to_what_has_come_since() -> None:
+    async def scene(here: Office) -> None:
+        them = await staff(here, "ab", work=27, cron="0/10 * * * * ?", sharding_total_count=2, **UNMONITORED)
+        (item,) = (item for item, holder in (await them.holders()).items() if holder == "a")
+        await here.until(12)
+        them.people["a"].kill()  # its item is given to the other within seconds, whose run goes on until 37
+        await here.until(37.5)
+        assert set((await them.holders()).values()) == {"b"}
+        assert item in {item for run in them.since(30) for item in run.items}
 
     play(scene)
 

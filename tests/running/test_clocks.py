@@ -154,3 +154,20 @@ def test_a_clock_that_is_set_back_by_mistake_costs_no_more_than_the_time_until_i
         await here.cluster.close()
 
     test()
+
+
+def test_a_record_is_believed_though_the_clock_has_just_been_an_hour_back() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(cron="0/5 * * * * ?", sharding_total_count=3)
+        await here.open(workers=3)
+        await here.until(29.5)
+        here.off = -3600  # which the claims of the moment at 30 are dated by, and nobody knows of yet
+        await here.until(34.1)
+        here.off = 0  # which nobody knows of yet, either
+        await here.cluster.instances[0].stop()  # its item is given to another, who reads the record
+        await here.until(50)
+        assert {second: len(runs) for second, runs in here.runs.items()} == dict.fromkeys(range(5, 50, 5), 3)
+        await here.cluster.close()
+
+    test()

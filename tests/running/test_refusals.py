@@ -12,7 +12,7 @@ import pytest
 from aiozk import protocol
 from aiozk.protocol.acl import ACL
 
-from aioelasticjob import ElasticJob
+from aioelasticjob import ElasticJob, InstanceContext, OnceListener
 from aioelasticjob.coordination import records
 from aioelasticjob.model import Record
 from aioelasticjob.registry.codec import failure, render
@@ -314,6 +314,20 @@ def test_who_stops_while_the_registry_is_away_waits_two_seconds_after_his_handle
             "job: stopping waits 2 s at most to settle items 0, 1: there is no connection to the registry",
             "job: stopping waits no longer to settle items 0, 1: there is no connection to the registry",
         ]
+
+    play(scene)
+
+
+def test_what_listeners_of_the_cluster_note_has_two_seconds_after_the_handlers_too() -> None:
+    async def listen(_context: InstanceContext) -> None:
+        await anyio.sleep(0)
+
+    async def scene(here: Office) -> None:
+        once = OnceListener(before=listen, after=listen)
+        app = here.app(work=1.5, cron=EVERY_TEN, listeners=[once], shutdown_timeout=30.0)
+        began, over = await stopping(here, app, 10.5, 60)
+        assert began < 10.7
+        assert over < 13.8
 
     play(scene)
 

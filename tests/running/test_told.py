@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 
 import anyio
+import pytest
 
 from aioelasticjob import ItemContext
 from aioelasticjob.events import Misfired
 from aioelasticjob.registry.txn import Set
 from aioelasticjob.testing import Process
-from tests.running.office import LAYOUT, Office, listening, play
+from tests.running.office import LAYOUT, REGISTRY, Office, listening, play
 
 
-async def hire(here: Office, name: str, *, work: float = 0.1, **settings: object) -> Process:
-    """Start a process of the job on a host of its own, and wait until it has joined."""
+async def hire(
+    here: Office, name: str, *, work: float = 0.1, leaving: anyio.Event | None = None, **settings: object
+) -> Process:
+    """Start a process of the job on a host of its own, and wait until it has joined; it leaves when it is asked to."""
 
     async def handler(context: ItemContext) -> None:
         await anyio.sleep(work)
@@ -22,7 +25,7 @@ async def hire(here: Office, name: str, *, work: float = 0.1, **settings: object
     async def main() -> None:
         app = here.app(handler, sharding_total_count=2, **settings)
         async with listening(here, app), app.running():
-            await anyio.sleep_forever()
+            await (leaving or anyio.Event()).wait()
 
     known = len(await here.names(LAYOUT.instances))
     process = here.faults.start(name, f"10.0.0.{ord(name) - 96}", main)
@@ -70,6 +73,27 @@ def test_moments_that_those_who_have_gone_were_there_for_are_told_of_by_whoever_
     play(scene)
 
 
+def test_who_is_left_knows_since_when_somebody_was_there_also_under_its_next_session() -> None:
+    async def scene(here: Office) -> None:
+        asked_to_leave = anyio.Event()
+        first = {"work": 12, "shutdown_timeout": 20}
+        await hire(here, "a", cron="0/5 * * * * ?", leaving=asked_to_leave, **first)
+        began = await first_run(here)
+        await here.until(began + 25.5)  # it runs for the third time
+        await hire(here, "b", cron="0/5 * * * * ?")
+        await here.until(began + 26.5)  # one item has been given to the other one
+        here.faults.partition(["10.0.0.2"], [REGISTRY])
+        asked_to_leave.set()
+        here.told.clear()
+        await here.until(began + 60)  # the other's session has ended
+        here.faults.heal()
+        await here.until(began + 75)
+        for item in (0, 1):
+            assert min(first for first, _, _ in spans(here, item)) == began + 25
+
+    play(scene)
+
+
 def spans(here: Office, item: int) -> list[tuple[int, int, int]]:
     start = here.start
     return [(round(e.first / 1000 - start), round(e.slot / 1000 - start), e.moments) for e in misfires(here, item)]
@@ -111,6 +135,29 @@ def test_a_report_ends_with_the_schedule_that_it_is_about() -> None:
             began + 4,
             began + 6,
         ]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("given_away", ["before", "after"])
+def test_moments_of_a_schedule_that_ends_are_told_of_though_their_item_was_given_away(given_away: str) -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, "a", work=22.5, cron="0/2 * * * * ?", misfire=False)
+        began = await first_run(here)  # of both items
+        await here.until(began + 7)
+        if given_away == "before":
+            await hire(here, "b", cron="0/2 * * * * ?", misfire=False)
+            await here.until(began + 11)
+        stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+        changed = here.now()
+        await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": "1/20 * * * * ?"}).encode(), -1))
+        if given_away == "after":
+            await hire(here, "b", cron="1/20 * * * * ?", misfire=False)
+        await here.until(began + 35)
+        holders = [(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)]
+        reports = spans(here, holders.index(b"10.0.0.2"))
+        told = [second for first, last, _ in reports for second in range(first, last + 1, 2) if second % 2 == 0]
+        assert sorted(set(told)) == [*range(began + 2, round(changed), 2)]
 
     play(scene)
 

@@ -10,7 +10,7 @@ import pytest
 
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired, Refused
-from aioelasticjob.model import FireSource, Record
+from aioelasticjob.model import GIVEN_UP, FireSource, Record
 from aioelasticjob.testing import invariants
 from aioelasticjob.testing.history import (
     Begun,
@@ -124,6 +124,13 @@ def test_one_run_per_slot_notices_a_second() -> None:
     assert broken(invariants.one_run_per_slot, [*first, begun(2, 20, B)])
 
 
+def test_a_second_run_is_excused_where_a_record_far_in_the_future_was_lowered() -> None:
+    for slot, excused in ((3610, True), (50, False), (10, False)):
+        far = written(15, 1, put("execution/0", record(A, slot)))
+        runs = [*BORN, begun(1, 10), ended(1, 11), far, begun(2, 20)]
+        assert bool(broken(invariants.one_run_per_slot, runs)) is not excused
+
+
 def test_fences_have_to_grow() -> None:
     assert not broken(invariants.fences_grow, [begun(1, 10, fence=5), begun(2, 20, fence=6)])
     assert broken(invariants.fences_grow, [begun(1, 10, fence=6), begun(2, 20, fence=6)])
@@ -164,8 +171,10 @@ def test_claims_wait_for_an_assignment_that_is_due() -> None:
 
 
 def test_no_moment_is_claimed_before_it_comes() -> None:
-    assert not broken(invariants.claims_are_settled, [*BORN, written(9, 1, put("execution/0", record(A)))])
-    assert broken(invariants.claims_are_settled, [*BORN, written(5, 1, put("execution/0", record(A)))])
+    claim, lock = put("execution/0", record(A)), made("execution/0/running", A)
+    assert not broken(invariants.claims_are_settled, [*BORN, written(9, 1, claim, lock)])
+    assert broken(invariants.claims_are_settled, [*BORN, written(5, 1, claim, lock)])
+    assert not broken(invariants.claims_are_settled, [*BORN, written(5, 1, claim)])  # it settles what was claimed
 
 
 def test_records_have_to_say_how_it_was() -> None:
@@ -177,6 +186,19 @@ def test_records_have_to_say_how_it_was() -> None:
 
     assert not broken(invariants.records_tell_the_truth, [*run, settled("failed")])
     assert broken(invariants.records_tell_the_truth, [*run, settled("completed")])
+
+
+def test_only_a_run_without_an_end_is_given_up() -> None:
+    claim = written(10, 1, made("execution/0", record(A)), made("execution/0/running", A), zxid=7)
+    given_up = written(30, 2, put("execution/0", record(A, outcome=GIVEN_UP)), gone("execution/0/running"))
+
+    def run(how: str) -> list[Entry]:
+        return [*BORN, claim, begun(1, 10, fence=7), ended(1, 11, how), given_up]
+
+    assert not broken(invariants.records_tell_the_truth, run("crashed"))
+    assert not broken(invariants.records_tell_the_truth, run("cut off"))
+    assert broken(invariants.records_tell_the_truth, run("completed"))
+    assert not broken(invariants.records_tell_the_truth, [Fault(T + 9, "drop", ("10.0.1.1",)), *run("completed")])
 
 
 def test_processes_end_for_a_reason() -> None:
@@ -254,6 +276,28 @@ def test_nothing_lost_waits_for_who_may_still_say_so() -> None:
     assert broken(nothing_lost, calm(*LOST[:2]))
     assert not broken(nothing_lost, calm(*LOST[:2], asleep))
     assert broken(nothing_lost, calm(*LOST[:2], asleep, begun(5, 50, B, slot=50)))  # whose word it would have been
+
+
+def test_nothing_lost_excuses_who_could_not_hear_that_an_item_had_been_switched_on() -> None:
+    switched = [written(15, 9, made("sharding/0/disabled")), written(26, 9, gone("sharding/0/disabled"))]
+
+    def judged(host: str) -> list[str]:
+        asleep = [Fault(T + 25, "pause", (host,)), Fault(T + 31, "pause", (host,), over=True)]
+        return broken(nothing_lost, sorted(calm(*LOST[1:], *asleep, *switched), key=lambda entry: entry.at))
+
+    assert not judged("10.0.1.1")
+    assert judged("10.0.1.2")  # another host's sleep is no reason
+
+
+def test_nothing_lost_takes_it_that_only_who_held_an_item_knows_the_schedule_before() -> None:
+    changed = written(33, 3, put("config", CONFIG.replace(b"0/10", b"5/10")))
+    moved, later = written(41, 1, put("sharding/0/instance", B), put("sharding")), begun(5, 45, B, slot=45)
+    asleep = Fault(T + 31, "pause", ("10.0.1.1",))
+    assert broken(nothing_lost, calm(*LOST[:2], changed, moved, later))
+    assert not broken(nothing_lost, calm(*LOST[:2], asleep, changed, moved, later))
+    assert broken(nothing_lost, calm(*LOST[:2], asleep, changed, begun(5, 45, slot=45)))  # he has not lost it
+    awake = Fault(T + 31.5, "pause", ("10.0.1.1",), over=True)
+    assert broken(nothing_lost, calm(*LOST[:2], asleep, awake, changed, moved, later))
 
 
 def test_nothing_lost_wants_to_hear_of_what_nobody_was_up_for() -> None:
