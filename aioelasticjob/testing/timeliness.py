@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import inf
 
+from aioelasticjob.coordination.view import said, scheduling
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
 from aioelasticjob.testing import excuses
@@ -118,36 +119,21 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return  # there was no such item yet, or not any more, or it was switched off as far as its holder could know
     if _refused(job, holders, start, end) or any(_closed(job, host, start, end) for host in hosts):
         return
-    if era.end <= end and _could_not_tell(job, item, era.end, end):
+    if _came_early(job, item, moment):
         return
-    if any(_overlooked(job, holder, moment) for holder in holders) or _came_early(job, item, moment):
-        return
-    rescued = any(facts.nodes.over(f"{sharding}/failover", start, end))
-    ran = any(facts.nodes.over(f"/{job.name}/execution/{item}/running", start, moment + ASTRAY))
-    scheduled = _scheduled_since(job, era)
-    for gone, back in job.vacant:
-        claimed = any(scheduled <= run.begun.at <= gone for run in runs)
-        if gone <= end and back >= start and (ran or rescued or not claimed or era.end <= end):
-            return  # the record says that it ran then, or by another schedule: who comes back takes it that all is told
-    if rescued and era.end <= end:
-        return  # the record is the rescue's, and says of the schedule before nothing
+    if era.end < facts.end and not _is_noted(job, era):
+        return  # nobody led while that schedule was in force: when the next one leads, nothing says that it ever was
     if following == inf and any(facts.troubled(host, start, end) for host in (*hosts, REGISTRY)):
         return
     text = f"{job.name}/{item} {slot} is neither run nor reported; held by {', '.join(sorted(holders))}"
     yield Violation("nothing lost", moment, text)
 
 
-def _could_not_tell(job: JobFacts, item: int, changed: float, end: float) -> bool:
-    """Whether the holder of an item was gone, or had lost it, before he could know of a schedule written meanwhile.
-
-    Only he can tell what the schedule before left, for the next holder does not know that one.
-    """
-    holder = _holder(job, item, changed)
-    if None in job.facts.nodes.over(f"/{job.name}/instances/{holder}", changed, end):
-        return True
-    given = job.facts.nodes.changes(f"/{job.name}/sharding/{item}/instance")
-    lost = min((at for at, data in given if changed < at <= end and data != holder.encode()), default=inf)
-    return lost < inf and job.facts.knows_since(holder.partition("@-@")[0], lost) < changed
+def _is_noted(job: JobFacts, era: Era) -> bool:
+    """Whether a leader noted the schedule of an era while it was in force."""
+    notes = job.facts.nodes.over(f"/{job.name}/leader/schedule", era.start, min(era.end, job.facts.end))
+    wanted = scheduling(era.config).items()
+    return any(wanted <= said(note).items() for note in notes if note is not None)
 
 
 def _came_early(job: JobFacts, item: int, moment: float) -> bool:
@@ -165,31 +151,6 @@ def _came_early(job: JobFacts, item: int, moment: float) -> bool:
     return False
 
 
-def _overlooked(job: JobFacts, holder: str, moment: float) -> bool:
-    """Whether a schedule changed and the configuration was written again, all during one run of an instance.
-
-    It looks when the run is over, and takes the last writing for the only one.
-    """
-    for run in job.runs_by.get(holder, ()):
-        if run.begun.at - ASTRAY <= moment <= run.end:
-            written = [era for era in job.eras if era.end > run.begun.at and era.start <= run.end]
-            if len(written) > 2 and len({_schedule(era) for era in written}) > 1:
-                return True
-    return False
-
-
-def _schedule(era: Era) -> tuple[object, ...]:
-    return era.config.cron, era.config.time_zone, era.config.dst
-
-
-def _scheduled_since(job: JobFacts, era: Era) -> float:
-    """Return when the schedule of an era was written."""
-    first = job.eras.index(era)
-    while first and _schedule(job.eras[first - 1]) == _schedule(era):
-        first -= 1
-    return job.eras[first].start
-
-
 def _refused(job: JobFacts, holders: Collection[str], start: float, end: float) -> bool:
     """Whether one of these instances said in a span of time that it runs nothing at the moment."""
     return any(start <= one.at <= end and one.event.instance in holders for one in job.refusals)
@@ -199,10 +160,6 @@ def _closed(job: JobFacts, host: str, start: float, end: float) -> bool:
     """Whether a server was switched off at any time of a span."""
     flags = (f"/{job.name}/servers/{host}/{flag}" for flag in ("disabled", "paused"))
     return any(set(job.facts.nodes.over(flag, start, end)) != {None} for flag in flags)
-
-
-def _holder(job: JobFacts, item: int, at: float) -> str:
-    return (job.facts.nodes.at(f"/{job.name}/sharding/{item}/instance", at) or b"").decode()
 
 
 def _disabled(job: JobFacts, item: int, moment: float) -> bool:

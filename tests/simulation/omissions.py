@@ -89,6 +89,16 @@ def nobody_up_unreported() -> AbstractContextManager[object]:
     return _unreported("nobody was up when they came")
 
 
+def away_unreported() -> AbstractContextManager[object]:
+    """Report no misfire of moments that came while the registry could not be heard."""
+    return _unreported("the registry was away")
+
+
+def former_schedules_forgotten() -> AbstractContextManager[object]:
+    """Report of earlier schedules only what an instance has seen of them itself."""
+    return mock.patch.object(JobView, "former_schedules", ())
+
+
 @contextmanager
 def lead_unfenced() -> Any:
     """Let leaders write without showing that they still lead, and assign whatever the assignment is by now."""

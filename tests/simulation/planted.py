@@ -110,6 +110,8 @@ PLANTED = (
     Planted(omissions.held_up_unreported, "nothing lost", "pause"),
     Planted(omissions.unsettled_unreported, "nothing lost", "leave,crash,delay", hasty),
     Planted(omissions.nobody_up_unreported, "nothing lost", "leave,crash", lonely),
+    Planted(omissions.away_unreported, "nothing lost", "drop"),
+    Planted(omissions.former_schedules_forgotten, "nothing lost", "reconfigure", dragging),
     Planted(omissions.lead_unfenced, "leaders assign", "coup", in_parts),
     Planted(omissions.settle_without_hand_over, "handed over", "leave,dismiss", dragging, failover=True),
     Planted(omissions.rescue_twice, "one rescue", "crash,pause", failover=True),

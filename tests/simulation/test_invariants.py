@@ -306,6 +306,17 @@ def test_nothing_lost_wants_to_hear_of_what_nobody_was_up_for() -> None:
     assert not broken(nothing_lost, calm(*LOST[:2], *nobody, missed(39, 30), *LOST[2:]))
 
 
+def test_nothing_lost_excuses_a_schedule_that_came_and_went_before_it_was_noted() -> None:
+    other = written(33, 9, put("config", CONFIG.replace(b"0/10", b"0/20")))
+    note = {"cron": "0/10 * * * * ?", "timeZone": "UTC", "dst": "cron", "monitorExecution": True, "since": 0}
+    runs = [begun(1, 10), begun(2, 20, slot=20), begun(4, 40, slot=40)]  # nobody ran the moment 30
+    assert not broken(nothing_lost, calm(*runs[:2], other, runs[2]))
+    noted = written(1, 1, made("leader/schedule", json.dumps(note)))
+    assert broken(nothing_lost, calm(noted, *runs[:2], other, runs[2]))
+    stale = written(1, 1, made("leader/schedule", json.dumps({**note, "cron": "0/20 * * * * ?"})))
+    assert not broken(nothing_lost, calm(stale, *runs[:2], other, runs[2]))
+
+
 def test_a_moment_that_nobody_was_up_for_is_run_only_if_that_is_wanted() -> None:
     nobody = [written(28, one, gone(f"instances/{name}"), ending=True) for one, name in ((1, A), (2, B))]
     again = [*nobody, written(39, 3, made("instances/10.0.1.1@-@1-c"))]
