@@ -195,7 +195,32 @@ async def _live(job: Job, member: Member, shared: Surroundings, leaving: Event, 
             runner = views.runner = Runner(job, member, views, shared, life.since, life.accounted)
             runner.again = life.again
             await _work(runner, member, trees, views, shared, leaving, life)
+        if runner.left and not leaving.is_set():
+            await _unregister(member, leaving)
     return not runner.left
+
+
+async def _unregister(member: Member, leaving: Event) -> None:
+    """Remove what is left of an instance that was asked to leave, however long the registry refuses it.
+
+    The process goes on, and its session with it: an instance that stays registered would hold items, or lead.
+    """
+    async with create_task_group() as tasks:
+
+        async def give_up() -> None:
+            await leaving.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(give_up)
+        refused = 0
+        while member.session.incarnation == member.incarnation:
+            try:
+                await leave(member)
+                break
+            except RegistryError:  # noted where it was refused
+                await member.session.back_off(refused)
+                refused += 1
+        tasks.cancel_scope.cancel()
 
 
 async def _work(
