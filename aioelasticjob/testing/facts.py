@@ -244,10 +244,13 @@ class Facts:
         return since
 
     def heard_before(self, host: str, at: float) -> float:
-        """Return when the trouble began that may keep the registry's news from a host at ``at``; else ``at``."""
+        """Return when the trouble began that may keep the registry's news from a host at ``at``; else ``at``.
+
+        After the trouble it has to connect again.
+        """
         self.troubled(host, at, at)
         spans = [*self.troubles[""].get(host, ()), *self.troubles[""].get(REGISTRY, ())]
-        return min((one - KNOWN for one, other in spans if one <= at <= other + KNOWN), default=at)
+        return min((one - KNOWN for one, other in spans if one <= at <= other + PROMPT), default=at)
 
     @cached_property
     def refused(self) -> Mapping[str, list[float]]:
