@@ -289,17 +289,6 @@ def test_nothing_lost_excuses_who_could_not_hear_that_an_item_had_been_switched_
     assert judged("10.0.1.2")  # another host's sleep is no reason
 
 
-def test_nothing_lost_takes_it_that_only_who_held_an_item_knows_the_schedule_before() -> None:
-    changed = written(33, 3, put("config", CONFIG.replace(b"0/10", b"5/10")))
-    moved, later = written(41, 1, put("sharding/0/instance", B), put("sharding")), begun(5, 45, B, slot=45)
-    asleep = Fault(T + 31, "pause", ("10.0.1.1",))
-    assert broken(nothing_lost, calm(*LOST[:2], changed, moved, later))
-    assert not broken(nothing_lost, calm(*LOST[:2], asleep, changed, moved, later))
-    assert broken(nothing_lost, calm(*LOST[:2], asleep, changed, begun(5, 45, slot=45)))  # he has not lost it
-    awake = Fault(T + 31.5, "pause", ("10.0.1.1",), over=True)
-    assert broken(nothing_lost, calm(*LOST[:2], asleep, awake, changed, moved, later))
-
-
 def test_nothing_lost_wants_to_hear_of_what_nobody_was_up_for() -> None:
     nobody = [written(28, one, gone(f"instances/{name}"), ending=True) for one, name in ((1, A), (2, B))]
     assert broken(nothing_lost, calm(*LOST[:2], *nobody, *LOST[2:]))
