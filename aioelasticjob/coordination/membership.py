@@ -141,9 +141,9 @@ async def leave(member: Member) -> None:
     """Unregister, so that the items are handed over at once rather than after a session timeout.
 
     Raises:
-        RegistryError: the connection is gone; the session's end will do the same.
+        RegistryError: the registry refuses it, or the connection is gone; the session's end will do the same.
     """
-    layout, asks = member.layout, True
+    layout, asks, refusal = member.layout, True, None
     for _ in range(ATTEMPTS):
         requests = (layout.shutdown(member.id), layout.trigger(member.id))
         paths = (layout.instance(member.id), layout.host, layout.necessary, *requests)
@@ -163,6 +163,9 @@ async def leave(member: Member) -> None:
             return
         except Conflict as conflict:
             asks = (conflict.path, conflict.reason) != (layout.necessary, "missing")  # its parent was removed by hand
+            refusal = conflict
+    if refusal is not None:
+        raise refusal
 
 
 async def _notice(member: Member) -> list[Op]:

@@ -15,8 +15,11 @@ from anyio.abc import TaskStatus
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.attendance import note_accounted
+from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.commit import connected
 from aioelasticjob.coordination.coordinator import coordinate, follow
 from aioelasticjob.coordination.faults import lacks
+from aioelasticjob.coordination.ledger import Ledger
 from aioelasticjob.coordination.membership import Member, give_notice, join, leave
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import ElasticJobError, ForeignData, InvalidSetting, RegistryError, SessionEnded, unwrapped
@@ -84,6 +87,9 @@ async def run_job(
             with unwrapped():
                 if not await _live(job, member, shared, leaving, life):
                     shared.standing_by.pop(job.config.job_name, None)
+                    await _remove_what_is_left(
+                        member, shared, leaving, hand_over=life.config is not None and life.config.failover
+                    )
                     return
         except (InvalidSetting, RegistryError) as error:
             if not life.started and not isinstance(error, SessionEnded):  # a slow start may cost a session
@@ -282,6 +288,33 @@ async def _give_notice(member: Member) -> None:
         await give_notice(member)
     except RegistryError as error:  # then others wait until we are gone
         log.debug("leaving without notice: %s", error, extra={"job": member.layout.job})
+
+
+async def _remove_what_is_left(member: Member, shared: Surroundings, leaving: Event, *, hand_over: bool) -> None:
+    """Remove the locks and the instance that a job could not when it left, for the registry was away then.
+
+    The process goes on, and its other jobs keep the session: items would stay locked, and a leader that is not there
+    any more would stay in its seat.  If the process leaves as well, the end of its session will do.
+    """
+    claims = Claims(member, Ledger(member, lambda: int(shared.clock.now() * 1000)))
+    async with create_task_group() as tasks:
+
+        async def stop() -> None:
+            await leaving.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(stop)
+        failures = 0
+        while await connected(member.session, member.incarnation):
+            try:
+                await claims.release_all(hand_over=hand_over)
+                await leave(member)
+                break
+            except RegistryError as error:
+                log.debug("cannot leave yet: %s", error, extra={"job": member.layout.job})
+                await member.session.back_off(failures)
+                failures += 1
+        tasks.cancel_scope.cancel()
 
 
 async def _say_goodbye(runner: Runner, member: Member, view: JobView, clock: Clock) -> None:

@@ -240,9 +240,11 @@ def _is_news(run: Run, facts: Facts) -> bool:
 
 
 def _claimed(written: Written) -> frozenset[str]:
-    """Return the items' nodes that a transaction claims; whoever settles writes a moment that was claimed before."""
-    locks = (change.path for change in written.changes if change.created and change.path.endswith("/running"))
-    return frozenset(path.removesuffix("/running") for path in locks)
+    """Return the items' nodes that a transaction claims for a scheduled moment; others leave that of the record."""
+    locks = {change.path for change in written.changes if change.created}
+    found = ((one.path, records.decode(one.data or b"")) for one in written.changes if f"{one.path}/running" in locks)
+    others = (FireSource.FAILOVER, FireSource.TRIGGER)
+    return frozenset(path for path, record in found if record is not None and record.source not in others)
 
 
 def _rescued(written: Written) -> frozenset[str]:

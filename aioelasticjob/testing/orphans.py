@@ -167,7 +167,10 @@ def _neglected(job: JobFacts, item: int, since: float) -> Iterator[Violation]:
         there = None not in nodes.over(f"{root}/instances/{instance}", since - RECENT, until)
         there = there and all(set(nodes.over(flag, since - RECENT, until)) == {None} for flag in flags)
         busy = any(run.begun.at <= until and run.end >= since for run in job.runs_by.get(instance, ()))
-        idle = there and not busy and facts.leaving.get(instance, until) >= until
+        refuses = any(
+            since <= one.at <= until and one.event.instance == instance for one in job.refusals
+        )  # by its clock
+        idle = there and not busy and not refuses and facts.leaving.get(instance, until) >= until
         if idle and facts.undisturbed(host, since - RESENT, until) and facts.alive(instance, until):
             text = f"{job.name}/{item} waits for a rescuer since {since:.3f}, and {instance} has nothing to do"
             yield Violation("orphans are taken", until, text)

@@ -64,17 +64,16 @@ def test_without_the_node_there_is_nothing_to_know() -> None:
     assert done(read_accounted(here.member)) is None
 
 
-@pytest.mark.parametrize(("reply", "taken"), [("well", True), ("reply lost", True), ("never arrived", False)])
-def test_one_leader_answers_for_an_absence_whether_or_not_the_reply_comes(reply: str, taken: bool) -> None:
+@pytest.mark.parametrize("reply", ["well", "reply lost", "never arrived"])
+def test_one_leader_answers_for_an_absence_whether_or_not_the_reply_comes(reply: str) -> None:
     here = desk()
     member, view = here.member, here.view()
     here.line.commits.append(reply)
     if reply == "reply lost":
         here.line.reads.append("suspended")
-    assert done(advance_accounted(member, view, MINUTE, 0)) is taken
-    assert written(here) == (b"60000" if taken else b"")
-    if taken:
-        assert done(advance_accounted(member, view, 2 * MINUTE, 0)) is False  # decided on what was there before
+    assert done(advance_accounted(member, view, MINUTE, 0)) is True
+    assert written(here) == b"60000"
+    assert done(advance_accounted(member, view, 2 * MINUTE, 0)) is False  # decided on what was there before
 
 
 def test_a_leader_that_was_deposed_answers_for_nothing() -> None:

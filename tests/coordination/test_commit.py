@@ -118,7 +118,9 @@ class Bureau(Desk):
         super().__init__()
         self.line = Faulty(self.line)
         self.line.zxid = self.registry.zxid
-        self.member = Member(self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE, Refusals("job", lambda: 0.0))
+        self.member = Member(
+            self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE, refusals=Refusals("job", lambda: 0.0)
+        )
         self.ledger = Ledger(self.member)
         self.claims = Claims(self.member, self.ledger)
         self.learn()

@@ -9,11 +9,12 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext, operations
+from aioelasticjob.layout import Layout
 from aioelasticjob.operations import JobStatus, Refusal
 from aioelasticjob.registry.txn import Create, Delete
 from aioelasticjob.testing import Process, VirtualClock, VirtualCluster
 from aioelasticjob.testing.loop import START
-from tests.running.office import LAYOUT, Office, play
+from tests.running.office import LAYOUT, REGISTRY, Office, play
 from tests.running.test_control import EVERY_TEN, Staff, staff
 
 EVERY_MINUTE = "0 * * * * ?"
@@ -226,3 +227,40 @@ def test_who_was_shut_down_by_an_operator_knows_that_it_leads_no_more() -> None:
             assert [(job.leads, job.running) for job in app.health.jobs] == [(False, (0, 1))]
 
     play(scene)
+
+
+@pytest.mark.parametrize("work", [0.0, 3.0])
+def test_a_job_that_leaves_while_the_registry_is_away_leaves_nothing_behind_though_its_process_goes_on(
+    work: float,
+) -> None:
+    us = "10.0.0.1"
+
+    async def scene(here: Office) -> None:
+        async def main() -> None:
+            app = here.app(work=work, cron=EVERY_MINUTE)
+            app.add(_nothing, name="other", cron=EVERY_MINUTE)
+            async with app.running():
+                await anyio.sleep_forever()
+
+        here.faults.start("a", us, main)
+        await here.until(61)
+        (name,) = await here.names(LAYOUT.instances)
+        here.faults.drop(REGISTRY, us)  # the request arrives once the network is back
+        await here.write(Create(LAYOUT.shutdown(name)))
+        await here.until(62)
+        here.faults.heal()
+        while LAYOUT.shutdown(name).rpartition("/")[2] in await here.names(LAYOUT.shutdown(name).rpartition("/")[0]):
+            await anyio.sleep(0.001)
+        here.faults.partition([us], [REGISTRY])
+        await here.until(69)  # its handler is over since 63
+        here.faults.heal()
+        await here.until(75)
+        assert await here.names(LAYOUT.instances) == ()
+        assert await leader(here) == "nobody"
+        assert "running" not in await here.names(LAYOUT.item(0).execution)
+        assert len(await here.names(Layout("other").instances)) == 1
+
+    play(scene)
+
+
+async def _nothing(context: ItemContext) -> None: ...

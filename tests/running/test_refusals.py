@@ -359,3 +359,21 @@ def test_handlers_have_their_time_although_the_registry_is_away() -> None:
         assert over < 16.2
 
     play(scene)
+
+
+def test_an_instance_asked_to_leave_goes_in_the_end_though_the_registry_refuses_it_for_a_while() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron=EVERY_TEN)
+        async with app.running() as session:
+            await here.until(2)
+            (me,) = await here.names(LAYOUT.instances)
+            gone = Delete(LAYOUT.instance(me))
+            async with refusing(session, -103, lambda ops: gone in ops) as refused:
+                await here.write(Create(LAYOUT.shutdown(me)))
+                await here.until(8)
+                assert refused
+                assert await here.names(LAYOUT.instances) == (me,)
+            await here.until(15)
+            assert await here.names(LAYOUT.instances) == ()
+
+    play(scene)

@@ -186,6 +186,7 @@ def test_records_have_to_say_how_it_was() -> None:
 
     assert not broken(invariants.records_tell_the_truth, [*run, settled("failed")])
     assert broken(invariants.records_tell_the_truth, [*run, settled("completed")])
+    assert not broken(invariants.records_tell_the_truth, [*run[:-1], ended(1, 11, "crashed"), settled("given up")])
 
 
 def test_only_a_run_without_an_end_is_given_up() -> None:
@@ -287,6 +288,18 @@ def test_nothing_lost_excuses_who_could_not_hear_that_an_item_had_been_switched_
 
     assert not judged("10.0.1.1")
     assert judged("10.0.1.2")  # another host's sleep is no reason
+
+
+def test_nothing_lost_wants_to_hear_of_the_schedule_before_from_whoever_gains_an_item() -> None:
+    note = {"cron": "0/10 * * * * ?", "timeZone": "UTC", "dst": "cron", "monitorExecution": True, "since": 0}
+    noted, changed = (
+        written(1, 1, made("leader/schedule", json.dumps(note))),
+        written(33, 3, put("config", CONFIG.replace(b"0/10", b"5/10"))),
+    )
+    moved, later = written(41, 1, put("sharding/0/instance", B), put("sharding")), begun(5, 45, B, slot=45)
+    story = [noted, *LOST[:2], Fault(T + 31, "pause", ("10.0.1.1",)), changed, moved]
+    assert broken(nothing_lost, calm(*story, later))
+    assert not broken(nothing_lost, calm(*story, missed(42, 30), later))
 
 
 def test_nothing_lost_wants_to_hear_of_what_nobody_was_up_for() -> None:

@@ -46,6 +46,23 @@ OLD_BUGS_OF_WILD = {
 }
 
 
+OLD_BUGS_OF_HOSTILE = {
+    (
+        2,
+        "",
+    ): "The registry's clock was an hour back: present records seemed nonsense, and were claimed again.",
+    (0, "registry-clock"): "What was reported as missed was run after all, when the clock had been put right for 10 s.",
+    (10, ""): "Without records, moments that came after an item was given to a busy instance were lost.",
+    (13, ""): "A leader waited 5 s for its removal of records to come back through a mirror that does not have them.",
+    (
+        5,
+        "remove-job",
+    ): "A job was removed and made anew during a run, whose settlement removed the next run's lock.",
+    (26, ""): "An instance asked to leave was refused that for 17 ms, gave up, and led the job without doing anything.",
+}
+"""Seeds with faults of the surroundings, and the kind of fault if only one was wanted."""
+
+
 FALSE_ALARMS = {
     1021: "A claim was under way for seconds: its run goes by the timeout that held when it was claimed.",
 }
@@ -72,6 +89,12 @@ def test_old_bugs_of_failover_stay_mended(seed: int) -> None:
 @pytest.mark.parametrize("seed", OLD_BUGS_OF_WILD)
 def test_old_bugs_of_wild_operators_stay_mended(seed: int) -> None:
     survives(seed, wild=True)
+
+
+@pytest.mark.parametrize(("seed", "kind"), OLD_BUGS_OF_HOSTILE)
+def test_old_bugs_of_hostile_surroundings_stay_mended(seed: int, kind: str) -> None:
+    verdict = live(plan(seed, kinds=(kind,) if kind else (), hostile=True))
+    assert not verdict.violations, verdict.report()
 
 
 @pytest.mark.parametrize("seed", FALSE_ALARMS)
