@@ -33,7 +33,7 @@ HOWS = {
     "failed": ("failed",),
     "timed out": ("cut off", "completed", "failed"),  # a process that slept wakes up both done and out of time
     "cancelled": ("cut off",),
-    GIVEN_UP: ("cut off", "crashed", "completed", "failed"),  # its end was never settled, and the leader says so
+    GIVEN_UP: ("cut off", "crashed"),
 }
 
 
