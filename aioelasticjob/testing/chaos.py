@@ -377,9 +377,10 @@ async def set_config(session: Session, layout: Layout, told: Mapping[str, object
     node = await session.get(layout.config)
     try:
         JobConfig.from_json(node.data, layout.job)
-    except InvalidSetting:  # somebody has written nonsense there: to mend that is up to them
+        data = json.dumps(json.loads(node.data) | told).encode()
+        JobConfig.from_json(data, layout.job)
+    except InvalidSetting:  # somebody has written nonsense there, or the settings contradict each other
         return
-    data = json.dumps(json.loads(node.data) | told).encode()
     await session.commit([Set(layout.config, data, node.stat.version)], incarnation=session.incarnation)
 
 

@@ -67,7 +67,7 @@ def cut_off_for_a_reason(facts: Facts) -> Iterator[Violation]:
             continue
         asked = min(facts.leaving.get(who, inf) for who in (one.process, one.instance))
         configs = facts.job(one.job).configs(min(asked, run.end) - RECENT, run.end)
-        graceful = asked + min(config.shutdown_timeout for config in configs) - SLACK <= run.end
+        graceful = asked + min((config.shutdown_timeout for config in configs), default=0) - SLACK <= run.end
         if not graceful and facts.undisturbed(one.host, run.end - RESENT, run.end, but="leave"):
             text = f"{one.job}/{one.item}: {run} is cut off after {run.end - one.at:.3f} s"
             yield Violation("cut off", run.end, text)
