@@ -164,10 +164,10 @@ class Duty:
         view = view or self.view
         if self._member.id not in view.eligible:
             return frozenset()
-        due = self.owed() - view.disabled_items
+        due = self._unclaimed(self.timetable.newest) - self.taken_off(view) - view.disabled_items
         if view is self.view:
             return due
-        return frozenset(item for item in due if view.assignment.get(item) == self._member.id)
+        return frozenset(item for item in due - self._rescued if view.assignment.get(item) == self._member.id)
 
     def _given_away_since(self, view: JobView) -> Iterable[int]:
         """Return those due by the last view that went to another instance after the schedule of ``view`` was written.
@@ -179,12 +179,12 @@ class Duty:
             if node is not None and node.stat.mtime >= view.scheduled_since:
                 yield item
 
-    def taken_off(self) -> frozenset[int]:
+    def taken_off(self, view: JobView | None = None) -> frozenset[int]:
         """Return the items that others run, rescue or have yet to rescue."""
-        return self._in_rescue().union(self.elsewhere)
+        return self._in_rescue(view).union(self.elsewhere)
 
-    def _in_rescue(self) -> frozenset[int]:
-        view = self.view
+    def _in_rescue(self, view: JobView | None = None) -> frozenset[int]:
+        view = view or self.view
         if not view.config.failover:
             return frozenset()
         return view.orphans.union(view.rescues, filter(self._is_cut_off, self.held))

@@ -590,3 +590,27 @@ def test_a_rescue_that_ends_sets_the_count_back_and_one_that_is_handed_over_keep
         assert await rescues() == (0, "completed")
 
     simulated(main)(VirtualCluster())
+
+
+def test_what_came_during_a_run_that_was_cut_off_is_reported_though_failover_was_switched_off_meanwhile() -> None:
+    async def scene() -> None:
+        async def work(context: ItemContext) -> None:
+            await anyio.sleep(600 if context.source is FireSource.CRON else 1)
+
+        cluster, app = cluster_of(work, cron="0/10 * * * * ?")
+        first, second, item = await pair(cluster, app)
+        began = await cluster.event(Began)
+        await anyio.sleep(25)
+        stored = (await first.session.get(LAYOUT.config)).data.replace(b'"failover": true', b'"failover": false')
+        await first.session.commit([Set(LAYOUT.config, stored, -1)], incarnation=first.session.incarnation)
+        session = second.session.incarnation
+        await anyio.sleep(1)
+        cluster.faults.partition([REGISTRY], [second.host])
+        await cluster.event(Ended, item=item)  # by the deadline, which is within the session's timeout
+        cluster.faults.heal()
+        await anyio.sleep(5)
+        missed = [event for event in told(cluster, Misfired) if item in event.items and not event.cut_off]
+        assert min(event.first for event in missed) == began.slot + 10_000
+        assert second.session.incarnation == session
+
+    run(scene)
