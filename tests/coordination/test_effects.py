@@ -16,9 +16,11 @@ from aioelasticjob.coordination.effects import (
     Effect,
     Forget,
     ForgetServer,
+    GiveUp,
     LeaveSeat,
     MarkNecessary,
     Mourn,
+    NoteSchedule,
     Prune,
     Refresh,
     Restore,
@@ -28,6 +30,7 @@ from aioelasticjob.coordination.effects import (
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import Layout
+from aioelasticjob.model import Record
 from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
 from aioelasticjob.testing.bare import BareRegistry
 
@@ -47,6 +50,8 @@ of_leaders: dict[type, st.SearchStrategy[Effect]] = {
     Assign: st.dictionaries(items, st.sampled_from([ME, "other"])).map(Assign),
     Prune: st.frozensets(items, min_size=1).map(Prune),
     Mourn: st.builds(Mourn, items, versions),
+    GiveUp: st.builds(GiveUp, items, versions, st.just(Record(slot=1, completed=False)), st.just(2), st.booleans()),
+    NoteSchedule: st.builds(NoteSchedule, st.binary(max_size=9), versions),
     Forget: st.lists(paths, min_size=1, unique=True).map(lambda chosen: Forget(tuple(chosen))),
     ForgetServer: st.builds(ForgetServer, st.sampled_from(["10.0.0.1", "10.0.0.9"]), versions),
     ClearRecords: st.dictionaries(items.map(lambda item: LAYOUT.item(item).execution), versions, min_size=1).map(

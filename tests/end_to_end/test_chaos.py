@@ -7,22 +7,18 @@ from pathlib import Path
 import pytest
 
 from benchmarks.chaos import play
-from benchmarks.chaos_actions import KINDS
 from benchmarks.chaos_report import page
 from benchmarks.chaos_worker import JOBS
 
 SECONDS, SEED = 60.0, 7
 """The seed is fixed, so that a landing depends on little chance; ``python3 -m tests --long`` takes others."""
 
-OPEN = {"withdraw-permission", "meet-quota", "raise-base-exceptions"}
-"""Kinds that break promises still: a refused settlement locks its item, and a ``BaseException`` ends its process."""
-
 
 @pytest.mark.zookeeper
 @pytest.mark.process
 @pytest.mark.timeout(240)
 def test_a_minute_of_chaos_breaks_no_promise(tmp_path: Path) -> None:
-    played = play(tmp_path, seconds=SECONDS, seed=SEED, kinds=set(KINDS) - OPEN)
+    played = play(tmp_path, seconds=SECONDS, seed=SEED)
     told = page(played)
     print(told)
     assert not played.verdict.violations, told
