@@ -234,8 +234,8 @@ class _Runs:
     """Whether something is run by an instance that is registered no more: its end will change nothing we hear of."""
 
 
-async def _cut_off(member: Member, view: JobView, runs: _Runs | None = None) -> dict[int, int]:
-    """Return the items begun, not completed and running nowhere, with the versions of their records."""
+async def _cut_off(member: Member, view: JobView, runs: _Runs) -> dict[int, int]:
+    """Return the versions of records of items begun, not completed and running nowhere; ``runs`` takes the rest."""
     items = sorted(view.items)
     paths = [path for item in items for path in (member.layout.item(item).execution, member.layout.item(item).running)]
     nodes = iter(await member.session.get_many(paths))
@@ -245,9 +245,8 @@ async def _cut_off(member: Member, view: JobView, runs: _Runs | None = None) -> 
         record = None if node is None else records.decode(node.data)
         if node is not None and running is None and record is not None and not record.completed:
             found[item] = node.stat.version
-            if runs is not None:
-                runs.cut_off[item] = record
-        if running is not None and runs is not None and running.data.decode("utf-8", "replace") not in view.instances:
+            runs.cut_off[item] = record
+        if running is not None and running.data.decode("utf-8", "replace") not in view.instances:
             runs.lingering = True
     return found
 

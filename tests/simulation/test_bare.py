@@ -226,7 +226,7 @@ def mourn_the_living() -> Iterator[None]:
     record is removed and made again in between, so both have to go.
     """
 
-    async def cut_off(member: Member, view: JobView) -> dict[int, int]:
+    async def cut_off(member: Member, view: JobView, _runs: object) -> dict[int, int]:
         items = sorted(view.items)
         nodes = await member.session.get_many([member.layout.item(item).execution for item in items])
         found = {item: (node, records.decode(node.data)) for item, node in zip(items, nodes, strict=True) if node}
