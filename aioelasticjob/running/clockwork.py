@@ -99,6 +99,10 @@ class Clockwork:
         now = self.now()
         return tuple((now - round(began * 1000), now - round(ended * 1000)) for began, ended in self._session.outages)
 
+    def was_away(self, moment: int) -> bool:
+        """Whether this process could not hear the registry at a moment."""
+        return any(began <= moment <= ended for began, ended in self.outages())
+
     def _read(self) -> float:
         """Return the time in seconds."""
         skew = self._session.clock_skew or 0.0

@@ -22,10 +22,8 @@ from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.absence import ENDED, Absence, made_at
 from aioelasticjob.running.ahead import AHEAD, SET_BACK, Ahead
 from aioelasticjob.running.clockwork import ASTRAY, Clockwork
-from aioelasticjob.running.misses import AWAY, Misses
+from aioelasticjob.running.misses import AWAY, BUSY, UNRECORDED, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
-
-BUSY = "the last run was still going on"
 
 
 class Duty:
@@ -95,8 +93,8 @@ class Duty:
         if view is not self._looked_at:
             if self._has_changed_schedule(view):
                 self._change_schedule(view)
-            if view.config.monitor_execution and not before.config.monitor_execution:
-                self._begin_monitoring(view)
+            if view.config.monitor_execution != before.config.monitor_execution:
+                self._switch_monitoring(view)
             self.misses.report_removed_orphans(before, view)
             self.view = view
             await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
@@ -193,17 +191,13 @@ class Duty:
         """Return why items would be run for the newest moment now: on time, or as the rerun for what was missed."""
         newest = self.timetable.newest
         late = any(self._late.get(item) == newest or self.misses.knows(item, newest) for item in items)
-        late = late or self._came_in_outage(newest) or self.is_catch_up(newest)
+        late = late or self._clockwork.was_away(newest) or self.is_catch_up(newest)
         return FireSource.MISFIRE if late else FireSource.CRON
-
-    def _came_in_outage(self, moment: int) -> bool:
-        """Whether this process could not hear the registry when a moment came."""
-        return any(began <= moment <= ended for began, ended in self._clockwork.outages())
 
     def _drop_after_outage(self) -> None:
         """Report the newest moment, unless it is to be run again, if it came while the registry could not be heard."""
         newest = self.timetable.newest
-        if not self.config.misfire and self._came_in_outage(newest) and (due := self._due()):
+        if not self.config.misfire and self._clockwork.was_away(newest) and (due := self._due()):
             self._tell(due, newest - 1, newest, AWAY)
             self.pass_over(due)
 
@@ -266,8 +260,12 @@ class Duty:
             self._tell([item], newest - 1, newest, "another instance still ran it")
             self.pass_over([item])
 
-    def _begin_monitoring(self, view: JobView) -> None:
-        """What was run without a record shall not be run once more for lack of one."""
+    def _switch_monitoring(self, view: JobView) -> None:
+        """Run nothing once more for lack of a record; and tell what others kept us from running, while records say so."""
+        if not view.config.monitor_execution:
+            kept_from = (self.taken_off() & self.held) - self.view.disabled_items
+            self._tell(kept_from, 0, self.timetable.newest, UNRECORDED)
+            return
         known = (self.ledger.slot(item) for item in self.ledger.known())
         self._floor = max(self._floor, int(view.configured_at * 1000), *known)
 

@@ -14,6 +14,8 @@ from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.schedule import Passed, Timetable
 
 AWAY = "the registry was away"
+BUSY = "the last run was still going on"
+UNRECORDED = "records were switched off before it could be run"
 SKIPPED = "the clock was set ahead and skipped them"
 
 log = logging.getLogger(__name__)

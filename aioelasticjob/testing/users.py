@@ -18,7 +18,7 @@ from anyio import sleep
 from aioelasticjob.coordination import strategies
 from aioelasticjob.error_handlers import known
 from aioelasticjob.error_handlers.failure import Failure, Options
-from aioelasticjob.errors import Fenced
+from aioelasticjob.errors import Fenced, RegistryError
 from aioelasticjob.jobs.context import InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Depends
 from aioelasticjob.jobs.listeners import JobListener, Listener, OnceListener
@@ -127,7 +127,7 @@ class Code:
                 how = "failed"
                 self._raise("handler")
             how = "completed"
-        except RuntimeError:
+        except (RuntimeError, RegistryError):  # the latter if the registry refuses a checkpoint
             how = "failed"
             raise
         finally:

@@ -162,6 +162,24 @@ def test_moments_of_a_schedule_that_ends_are_told_of_though_their_item_was_given
     play(scene)
 
 
+def test_moments_that_came_while_a_run_was_put_up_for_rescue_are_told_of_when_records_end() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, "a", work=600, cron="* * * * * ?", failover=True)
+        began = await first_run(here)
+        here.faults.partition([REGISTRY], ["10.0.0.1"])
+        stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+        changed = {**stored, "monitorExecution": False, "failover": False}
+        await here.until(began + 8.5)  # beyond the deadline, within the session's timeout
+        await here.write(Set(LAYOUT.config, json.dumps(changed).encode(), -1))
+        here.faults.heal()
+        await here.until(began + 15)
+        assert json.loads((await here.observer.get(LAYOUT.schedule)).data)["monitorExecution"] is False
+        told = {second for first, last, _ in spans(here, 0) for second in range(first, last + 1)}
+        assert told >= set(range(began + 1, began + 9))
+
+    play(scene)
+
+
 async def first_run(here: Office) -> int:
     """Wait until somebody runs the job's first item, and return the second at which that began."""
     while not (await here.names(LAYOUT.execution)):
