@@ -61,7 +61,7 @@ class Refusals:
         """Note that something was not refused; it is logged if a refusal was."""
         if not self._open or (over := self._open.pop(what, None)) is None:
             return
-        if self._logged.get(what) == over.since:
+        if self._logged.get(what, over.since - 1) >= over.since:  # else the log does not know that it was refused
             log.warning(
                 "%s: the registry accepts %s again; it had refused that %d times in %.1f s",
                 *(self._job, what, over.times, self._now() - over.since),

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
+from anyio import sleep
 from anyio.abc import TaskGroup
 
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.commit import connected
+from aioelasticjob.coordination.ledger import is_cut_off
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.duty import Duty
+
+LOOK_AGAIN_AFTER = 1.0
+"""Seconds between two looks at a run that the leader has yet to give up."""
 
 
 class Waiting:
@@ -57,9 +62,24 @@ class Waiting:
     async def _ended(self, item: int) -> None:
         await self._claims.release(item, hand_over=self._duty.view.config.failover)
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
-        if item in self._duty.ledger.known():
+        while item in self._duty.ledger.known():
             await self._duty.ledger.learn([item])  # before the offset, which is then the one that this run left
             await self._duty.offsets.learn([item])
+            if not self._is_to_be_given_up(item):
+                return
+            await sleep(LOOK_AGAIN_AFTER)
+
+    def _is_to_be_given_up(self, item: int) -> bool:
+        """Whether the leader has yet to give up an item's run.
+
+        It changes the record only, which nobody mirrors: without looking again, the item would count as being rescued
+        until something else of the job changes, and run no more.
+        """
+        config, ledger = self._duty.view.config, self._duty.ledger
+        if not config.failover or item not in ledger.known():  # it may have gone to another instance meanwhile
+            return False
+        record = ledger.record(item)
+        return is_cut_off(record) and record.rescues >= config.max_rescues
 
     async def _steadily(self, attempt: Callable[[], Awaitable[None]]) -> bool:
         """Try something until the registry can be read for it; False if the session ended before that."""

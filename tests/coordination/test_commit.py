@@ -462,6 +462,18 @@ def test_a_refusal_is_logged_once_and_when_it_is_over(caplog: pytest.LogCaptureF
     assert refusals.present == ()
 
 
+def test_the_end_of_a_refusal_that_was_logged_more_than_once_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    now = [100.0]
+    refusals = Refusals("report", lambda: now[0])
+    for _ in range(70):
+        refusals.refused("to settle items", failure(-125, "/job/execution/0"))
+        now[0] += 1
+    refusals.accepted("to settle items")
+    said = [entry.getMessage() for entry in caplog.records]
+    assert [text.split()[3] for text in said] == ["refuses", "refuses", "accepts"]
+    assert said[-1].endswith("it had refused that 70 times in 70.0 s")
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_every_error_code_is_an_error_of_ours_with_a_plain_message(code: int) -> None:
     error: Any = failure(code, "/job/config")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -14,11 +14,13 @@ import pytest
 
 from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, OnceListener, operations
 from aioelasticjob.clock import moment
+from aioelasticjob.coordination import commit, coordinator
+from aioelasticjob.coordination.membership import Member
 from aioelasticjob.error_handlers import Failure, Options
-from aioelasticjob.errors import GivenUp
+from aioelasticjob.errors import GivenUp, RegistryError
 from aioelasticjob.events import Began, CaughtUp, Ended, HandedOver, Misfired, Refused, Rescued
 from aioelasticjob.model import Outcome
-from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.registry.txn import Create, Delete, Op, Set
 from aioelasticjob.testing import Faults, Process, VirtualClock, VirtualCluster, run, simulated
 from aioelasticjob.testing.virtual_cluster import REGISTRY, Instance
 from tests.error_handlers.some import told_by
@@ -534,6 +536,37 @@ def test_each_moment_has_a_count_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 
     told_by(monkeypatch, hear=hear)
     simulated(main)(VirtualCluster())
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_an_item_runs_on_though_its_run_could_not_be_given_up_at_once(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To give a run up changes its record only, which nobody mirrors: its holder hears of it by looking again."""
+    refused = list[str]()
+
+    async def refusing(member: Member, ops: Sequence[Op], what: str) -> commit.Written:
+        if "GiveUp" in what and len(refused) < 2:
+            refused.append(what)
+            member.refusals.refused(what, error := RegistryError("the quota is used up"))
+            return commit.Refused(error)
+        return await commit.write(member, ops, what)
+
+    async def scene(here: Office) -> None:
+        crew = Crew(here, settings, 20, here.faults)
+        people = {name: await crew.hire(name) for name in "abcde"}
+        for second in (61, 72):
+            await here.until(second)
+            here.faults.crash(people[crew.runs[-1][1]])
+        await here.until(81)
+        assert (await here.record(0)).outcome == "given up"
+        await here.until(181)
+        assert [(at, source) for at, _, _, source in crew.runs[2:]] == [(120, "CRON"), (180, "CRON")]
+
+    settings: dict[str, object] = {"cron": "0 * * * * ?", "failover": True, "sharding_total_count": 1, "max_rescues": 1}
+    monkeypatch.setattr(coordinator, "write", refusing)
+    play(scene, seed=seed)
+    assert len(refused) == 2
 
 
 def test_a_run_that_is_handed_over_again_and_again_is_given_up() -> None:
