@@ -64,9 +64,8 @@ def test_each_order_becomes_one_parcel_though_a_worker_is_killed(tmp_path: Path)
         until(lambda: shop.ask("SELECT count(DISTINCT instance) FROM parcels") == 2, first, second)
         assert shop.parcels() < ORDERS / 2  # killed while at work, not afterwards
         first.kill()
-        third = shop.worker(starter)
+        third = shop.worker(starter)  # which may find all done: that depends on speed
         until(lambda: shop.parcels() == ORDERS, second, third)
-        assert shop.ask("SELECT count(DISTINCT instance) FROM parcels") == 3
         check = starter.start(str(EXAMPLE / "check.py"), environment=shop.environment)
         assert check.wait() == 0, check.output
         assert f"{ORDERS:,} orders, 0 without a parcel, 0 parcels without an order" in check.output
