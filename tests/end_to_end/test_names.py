@@ -23,7 +23,7 @@ THERE = EPHEMERAL | {
 PROMISED = (
     r"config|instances(/\{id\})?|shutdown|trigger|offset|systemTime(/current)?|guarantee(/(started|completed)(/\d+)?)?",
     r"servers(/127\.0\.0\.1(/(disabled|paused|processSuccessCount|processFailureCount))?)?",
-    r"leader(/election(/(host|epoch))?|/schedule|/sharding(/(necessary|processing))?|/failover(/items(/\d+)?)?)?",
+    r"leader(/election(/(host|epoch))?|/sharding(/(necessary|processing))?|/failover(/items(/\d+)?)?|/schedule)?",
     r"sharding(/\d+(/(instance|disabled|failover))?)?",
     r"execution(/\d+(/(running|misfire))?)?",
 )
