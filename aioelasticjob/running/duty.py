@@ -261,7 +261,7 @@ class Duty:
             self.pass_over([item])
 
     def _switch_monitoring(self, view: JobView) -> None:
-        """Run nothing once more for lack of a record; and tell what others kept us from running, while records say so."""
+        """Run nothing twice for lack of a record; report what others kept us from running while records say so."""
         if not view.config.monitor_execution:
             kept_from = (self.taken_off() & self.held) - self.view.disabled_items
             self._tell(kept_from, 0, self.timetable.newest, UNRECORDED)
