@@ -1,4 +1,4 @@
-"""Moments that nobody was up for: their items are marked, so that only one of those who come back tells of them."""
+"""Moments that nobody was up for: their items are marked, so that only one of those that come back reports them."""
 
 from __future__ import annotations
 

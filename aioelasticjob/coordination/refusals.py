@@ -10,7 +10,7 @@ from aioelasticjob.clock import SystemClock
 from aioelasticjob.errors import RegistryError
 
 QUIET_FOR = 60.0
-"""Seconds in which the same refusal of one job is logged once, and after which one that was not repeated is over."""
+"""Seconds in which refusals of one kind of request are logged once; a refusal not repeated for so long is over."""
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Refusals:
         return tuple(one for one in self._open.values() if abs(now - one.last) < QUIET_FOR)
 
     def refused(self, what: str, error: RegistryError) -> None:
-        """Note a refusal; it is logged once a minute at most for each job and reason."""
+        """Note a refusal; it is logged once a minute at most for each kind of request."""
         if error is self._latest:  # somebody further down has noted it
             return
         now, self._latest = self._now(), error

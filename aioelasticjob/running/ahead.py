@@ -1,9 +1,9 @@
 """Records from the future: they were written while the registry's clock, which jobs follow, was ahead.
 
-It has been set back since.  What such a record claims of the near future stands: those moments were run early or told
-of, and are not run again.  But if the item or its schedule began while the clock was ahead, nobody has run what comes
-before that: it is told of.  A record that claims more than a minute of the future would silence its item for too long:
-it is lowered.
+The clock has been set back since.  If a record claims no more than a minute of the future, it stands: those moments
+were run early or reported, and are not run again.  But if the item or its schedule began while the clock was ahead,
+nobody has run the moments before that beginning, so they are reported as missed.  If a record claims more than a minute
+of the future, its item would be silent for too long, so the record is lowered to the present.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Ahead:
         self.find(items, now, since, 0)
 
     async def settle(self, view: JobView, table: Timetable, items: frozenset[int]) -> frozenset[int]:
-        """Tell of what nobody will run, and lower what claims too much; return the items of the latter.
+        """Report the moments that nobody will run, lower the records that claim too much; return the items lowered.
 
         ``items`` are those held that are to be run; the others have time.
 
@@ -82,7 +82,7 @@ class Ahead:
         return frozenset(lowered)
 
     async def _tell(self, view: JobView, missed: Mapping[int, Passed], until: Mapping[int, int]) -> None:
-        """Tell of moments, and mark their items, or the next holder would tell of them again."""
+        """Report moments as missed, and mark their items, or the next holder would report them again."""
         for first in range(0, len(missed), MARKED_AT_ONCE):
             part = dict(sorted(missed.items())[first : first + MARKED_AT_ONCE])
             said = {item: Mark(until[item], self._since[item]) for item in part}

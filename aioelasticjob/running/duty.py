@@ -127,7 +127,7 @@ class Duty:
             since = self._set_back = self._clockwork.since
             self.timetable = Timetable(self.config.schedule, since)
             self.misses.lower_all(self.now() + TOLERATED, since)
-            floors = {item: max(self._floor, self._floors.get(item, 0)) for item in self.held}  # what was told of stays
+            floors = {item: max(self._floor, self._floors.get(item, 0)) for item in self.held}  # reports stay
             self._floors |= {item: min(floor, max(since, self.misses.newest(item))) for item, floor in floors.items()}
             self._floor = min(self._floor, since)
 
@@ -158,7 +158,7 @@ class Duty:
         return frozenset(item for item in owed if record(item).ahead != moment) if owed else owed
 
     def _due(self, view: JobView | None = None) -> frozenset[int]:
-        """Return those owed that are to be run: of others nobody misses a moment, or their next holder tells."""
+        """Return the owed items that may run here: nobody misses the others, or their next holder reports them."""
         view = view or self.view
         if self._member.id not in view.eligible:
             return frozenset()
@@ -235,7 +235,7 @@ class Duty:
                 self.pass_over()
 
     def miss(self, items: Iterable[int], fire: Fire, why: str) -> None:
-        """Tell that these items cannot be had for a fire, those of them that it was still to run."""
+        """Report that a fire cannot have these items, as far as they still owe its moment."""
         newest, missed = self.timetable.newest, frozenset(items)
         if fire.source in SCHEDULED:
             self._tell(missed & self._unclaimed(newest), newest - 1, newest, why)
@@ -332,13 +332,13 @@ class Duty:
         return is_cut_off(self.ledger.record(item))
 
     def _report_gaps(self, items: Iterable[int]) -> None:
-        """Tell of moments that came while nobody could run an item: only its next holder can."""
+        """Report moments that came while nobody could run an item: only its next holder can report them."""
         newest = self.timetable.newest
         until = newest if newest <= self._floor else newest - 1  # which may still be run, unless it was dropped
         self._tell(items, 0, until, "nobody could run it when they came")
 
     def _tell(self, items: Iterable[int], after: int, until: int, why: str) -> None:
-        """Tell of the moments later than ``after`` that these items have missed, and have not claimed."""
+        """Report the moments later than ``after`` that these items have missed and have not claimed."""
         last = {item: max(after, self._last(item)) for item in items}
         self.misses.tell(last, self.timetable, until, why)
 
@@ -347,7 +347,7 @@ class Duty:
         return max(self._floors.get(item, 0), self.ledger.record(item).slot)
 
     def _note_rescued(self) -> None:
-        """Tell of moments that came while our items were being rescued: only now are they ours to run again."""
+        """Report moments that came while our items were being rescued: only now may we run the items again."""
         rescued, self._rescued = self._rescued, self._in_rescue() & self.held
         self._report_gaps((rescued - self._rescued - self.elsewhere) & self.held)
 

@@ -34,7 +34,7 @@ from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.monitor import monitored
 from aioelasticjob.running.runner import Runner
-from aioelasticjob.running.standby import wait_for_news, wait_until_known
+from aioelasticjob.running.standby import FAREWELL, wait_for_news, wait_until_known
 from aioelasticjob.running.stopping import LAST_WORD
 from aioelasticjob.running.surroundings import Surroundings
 
@@ -236,7 +236,7 @@ async def _work(
                 runner.leave()
             await runner.run()
             tasks.cancel_scope.cancel()  # or the coordinator took our own leave for an operator's hand
-            with CancelScope(shield=True), move_on_after(AGAIN_AFTER):
+            with CancelScope(shield=True), move_on_after(FAREWELL):
                 await _say_goodbye(runner, member, views.value, shared.clock)
     finally:
         life.config, life.accounted = views.value.config, max(life.accounted, runner.accounted)

@@ -1,4 +1,4 @@
-"""Tells of moments that passed without a run: of each once, by whoever holds the item."""
+"""Reports moments that passed without a run: each of them once, by the instance that holds the item."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Misses:
     def __init__(self, member: Member, clock: Clock, events: Events, clockwork: Clockwork) -> None:
         self._member, self._clock, self._events, self._clockwork = member, clock, events, clockwork
         self._known: dict[int, int] = {}
-        """The newest moment of each item that was run here or told of."""
+        """The newest moment of each item that was run or reported here."""
         self._mourned: dict[int, int] = {}
-        """When the run of each item began that was last told of as cut off."""
+        """When the run began that was last reported as cut off, by item."""
 
     def ran(self, items: Iterable[int], slot: int) -> None:
-        """Note that items were run for a moment; their records may be removed by whoever lowers the count."""
+        """Note that items were run for a moment; lowering the number of items may remove their records."""
         for item in items:
             self._known[item] = max(slot, self._known.get(item, 0))
 
     @property
     def newest_of_all(self) -> int:
-        """The newest moment of any item that was run here or told of, 0 if there is none."""
+        """The newest moment of any item that was run or reported here, 0 if there is none."""
         return max(self._known.values(), default=0)
 
     def lower(self, item: int, moment: int) -> None:
@@ -51,7 +51,7 @@ class Misses:
             self.lower(item, moment)
 
     def newest(self, item: int) -> int:
-        """Return the newest moment of an item that was run here or told of, 0 if there is none."""
+        """Return the newest moment of an item that was run or reported here, 0 if there is none."""
         return self._known.get(item, 0)
 
     def knows(self, item: int, moment: int) -> bool:
@@ -82,7 +82,7 @@ class Misses:
                 self.put(items, passed, why)
 
     def put(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:
-        """Tell of moments that the schedule may not have, or of a run that was cut off."""
+        """Report moments that the schedule may not have, or a run that was cut off."""
         concerned = tuple(sorted(items))
         if not concerned:
             return
@@ -93,9 +93,9 @@ class Misses:
         self._events.put(Misfired(job, me, passed.first, slot, concerned, moments, why, cut_off, now))
 
     def mourn(self, cut_off: Mapping[int, Record]) -> None:
-        """Tell of runs that were cut off and are not rescued, each once: when an item is gained, or claimed anew.
+        """Report runs that were cut off and are not rescued, each once: when an item is gained, or claimed anew.
 
-        It may still have been running when it was gained.
+        The run may still have been going on when its item was gained.
         """
         for item, record in cut_off.items():
             if self._mourned.get(item) != record.begun:

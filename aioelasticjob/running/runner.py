@@ -320,7 +320,7 @@ class Runner:
             now, following = fire.slot, duty.timetable.following()
         taken = await self._claims.claim(view, fire, items, now, following, hold)
         if taken.elsewhere or taken.refused:
-            duty.reach(fire.slot)  # what cannot be had at this moment is told of it
+            duty.reach(fire.slot)  # then those items are reported as missing this moment
         duty.misses.mourn(taken.cut_off)
         if taken.refused:
             duty.miss(taken.refused, fire, "what was made by hand stands in its way")

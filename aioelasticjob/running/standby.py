@@ -17,7 +17,7 @@ from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.tree import Tree
 
 FAREWELL = 1.0
-"""Seconds that unregistering may take."""
+"""Seconds that unregistering may take, with what is published before."""
 
 
 async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree], leaving: Event) -> bool:

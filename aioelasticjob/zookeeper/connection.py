@@ -102,7 +102,7 @@ class Unfinished:
     def keep(self, connection: Connection, *, fresh: bool) -> list[Connection]:
         """Take down what a connection keeps now, ``fresh`` if a frame has ended since; return whom to drop.
 
-        That is whoever has let the rest of a frame be waited for longest: an honest client sends it at once.
+        Those are the connections whose frames have been unfinished for longest: an honest client is quick.
         """
         if fresh or not connection.unread:
             self.forget(connection)

@@ -70,7 +70,7 @@ async def _bound(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[
 async def _accept(protocols: Protocols, listener: socket.socket, trouble: Trouble) -> None:
     """Hand every connection to a protocol of its own.
 
-    Whatever error an attempt ends with, there is another attempt: a server that accepts no more would look alive.
+    After every OSError there is another attempt: a server that accepts no more would look alive.
     """
     loop = asyncio.get_running_loop()
     while True:

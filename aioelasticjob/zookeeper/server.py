@@ -74,7 +74,7 @@ class Server:
             self.ended.set_result(None)
 
     def keep(self, connection: Connection, *, fresh: bool) -> None:
-        """Take down what a connection keeps of an unfinished frame, and drop whoever makes all of them too much."""
+        """Count what a connection keeps of an unfinished frame; beyond the limit for all, close the slowest ones."""
         for slow in self.unfinished.keep(connection, fresh=fresh):
             self._dropping.happened(
                 f"unfinished requests take more than {self.unfinished.most} bytes (max-unfinished):"
