@@ -261,7 +261,7 @@ class Duty:
             self.pass_over([item])
 
     def _switch_monitoring(self, view: JobView) -> None:
-        """Run nothing once more for lack of a record; and tell what others kept us from running, while records say so."""
+        """Run nothing once more for lack of a record; and tell what others kept us from running."""
         if not view.config.monitor_execution:
             kept_from = (self.taken_off() & self.held) - self.view.disabled_items
             self._tell(kept_from, 0, self.timetable.newest, UNRECORDED)
@@ -365,6 +365,8 @@ class Duty:
             for one in self._between(view):
                 last = {item: max(self._last(item), one.since) for item in self.held - view.disabled_items}
                 self.misses.tell(last, Timetable(one.cron, one.until), one.until, ENDED)
+        if written <= self.now():
+            self._ahead.end_schedule(self.held & self.ledger.known(), written)
         self._since, self._scheduled_since = written, view.scheduled_since
         self.timetable = Timetable(view.config.schedule, self.now())
         self._start_anew(written)
