@@ -22,7 +22,15 @@ from aioelasticjob.coordination.faults import lacks
 from aioelasticjob.coordination.ledger import Ledger
 from aioelasticjob.coordination.membership import Member, give_notice, join, leave
 from aioelasticjob.coordination.view import JobView, read
-from aioelasticjob.errors import ElasticJobError, ForeignData, InvalidSetting, RegistryError, SessionEnded, unwrapped
+from aioelasticjob.errors import (
+    ElasticJobError,
+    ForeignData,
+    InvalidSetting,
+    RegistryError,
+    SessionEnded,
+    Suspended,
+    unwrapped,
+)
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -92,7 +100,7 @@ async def run_job(
                     )
                     return
         except (InvalidSetting, RegistryError) as error:
-            if not life.started and not isinstance(error, SessionEnded):  # a slow start may cost a session
+            if not (life.started or isinstance(error, Suspended | SessionEnded)):  # a slow start may cost a session
                 raise
             life.complain(error, job.config.job_name)
             await sleep(AGAIN_AFTER)
