@@ -42,6 +42,9 @@ async def listening(protocols: Protocols, host: str, port: int) -> AsyncIterator
             yield sockets[0].getsockname()[1]
         finally:
             trouble.stop()
+            for each in sockets:  # at once: the next server may want the port already
+                loop.remove_reader(each)
+                each.close()
             for task in accepting:
                 task.cancel()
             await asyncio.gather(*accepting, return_exceptions=True)
@@ -101,4 +104,5 @@ async def _readable(loop: asyncio.AbstractEventLoop, listener: socket.socket) ->
     try:
         await ready
     finally:
-        loop.remove_reader(listener)
+        if listener.fileno() >= 0:
+            loop.remove_reader(listener)
