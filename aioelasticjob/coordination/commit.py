@@ -177,7 +177,7 @@ async def _look(member: Member, ops: Sequence[Op], since: int) -> Applied | Sess
 
 
 async def catch_up(member: Member) -> None:
-    """Let the server that is asked now know what another one was told."""
+    """Wait until the server that this session asks knows all that was written through another server before."""
     await member.session.sync(member.layout.root)
 
 
