@@ -220,8 +220,7 @@ class Duty:
     def collapse(self, view: JobView, *, rerun: bool) -> None:
         """Let the moments that came during a flight become one: it is run once, or dropped.
 
-        ``view`` is the newest: which items are to run may have changed; and if it shows another schedule, the last one
-        ended when that was written, and ``look`` tells the rest.
+        ``view`` is the newest: the items to run may have changed.  If it has another schedule, ``look`` does the rest.
         """
         before, table = self.timetable.newest, self.timetable
         if self._has_changed_schedule(view):
@@ -253,6 +252,7 @@ class Duty:
         self.elsewhere.discard(item)
         newest = self.timetable.newest
         if item in self.ledger.known():
+            self._rescued -= {item} - self._in_rescue()  # what comes from now on it may miss like any other
             self._report_gaps([item])
         if self.config.misfire:
             self._late[item] = newest

@@ -42,7 +42,7 @@ def reruns_are_wanted(facts: Facts) -> Iterator[Violation]:
     """
     for one in (run.begun for run in facts.runs if run.begun.source is FireSource.MISFIRE):
         came = min(one.slot / 1000, one.at)
-        configs = facts.job(one.job).configs(came - RECENT, one.at)
+        configs = facts.job(one.job).configs(min(came - RECENT, facts.knows_since(one.host, one.at)), one.at)
         holders = facts.nodes.over(f"/{one.job}/sharding/{one.item}/instance", came, one.at)
         runners = set(facts.nodes.over(f"/{one.job}/execution/{one.item}/running", came, one.at))
         mine = len(holders) == 1 and runners <= {None, one.instance.encode()}

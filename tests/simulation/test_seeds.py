@@ -37,12 +37,14 @@ OLD_BUGS_OF_FAILOVER = {
     1440: "A process slept through the moment that its claim waited for, and began under a session that was over.",
     109486078: "A moment told of as missed was run after all where no rerun was wanted, for its item had come back.",
     607658225: "An item was disabled while it was being rescued: moments before that were not reported.",
+    3038: "An item that ran elsewhere when it was given counted as rescued for good: a changed schedule lost moments.",
 }
 
 
 OLD_BUGS_OF_WILD = {
     7008: "An item that came free while the next moment was being claimed for others lost the last one without a word.",
     892725792: "An offset whose handler was cut off before the answer to its saving was not where the next run began.",
+    3003: "Of the judge: an instance cannot know a setting that was written while it heard nothing.",
 }
 
 
