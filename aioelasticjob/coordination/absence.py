@@ -29,7 +29,7 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
         RegistryError: the registry refuses it; nothing was written.
     """
     left = {item: said.joined(ledger.missed(item)[0]) for item, said in missed.items()}
-    entitled = Check(member.layout.sharding, view.sharding_version)
+    entitled, refused = Check(member.layout.sharding, view.sharding_version), set[int]()
     while left:
         writes = [op for item, said in left.items() for op in _marking(member.layout.item(item), ledger, item, said)]
         match await write(member, [entitled, *writes], "to mark items that nobody was up for"):
@@ -42,9 +42,15 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
             case Refused(Conflict() as conflict):
                 if conflict.path == entitled.path:
                     return None
+                before = {item: ledger.record(item).begun for item in left}
                 await ledger.learn(list(left))
-                left = {item: said for item, said in left.items() if not _refused(member.layout.item(item), conflict)}
-                left = {item: said for item, said in left.items() if not ledger.missed(item)[0].covers(said)}
+                again = {item for item in left if _refused(member.layout.item(item), conflict)}
+                taken = {
+                    item for item in left if ledger.record(item).begun != before[item]
+                }  # its runner knows the rest
+                known = {item for item, said in left.items() if ledger.missed(item)[0].covers(said)}
+                left = {item: said for item, said in left.items() if item not in taken | known | (again & refused)}
+                refused |= again  # once: perhaps the end of a rescue was written, which says nothing of this
             case Refused(error) | SessionOver(error):
                 raise error
     return frozenset(left)
