@@ -54,8 +54,6 @@ class Ledger:
     def __init__(self, member: Member, believable: Callable[[], float] = lambda: 0) -> None:
         self._member, self._believable = member, believable
         self._seen: dict[int, Seen] = {}
-        self.read_at: dict[int, int] = {}
-        """When each record known was written, as a zxid, unless we wrote it."""
         self._told: dict[str, int] = {}
         self._lowered: dict[int, Record] = {}
         """The records that claimed too much of the future, as they were read."""
@@ -76,7 +74,6 @@ class Ledger:
         """Drop items that are no longer held here: another instance writes their records now."""
         for item in items:
             self._seen.pop(item, None)
-            self.read_at.pop(item, None)
             self._missed.pop(item, None)
             self._lowered.pop(item, None)
             self.marked.discard(item)
@@ -112,8 +109,6 @@ class Ledger:
     def note(self, written: Mapping[int, Seen]) -> None:
         """Take note of records as a transaction of ours wrote them."""
         self._seen.update(written)
-        for item in written:
-            self.read_at.pop(item, None)
 
     def lower(self, item: int, slot: int) -> None:
         """Take an item for claimed up to an earlier moment, whenever its present record is read, until the next claim.
@@ -143,7 +138,6 @@ class Ledger:
         for item, path in zip(chosen, paths, strict=True):
             record, mark, runner = next(nodes), next(nodes), next(nodes)
             self._seen[item] = Seen(Record(), None) if record is None else self._understood(item, record)
-            self.read_at[item] = 0 if record is None else record.stat.mzxid
             (self.marked.discard if mark is None else self.marked.add)(item)
             self._missed.pop(item, None)
             if mark is not None:

@@ -2,10 +2,8 @@
 
 The clock has been set back since.  If a record claims no more than a minute of the future, it stands: those moments
 were run early or reported, and are not run again.  But if the item or its schedule began while the clock was ahead,
-nobody has run the moments before that beginning, so they are reported as missed.  If the schedule was changed
-afterwards, a record of the last one says nothing of the moments that the new one has up to there: nobody runs them, and
-they are reported, too.  If a record claims more than a minute of the future, its item would be silent for too long, so
-the record is lowered to the present.
+nobody has run the moments before that beginning, so they are reported as missed.  If a record claims more than a minute
+of the future, its item would be silent for too long, so the record is lowered to the present.
 """
 
 from __future__ import annotations
@@ -37,10 +35,6 @@ class Ahead:
         """From when on the moments of each of them are in question."""
         self._far: set[int] = set()
         """Those of them whose records claim too much."""
-        self._former: set[int] = set()
-        """Those of them that were claimed by a schedule that is no longer in force."""
-        self._set_to = 0
-        """What the time was when it was last set: what is dated earlier began by the right time."""
 
     def __bool__(self) -> bool:
         return bool(self._since)
@@ -51,23 +45,13 @@ class Ahead:
             slot = self._ledger.slot(item)
             (self._far.add if slot > now + TOLERATED else self._far.discard)(item)
             if slot > now + tolerated:
-                known = self._misses.newest(item)  # which may be of the future, too
-                self._since[item] = max(since, now - TOLERATED, known if known <= now else 0)
+                self._since[item] = max(since, now - TOLERATED)
             else:
                 self._since.pop(item, None)
-            self._former.discard(item)
-
-    def end_schedule(self, items: Iterable[int], written: int) -> None:
-        """Look for items claimed beyond the end of the schedule, at which the next one was ``written``."""
-        for item in items:
-            if self._ledger.slot(item) > written:
-                self._since[item] = written
-                self._former.add(item)
 
     def find_anew(self, items: Iterable[int], now: int, since: int) -> None:
         """Look again among all items held: the time has been set to ``now``, either way."""
         self._since.clear()
-        self._set_to = now
         self.find(items, now, since, 0)
 
     async def settle(self, view: JobView, table: Timetable, items: frozenset[int]) -> frozenset[int]:
@@ -81,13 +65,9 @@ class Ahead:
         """
         lowered, missed, until = set[int](), dict[int, Passed](), dict[int, int]()
         for item in self._since.keys() & items:
-            slot, reported = self._ledger.slot(item), self._ledger.missed(item)[0]
-            if self._is_former(view, item) and slot > view.scheduled_since * 1000:
-                self._since[item], opened = max(self._since[item], int(view.scheduled_since * 1000)), slot - 1
-            else:
-                opened = min(slot, _opened(view, item))
-                opened = opened if opened > self._set_to else 0
-            since, until[item] = self._since[item], opened
+            since, slot = self._since[item], self._ledger.slot(item)
+            reported = self._ledger.missed(item)[0]
+            opened = until[item] = min(slot, _opened(view, item))
             if reported.since is not None and opened <= reported.until:  # when the clock was set back before this
                 opened = min(opened, reported.since)
             passed = table.passed(since, opened)
@@ -125,12 +105,6 @@ class Ahead:
             known, version = self._ledger.missed(item)
             self._ledger.note_missed(item, new.joined(known), version)
         return frozenset(said)
-
-    def _is_former(self, view: JobView, item: int) -> bool:
-        """Whether an item was claimed before the present schedule was noted."""
-        noted = view.tree.get(view.layout.schedule)
-        read_at = self._ledger.read_at.get(item, 0)
-        return item in self._former or (noted is not None and 0 < read_at < noted.stat.mzxid)
 
     def _lower(self, item: int, since: int) -> None:
         slot = self._ledger.slot(item)

@@ -365,8 +365,6 @@ class Duty:
             for one in self._between(view):
                 last = {item: max(self._last(item), one.since) for item in self.held - view.disabled_items}
                 self.misses.tell(last, Timetable(one.cron, one.until), one.until, ENDED)
-        if written <= self.now():
-            self._ahead.end_schedule(self.held & self.ledger.known(), written)
         self._since, self._scheduled_since = written, view.scheduled_since
         self.timetable = Timetable(view.config.schedule, self.now())
         self._start_anew(written)

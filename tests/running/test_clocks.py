@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any
 
@@ -11,8 +10,6 @@ import pytest
 
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.events import Misfired
-from aioelasticjob.layout import Layout
-from aioelasticjob.registry.txn import Set
 from aioelasticjob.running.ahead import SET_BACK
 from aioelasticjob.testing import Faults, VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.loop import START
@@ -104,35 +101,6 @@ def test_whoever_takes_an_item_over_tells_what_its_last_holder_has_not(killed: f
         assert 5 <= min(told) <= 7
         assert all(len(runs) == 1 for runs in here.runs.values())
         assert {*here.runs, *here.told()} >= set(range(7, 80))
-        await here.cluster.close()
-
-    test()
-
-
-@pytest.mark.parametrize("successor", [False, True], ids=["by its holder", "by a successor"])
-def test_a_schedule_changed_after_the_clock_was_put_right_is_told_of_up_to_what_the_last_one_claimed(
-    successor: bool,
-) -> None:
-    @simulated
-    async def test() -> None:
-        here = Setting(cron="0/10 * * * * ?", sharding_total_count=1)
-        await here.open(off=26)
-        await here.until(6.03)  # by then the moment at 30 has been claimed
-        here.off = 0
-        await here.until(8.5)
-        operator, path = here.cluster._session, Layout("job").config
-        stored = json.loads((await operator.get(path)).data)
-        write = Set(path, json.dumps({**stored, "cron": "* * * * * ?"}).encode(), -1)
-        await operator.commit([write], incarnation=operator.incarnation)
-        if successor:
-            (holder,) = here.cluster.instances
-            await here.cluster.start(here.app)
-            holder.kill()
-        await here.until(50)
-        assert {second: why for second, why in here.told().items() if second > 8} == {
-            second: [SET_BACK] for second in range(9, 30)
-        }
-        assert {second: len(runs) for second, runs in here.runs.items()} == dict.fromkeys(range(30, 50), 1)
         await here.cluster.close()
 
     test()
