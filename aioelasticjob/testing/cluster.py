@@ -152,9 +152,10 @@ class Witness(DataTree):
             path, node = event.path.removeprefix(f"/{NAMESPACE}"), self.nodes.get(event.path)
             data = None if node is None else node.data or b""
             nonsense = self.is_nonsense(path, data)
-            mended = path in self.garbled and not nonsense and not self._host(session).startswith("10.0.1.")
+            ours = node is None or self._host(session).startswith("10.0.1.")  # written over, or gone with what it was
+            mended = path in self.garbled and not nonsense and not ours
+            (self.garbled.add if nonsense else self.garbled.discard)(path)
             if nonsense or mended:
-                (self.garbled.add if nonsense else self.garbled.discard)(path)
                 self.history.note(Nonsense(self.history.now(), path, data or b"", mended or data is None))
             elif node is None:
                 changes[path] = Change(path, None)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from math import inf
 
 from aioelasticjob.coordination import records
-from aioelasticjob.events import Misfired
-from aioelasticjob.model import FireSource
-from aioelasticjob.testing.excuses import failed_unheard
+from aioelasticjob.events import Ended, Misfired
+from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.testing.excuses import is_astray
 from aioelasticjob.testing.facts import KNOWN, PROMPT, RESENT, Facts, JobFacts, Run, Violation
 from aioelasticjob.testing.history import Told, Written, of_kind
 from aioelasticjob.testing.timeliness import SCHEDULED
@@ -88,6 +88,8 @@ def triggers_are_answered(facts: Facts) -> Iterator[Violation]:
             answered.add(request)
     for (job, instance), asked in taken.items():
         for at in asked:
+            if _is_refused(facts.job(job), instance, at):
+                continue
             for item in _runnable(facts.job(job), instance, at):
                 known = runs.get((job, instance, item), []) + _failed(facts.job(job), instance, item)
                 if not any(at <= begun <= at + PROMPT for begun in known):
@@ -97,14 +99,18 @@ def triggers_are_answered(facts: Facts) -> Iterator[Violation]:
 def triggers_are_not_forgotten(facts: Facts) -> Iterator[Violation]:
     """An item that could not be had when it was asked for by hand is run so before anything else runs it, or told of.
 
-    It is still to be run as long as its instance lives; so whatever was broken meanwhile is no excuse.
+    A run that failed before its handler was called is one, too.  It is still to be run as long as its instance lives;
+    so whatever was broken meanwhile is no excuse.
     """
     for (job, instance), asked in _triggers_taken(facts).items():
         own = facts.job(job).runs_by.get(instance, ())
         for at in asked:
             for item in _asked_for(facts.job(job), instance, at):
                 runs = [run.begun for run in own if run.begun.item == item and _claimed(facts, run) >= at]
-                if runs and runs[0].source in SCHEDULED and not _is_told(facts.job(job), instance, item, at):
+                if not runs or runs[0].source not in SCHEDULED:
+                    continue
+                failed = any(at <= end <= runs[0].at for end in _failed(facts.job(job), instance, item))
+                if not failed and not _is_told(facts.job(job), instance, item, at):
                     text = f"{job}/{item}: {instance} was asked to run it at {at:.3f}, and runs {runs[0].slot} instead"
                     yield Violation("deferred triggers", runs[0].at, text)
 
@@ -143,10 +149,18 @@ def _is_told(job: JobFacts, instance: str, item: int, at: float) -> bool:
     )
 
 
+def _is_refused(job: JobFacts, instance: str, at: float) -> bool:
+    """Whether an instance has rightly said that it does not run what it was just asked for, because of its clock."""
+    said = any(at <= one.at <= at + KNOWN and one.event.instance == instance for one in job.refusals)
+    return said and is_astray(job, instance.partition("@-@")[0], at)
+
+
 def _failed(job: JobFacts, instance: str, item: int) -> list[float]:
-    """Return when triggered runs of an item failed, perhaps before their handler was called."""
-    failed = (end for (one, _), ends in failed_unheard(job).items() if one == item for end in ends)
-    return [end.at for end in failed if end.instance == instance and end.source is FireSource.TRIGGER]
+    """Return when triggered runs of an item were told of as failed, perhaps before their handler was called."""
+    wanted = (job.name, instance, item, FireSource.TRIGGER, Outcome.FAILED)
+    told = ((one.at, one.event) for one in of_kind(job.facts.entries, Told))  # an event is dated by its host
+    ends = ((at, event) for at, event in told if isinstance(event, Ended))
+    return [at for at, end in ends if (end.job, end.instance, end.item, end.source, end.outcome) == wanted]
 
 
 def _triggers_taken(facts: Facts) -> dict[tuple[str, str], list[float]]:

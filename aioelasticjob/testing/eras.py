@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
@@ -31,6 +32,10 @@ class Era:
     def passed(self, first: int, last: int) -> tuple[int, ...]:
         """Return the moments from ``first`` to ``last``."""
         return self.moments[bisect_left(self.moments, first) : bisect_right(self.moments, last)]
+
+    def counted(self, first: int, last: int) -> tuple[int, ...]:
+        """Return the moments that the schedule has from ``first`` to ``last``, whenever it was in force; 17 at most."""
+        return tuple(islice(_moments(self.config, (first - 1) / 1000, last / 1000 + 0.001), 17))
 
 
 def _moments(config: JobConfig, start: float, end: float) -> Iterator[int]:

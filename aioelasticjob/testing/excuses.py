@@ -5,13 +5,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
+from math import inf
 
+from aioelasticjob.clock import moment
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.ledger import TOLERATED
 from aioelasticjob.events import Ended
-from aioelasticjob.model import Outcome
-from aioelasticjob.testing.facts import REGISTRY, RESENT, Facts, JobFacts, Run, Span, Violation
-from aioelasticjob.testing.history import ClockSet, Raised, Told, of_kind
+from aioelasticjob.model import Outcome, Record
+from aioelasticjob.running.clockwork import STEADY
+from aioelasticjob.testing.eras import Era
+from aioelasticjob.testing.facts import KNOWN, PROMPT, REGISTRY, RESENT, Facts, JobFacts, Run, Span, Violation
+from aioelasticjob.testing.history import ClockSet, Nonsense, Raised, Started, Told, Written, of_kind
 
 ASTRAY = 1.0
 """Seconds by which a clock may be wrong without an effect."""
@@ -51,16 +56,22 @@ class Clocks:
     @cached_property
     def wrong(self) -> list[Span]:
         """When the registry's clock was wrong."""
-        return [(start, end) for start, end, ahead in self._spans if abs(ahead) > ASTRAY]
+        return [(start, end) for start, end, ahead in self.spans if abs(ahead) > ASTRAY]
 
     def early(self, moment: float) -> Iterator[float]:
         """Yield when a moment has come, or was jumped over, by the registry's clock while that was ahead."""
-        for start, end, ahead in self._spans:
+        for start, end, ahead in self.spans:
             if ahead > ASTRAY and moment - ahead <= end + NEWS and start <= moment:
                 yield max(start, moment - ahead)
 
+    def late(self, moment: float) -> Iterator[float]:
+        """Yield when a moment has come by the registry's clock while that was behind."""
+        for start, end, ahead in self.spans:
+            if ahead < -ASTRAY and start <= moment - ahead <= end + NEWS:
+                yield moment - ahead
+
     @cached_property
-    def _spans(self) -> list[tuple[float, float, float]]:
+    def spans(self) -> list[tuple[float, float, float]]:
         """From when to when the registry's clock was ahead by how much."""
         times, values = self._set.get(REGISTRY, ([], []))
         return list(zip(times, [*times[1:], self._facts.end], values, strict=False))
@@ -100,21 +111,112 @@ def may_be_repeated(facts: Facts, slot: int) -> bool:
     return any(start - SETTLED <= slot / 1000 <= end + SETTLED for start, end in clocks(facts).repeated)
 
 
-def ahead_of_time(facts: Facts, at: float) -> float:
-    """Return by how many seconds the registry's clock may seem to be ahead to somebody who writes at a time."""
-    return max(0.0, *clocks(facts).ahead(REGISTRY, at - NEWS, at))
+def is_overwritten(job: JobFacts, item: int, slot: int) -> bool:
+    """Say whether nonsense was written over an item's record when a moment had come, before its holder could read it.
+
+    The item then counts as claimed up to there.
+    """
+    last, claimed, path = 0.0, 0, f"/{job.name}/execution/{item}"
+    nonsense = [(one.at, one.data) for one in of_kind(job.facts.entries, Nonsense) if one.path == path]  # or its end
+    written = sorted([*job.facts.nodes.changes(path), *nonsense], key=lambda change: change[0])
+    for (at, data), (over, _) in pairwise([*written, (job.facts.end, b"")]):
+        record, known = records.decode(data or b""), 1000 * (at + clocks(job.facts).ahead(REGISTRY, at, at)[0])
+        if record is not None:
+            last, claimed = at, record.slot
+        elif claimed < slot <= known and _is_unread(job, item, last, at, over):
+            return True
+    return False
+
+
+def _is_unread(job: JobFacts, item: int, last: float, at: float, over: float) -> bool:
+    """Say whether a holder may not have read the record written at ``last``, but what stood from ``at`` to ``over``.
+
+    Whoever was given the item before, and was idle, has read it.
+    """
+    gains = [one for one in job.facts.nodes.changes(f"/{job.name}/sharding/{item}/instance") if one[1]]
+    before, after = [one for one in gains if one[0] <= at][-1:], [one for one in gains if at < one[0] <= over]
+    for gained, holder in [*before, *after]:
+        runs = job.runs_by.get((holder or b"").decode(), ())
+        busy = any(run.begun.at <= gained + KNOWN and run.end >= at for run in runs)
+        if gained > last and (gained + KNOWN >= at or busy):
+            return True
+    return False
+
+
+def is_past_telling(job: JobFacts, item: int, slot: int) -> bool:
+    """Say whether a moment came before its item began by a clock that was ahead, and who knew so was kept from telling.
+
+    The item has claimed later moments.  From one that has been there since before the moment to one that comes after
+    it nothing is handed on that says since when the clock has been right.
+    """
+    path, nodes, moment, spans = f"/{job.name}/sharding/{item}", job.facts.nodes, slot / 1000, clocks(job.facts).spans
+    writes = [(0.0, None), *nodes.changes(path)]
+    made = [at for (_, before), (at, data) in pairwise(writes) if before is None and data is not None]
+    gains = [(at, (holder or b"").decode()) for at, holder in nodes.changes(f"{path}/instance")]
+    held = list(pairwise([*gains, (job.facts.end, "")]))
+    for start, end, ahead in spans:
+        begun = ahead > ASTRAY and any(start <= at < end and moment < at + ahead for at in made)
+        claims = nodes.over(f"/{job.name}/execution/{item}", start, end) if begun else []
+        right = min((at for at, _, off in spans if at >= end and abs(off) <= ASTRAY), default=end)
+        if right < moment and any(one and one.slot > slot for one in map(records.decode, filter(None, claims))):
+            return not any(_could_tell(job, one, gained, lost, right, moment) for (gained, one), (lost, _) in held)
+    return False
+
+
+def _could_tell(job: JobFacts, holder: str, gained: float, lost: float, right: float, moment: float) -> bool:
+    """Say whether a holder has been there since before a moment, and in order until the ``right`` time was certain."""
+    node, nodes, host = f"/{job.name}/instances/{holder}", job.facts.nodes, holder.partition("@-@")[0]
+    joined = min((at for at, data in nodes.changes(node) if data is not None), default=inf)
+    since = joined if joined > right else right + NEWS
+    told = max(gained, since + STEADY) + PROMPT
+    if joined > moment or told > lost or nodes.at(node, told) is None:
+        return False
+    steady = all(len(clocks(job.facts).ahead(one, max(joined, right), told)) == 1 for one in (host, REGISTRY))
+    return steady and job.facts.undisturbed(host, max(gained, joined, right), told)
+
+
+def is_former(job: JobFacts, item: int, slot: int, era: Era) -> bool:
+    """Say whether a moment lies before one that its item claimed early, by a schedule that was changed since.
+
+    The registry's clock was ahead when it was claimed, and had been put right when the schedule was changed.  Such a
+    record stands for a minute at most, and nothing says whether the moments up to there were run by the clock ahead.
+    """
+    former = [one for one in job.eras if one.start < era.start and one.config.schedule != era.config.schedule]
+    changed = former[-1].end if former else 0.0
+    claimed, reached, host = 0.0, 0, ""
+    for at, data in job.facts.nodes.changes(f"/{job.name}/execution/{item}"):
+        record = records.decode(data or b"") or Record()
+        if at <= slot / 1000 and record.slot != reached:  # else it was settled, or run for another reason
+            claimed, reached, host = at, record.slot, record.instance.partition("@-@")[0]
+    if not (claimed < changed and slot <= reached <= 1000 * changed + TOLERATED):
+        return False
+    right = abs(clocks(job.facts).ahead(REGISTRY, changed, changed)[0]) <= ASTRAY
+    return right and ahead_of_time(job.facts, host, claimed) > ASTRAY
+
+
+def ahead_of_time(facts: Facts, host: str, at: float) -> float:
+    """Return by how many seconds the registry's clock may seem to be ahead to a host that writes at a time.
+
+    Nothing is concluded from a clock that was set back before it has stood there for a while, and a process that could
+    not hear the registry learns of it only afterwards.
+    """
+    started = max((one.at for one in of_kind(facts.entries, Started) if one.host == host and one.at <= at), default=0.0)
+    since = min(at - NEWS, max(started, facts.heard_before(host, at - NEWS)))
+    return max(0.0, *clocks(facts).ahead(REGISTRY, since, at))
 
 
 def refuses_by_clock(job: JobFacts, item: int, slot: int) -> bool:
     """Say whether the holder of an item rightly refused a moment, for its clock differed by more than tolerated."""
     moment = slot / 1000
     held = job.facts.nodes.over(f"/{job.name}/sharding/{item}/instance", moment - ASTRAY, moment + ASTRAY)
-    hosts = {holder.decode().partition("@-@")[0] for holder in held if holder}
-    limits = [config.max_time_diff_seconds for config in job.configs(moment - SETTLED, moment)]
+    return any(is_astray(job, holder.decode().partition("@-@")[0], moment) for holder in held if holder)
+
+
+def is_astray(job: JobFacts, host: str, at: float) -> bool:
+    """Say whether a host's clock may have differed from the registry's by more than a job tolerates, shortly before."""
+    limits = [config.max_time_diff_seconds for config in job.configs(at - SETTLED, at)]
     limit = min((limit for limit in limits if limit >= 0), default=None)
-    if limit is None:
-        return False
-    return any(max(clocks(job.facts).apart(host, moment - NEWS, moment)) > limit - MEASURED for host in hosts)
+    return limit is not None and max(clocks(job.facts).apart(host, at - NEWS, at)) > limit - MEASURED
 
 
 def is_unmonitored(run: Run, facts: Facts) -> bool:
@@ -150,17 +252,58 @@ def lives(facts: Facts, name: str, at: float) -> int:
     return bisect_right(removals(facts, name), at)
 
 
-def was_lowered(facts: Facts, earlier: Run, run: Run) -> bool:
-    """Say whether an item's record was lowered between two runs: it claimed a later moment, too far in the future.
+def was_forgotten(facts: Facts, earlier: Run, run: Run) -> bool:
+    """Say whether the registry forgot between two runs of a moment that the first was early, by a clock ahead.
 
-    Which others had been run by a clock that was ahead is forgotten with it.
+    The record claimed a later moment, too far in the future, and was lowered; or it went with its item, or an operator
+    overwrote it, before the moment came.
     """
     one, first = run.begun, facts.claimed.get((run.begun.job, run.begun.item, earlier.begun.fence), earlier.begun.at)
-    for at, data in facts.nodes.changes(f"/{one.job}/execution/{one.item}"):
+    path = f"/{one.job}/execution/{one.item}"
+    lost = [at for at, data in facts.nodes.changes(path) if data is None] + [at for at, _, _ in nonsense(facts, path)]
+    if any(first <= at < min(one.at, one.slot / 1000) for at in lost):
+        return True
+    for at, data in facts.nodes.changes(path):
         record = records.decode(data or b"") if first <= at < one.at else None
         if record is not None and one.slot < record.slot and record.slot > 1000 * at + TOLERATED:
             return True
     return False
+
+
+def is_hidden(job: JobFacts, item: int, slot: int, era: Era) -> bool:
+    """Say whether a later moment was claimed first, by who had yet to hear of the schedule, and then lost the item.
+
+    Who has the item next cannot know which moments of the schedule others had run before that.
+    """
+    late, schedule = Record(), era.config.schedule
+    for at, data in job.facts.nodes.changes(f"/{job.name}/execution/{item}"):
+        record = records.decode(data or b"")
+        if at < era.start or record is None or record.completed or schedule is None or record.slot <= late.slot:
+            continue
+        following = schedule.next_after(moment(record.slot / 1000))
+        heard = following is None or record.next_fire in (0, round(following.timestamp() * 1000))
+        if late.slot:
+            return record.instance != late.instance
+        if record.slot > slot and heard:
+            return False
+        if record.slot > slot:
+            late = record
+    return late.slot > 0
+
+
+def nonsense(facts: Facts, path: str) -> list[tuple[float, float, bytes]]:
+    """Return from when to when which nonsense stood at a path: until it was mended, or somebody wrote over it."""
+    found: list[tuple[float, float, bytes]] = []
+    for entry in facts.entries:
+        if isinstance(entry, Nonsense):
+            touched = entry.path == path
+        else:
+            touched = isinstance(entry, Written) and any(change.path == path for change in entry.changes)
+        if touched and found and found[-1][1] == inf:
+            found[-1] = found[-1][0], entry.at, found[-1][2]
+        if touched and isinstance(entry, Nonsense) and not entry.gone:
+            found.append((entry.at, inf, entry.data))
+    return found
 
 
 def put_away_badly(run: Run, facts: Facts) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aioelasticjob.model import FireSource
+from aioelasticjob.testing.excuses import nonsense
 from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, Violation
-from aioelasticjob.testing.history import Begun, Called, of_kind
+from aioelasticjob.testing.history import Begun, Called, Written, of_kind
 
 ONCE = ("once before", "once after")
 Key = tuple[str, int]
@@ -22,13 +23,35 @@ def called_once(facts: Facts) -> Iterator[Violation]:
         key = called.job, called.which, called.slot
         before = last.get(key)
         last[key] = called
-        if before is None:
+        if before is None or _forgotten(facts, before, called):
             continue
+        first = last.get((called.job, "once before", called.slot))
+        if called.which == "once after" and first is not None and first.at > before.at:
+            continue  # the run was begun again: that was judged
         host = before.instance.partition("@-@")[0]
         lived = facts.alive(before.instance, called.at) and facts.leaving.get(before.instance, called.at) >= called.at
         if lived and facts.undisturbed(host, before.at - RESENT, called.at):
             text = f"{called.job}: {called.which} of {called.slot} by {called.process}, after {before.process} had"
             yield Violation("called once", called.at, f"{text} at {before.at:.3f}")
+
+
+def _forgotten(facts: Facts, before: Called, called: Called) -> bool:
+    """Say whether nonsense was written over how far a run had come, which stands nowhere else, so it seemed new.
+
+    It seems so to who takes the right to call while the nonsense stands, or after it was written over; not if it was
+    mended.
+    """
+    path, run = f"/{called.job}/guarantee", str(called.slot)
+    turns = [
+        written.at
+        for written in of_kind(facts.entries, Written)
+        if any(change.created and change.path == f"{path}/{run}" for change in written.changes)
+    ]
+    taken = max((at for at in turns if at <= called.at), default=before.at)
+    wiped = (end for start, end, _ in nonsense(facts, path) if before.at <= start <= taken)
+    return called.which == "once before" and any(
+        taken <= end or f'"{run}"'.encode() not in (facts.nodes.at(path, end) or b"") for end in wiped
+    )
 
 
 def called_before(facts: Facts) -> Iterator[Violation]:

@@ -121,7 +121,9 @@ def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:
             cut_off = last.begun and not last.completed and record.begun not in (0, last.begun)
             claimed.setdefault(record.begun, at)
             taken_back = is_as_before(record, before)
-            if cut_off and not taken_back and (record.source, record.moment) != (FireSource.FAILOVER, last.moment):
+            # the rescue of one that claimed too much of the future is written below what it claimed
+            rescued = record.source == FireSource.FAILOVER and last.moment in (record.moment, record.ahead)
+            if cut_off and not taken_back and not rescued:
                 yield Forgotten(int(item), last, claimed[last.begun], record, at)
             before, last = last, record
 

@@ -74,7 +74,7 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
         for (item, slot), told in facts.job(name).reports.items():
             if excuses.may_be_repeated(facts, slot):
                 continue
-            own = [one for one in told if isinstance(one.event, Misfired) and not one.event.cut_off]
+            own = [one for one in told if not _is_cut_off(one.event) and _is_about(facts.job(name), one.event, slot)]
             on_time = [run.begun for run in facts.runs_of.get((name, item), ()) if run.begun.slot == slot]
             on_time = [begun for begun in on_time if begun.source is FireSource.CRON]
             peaceful = any(start + RECENT <= slot / 1000 and one.at <= end for one in own for start, end in facts.calm)
@@ -90,14 +90,31 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
                         yield Violation("true reports", one.at, f"{name}/{item} {slot} is {what}: {one.event} {found}")
 
 
+def _is_cut_off(event: object) -> bool:
+    return isinstance(event, Misfired) and bool(event.cut_off)
+
+
+def _is_about(job: JobFacts, event: object, slot: int) -> bool:
+    """Whether a report means a moment: the schedule that has as many moments as it counts tells which."""
+    if not isinstance(event, Misfired):
+        return False
+    known = {era.config.schedule: era.counted(event.first, event.slot) for era in job.eras}
+    meant = [moments for moments in known.values() if len(moments) == event.moments]
+    return event.moments > 15 or not meant or any(slot in moments for moments in meant)
+
+
 def catches_up_only_if_asked(facts: Facts) -> Iterator[Violation]:
-    """A moment that nobody was up for is run only where ``catch_up`` asks for it."""
+    """A moment that nobody was up for is run only where ``catch_up`` asks for it.
+
+    By a registry's clock that is behind, a moment may come when somebody is up, though it came before that in truth.
+    """
     for name in facts.jobs:
         job = facts.job(name)
         for one in (run.begun for run in facts.runs if run.begun.job == name and run.begun.source in SCHEDULED):
             since = max((start for start, _ in job.manned if start <= one.at), default=one.at)
             asked = any(config.catch_up for config in job.configs(facts.knows_since(one.host, one.at), one.at))
-            if one.slot / 1000 < since - ASTRAY and not asked:
+            came = (at for at in excuses.clocks(facts).late(one.slot / 1000) if at <= one.at + EARLY)
+            if max([one.slot / 1000, *came]) < since - ASTRAY and not asked:
                 text = f"{name}/{one.item} {one.slot} is run, and nobody was up before {since:.3f}"
                 yield Violation("unwanted catch-up", one.at, text)
 
@@ -119,7 +136,11 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return  # there was no such item yet, or not any more, or it was switched off as far as its holder could know
     if _refused(job, holders, start, end) or any(_closed(job, host, start, end) for host in hosts):
         return
-    if _came_early(job, item, moment):
+    if _came_early(job, item, moment) or excuses.is_hidden(job, item, slot, era):
+        return
+    if excuses.is_overwritten(job, item, slot) or excuses.is_past_telling(job, item, slot):
+        return
+    if excuses.is_former(job, item, slot, era):
         return
     if era.end < facts.end and not _is_noted(job, era):
         return  # nobody led while that schedule was in force: when the next one leads, nothing says that it ever was

@@ -8,9 +8,22 @@ from dataclasses import replace
 import pytest
 
 from aioelasticjob.coordination import records
-from aioelasticjob.model import FireSource, Record
-from aioelasticjob.testing import assignments, checkpoints, conduct, orphans
-from aioelasticjob.testing.history import Change, Entry, Fault, Phase, Saved, Started, Written
+from aioelasticjob.events import Ended, Refused
+from aioelasticjob.model import FireSource, Outcome, Record
+from aioelasticjob.testing import assignments, checkpoints, conduct, listening, orphans
+from aioelasticjob.testing.history import (
+    Called,
+    Change,
+    ClockSet,
+    Entry,
+    Fault,
+    Nonsense,
+    Phase,
+    Saved,
+    Started,
+    Told,
+    Written,
+)
 from tests.simulation.test_invariants import (
     BORN,
     CONFIG,
@@ -129,6 +142,26 @@ def test_an_item_that_was_busy_when_it_was_asked_for_is_run_before_anything_else
         assert not broken(conduct.triggers_are_not_forgotten, told(*asked, answer, regular))
 
 
+def failed(at: float, *, by: str = A, item: int = 0, source: FireSource = FireSource.TRIGGER, skew: float = 0) -> Told:
+    """Return the word that a run failed before its handler was called, dated by its host's clock."""
+    end = Ended("job", by, int((T + 15) * 1000), source, item, Outcome.FAILED, 0.0, at=T + at + skew)
+    return Told(T + at, f"{by.partition('@-@')[0]}#1", by.partition("@-@")[0], end)
+
+
+def test_a_trigger_is_answered_by_a_run_that_fails_before_its_handler_is_called() -> None:
+    asked = [written(15, 9, made(f"trigger/{A}")), written(15.1, 1, gone(f"trigger/{A}"))]
+    regular = begun(2, 30, slot=30)
+    for answer in (failed(15.2), failed(15.2, skew=-3), failed(25, skew=10)):
+        assert not broken(conduct.triggers_are_not_forgotten, told(*asked, answer, regular))
+    others = failed(20, by=B), failed(20, item=1), failed(20, source=FireSource.CRON), failed(14), failed(31, skew=-3)
+    for other in others:
+        assert broken(conduct.triggers_are_not_forgotten, told(*asked, other, regular))
+    again = [written(22, 9, made(f"trigger/{A}")), written(22.1, 1, gone(f"trigger/{A}"))]
+    assert broken(conduct.triggers_are_not_forgotten, told(*asked, failed(15.2), *again, regular))
+    assert not broken(conduct.triggers_are_answered, told(*asked, failed(15.2, skew=-3)))
+    assert broken(conduct.triggers_are_answered, told(*asked, failed(14, skew=2)))
+
+
 @pytest.mark.parametrize(
     "excuse",
     [
@@ -144,6 +177,21 @@ def test_an_item_that_was_busy_when_it_was_asked_for_is_run_before_anything_else
 def test_a_trigger_is_excused_where_the_item_cannot_be_had(excuse: Entry) -> None:
     asked = written(15.1, 1, gone(f"trigger/{A}"))
     assert not broken(conduct.triggers_are_answered, told(asked, excuse))
+
+
+def test_a_trigger_is_refused_only_by_a_clock_that_is_too_far_off_and_only_aloud() -> None:
+    asked = written(15.1, 1, gone(f"trigger/{A}"))
+    said = Told(T + 15.1, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "the clocks differ"))
+    ahead = ClockSet(T, "10.0.1.1", 4)
+    rule, limit = conduct.triggers_are_answered, {"maxTimeDiffSeconds": 3}
+    assert not broken(rule, told(ahead, asked, said, **limit))
+    assert broken(rule, told(ahead, asked, **limit))
+    assert broken(rule, told(ahead, asked, replace(said, at=T + 16), **limit))
+    assert broken(rule, told(ahead, asked, replace(said, event=replace(said.event, instance=B)), **limit))
+    assert broken(rule, told(asked, said, **limit))
+    assert broken(rule, told(replace(ahead, host="10.0.1.2"), asked, said, **limit))
+    assert broken(rule, told(ahead, asked, said))
+    assert broken(rule, told(ahead, asked, said, written(30, 1, gone(f"trigger/{A}")), **limit))
 
 
 def test_an_assignment_is_not_left_to_a_tick() -> None:
@@ -221,6 +269,21 @@ def test_a_run_begins_at_the_newest_checkpoint() -> None:
     )
 
 
+def test_a_run_may_begin_at_the_nonsense_that_stood_in_place_of_its_checkpoint() -> None:
+    rule, path = checkpoints.begin_at_the_newest, f"/job/{OFFSET}"
+    saved, claim = written(5, 1, made(OFFSET, "1.half")), claimed(10, fence=7)
+    stands, mended = Nonsense(T + 8, path, b"\xffnonsense"), Nonsense(T + 9.9, path, b"1.half", gone=True)
+    run = replace(begun(1, 10.1, fence=7), offset="\ufffdnonsense")
+    assert broken(rule, told(saved, claim, run))
+    assert not broken(rule, told(saved, stands, claim, run))
+    assert not broken(rule, told(saved, stands, mended, claim, run))
+    assert broken(rule, told(saved, stands, replace(mended, at=T + 9), claim, run))
+    assert broken(rule, told(saved, stands, written(9, 1, put(OFFSET, "1.done")), claim, run))
+    assert broken(rule, told(saved, replace(stands, path="/job/offset/1"), claim, run))
+    assert broken(rule, told(saved, stands, claim, replace(run, offset="0.done")))
+    assert broken(rule, told(saved, replace(stands, at=T + 10.2), claim, run))
+
+
 def test_only_who_holds_an_item_saves_its_checkpoint() -> None:
     claims = [claimed(10, fence=7), written(12, 1, gone("execution/0/running")), claimed(13, B, fence=9, session=2)]
     assert not broken(checkpoints.only_runners_save, told(*claims, written(11, 1, made(OFFSET, "7.half"))))
@@ -232,3 +295,45 @@ def test_what_was_confirmed_is_saved() -> None:
     run = [begun(1, 10), Saved(T + 11, 1, f"/job/{OFFSET}", "1.half")]
     assert broken(checkpoints.saved_is_saved, told(*run))
     assert not broken(checkpoints.saved_is_saved, told(*run, written(10.9, 1, made(OFFSET, "1.half"))))
+
+
+RUN = str(int(T + 10) * 1000)
+
+
+def called(at: float, which: str, instance: str = A) -> Called:
+    host = instance.partition("@-@")[0]
+    return Called(T + at, f"{host}#1", instance, "job", which, int(RUN), FireSource.CRON)
+
+
+def turned(at: float, which: str, instance: str = A, states: str = f'{{"{RUN}": "begun"}}') -> list[Entry]:
+    """Return how an instance takes the right to call what is called once, calls it, and notes how far the run is."""
+    taken = written(at - 0.01, 1, made(f"guarantee/{RUN}", instance))
+    noted = written(at + 0.01, 1, put("guarantee", states), gone(f"guarantee/{RUN}"))
+    return [taken, called(at, which, instance), noted]
+
+
+def test_what_is_called_once_is_called_again_only_where_nonsense_made_it_be_forgotten() -> None:
+    rule, first, again = listening.called_once, turned(10, "once before"), turned(15, "once before", B)
+    stands = Nonsense(T + 12, "/job/guarantee", b"nonsense")
+    other = written(13, 1, put("guarantee", '{"1": "begun"}'))
+    mended = Nonsense(T + 13, "/job/guarantee", f'{{"{RUN}": "begun"}}'.encode(), gone=True)
+    assert broken(rule, told(*first, *again))
+    assert broken(rule, told(*first, other, *again))
+    assert not broken(rule, told(*first, stands, *again))
+    assert not broken(rule, told(*first, stands, other, *again))
+    assert broken(rule, told(*first, stands, mended, *again))
+    assert broken(rule, told(*first, stands, mended, replace(other, at=T + 14), *again))
+    assert broken(rule, told(*first, replace(stands, at=T + 9), *again))
+    assert broken(rule, told(*first, replace(stands, path="/job/execution/0"), *again))
+    assert broken(rule, told(*first, stands, *again, *turned(17, "once before")))
+
+
+def test_what_comes_once_after_a_run_comes_again_only_if_the_run_was_begun_again() -> None:
+    rule, over = listening.called_once, f'{{"{RUN}": "over"}}'
+    whole = [*turned(10, "once before"), *turned(11, "once after", states=over)]
+    stands = Nonsense(T + 12, "/job/guarantee", b"nonsense")
+    again, after = turned(15, "once before", B), turned(17, "once after", B, over)
+    assert not broken(rule, told(*whole, stands, *again, *after))
+    assert len(broken(rule, told(*whole, *again, *after))) == 1
+    assert broken(rule, told(*whole, stands, *after))
+    assert broken(rule, told(*whole, stands, *again, *after, *turned(19, "once after", B, over)))

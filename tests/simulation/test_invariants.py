@@ -12,14 +12,17 @@ from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import GIVEN_UP, FireSource, Record
 from aioelasticjob.testing import invariants
+from aioelasticjob.testing.facts import REGISTRY
 from aioelasticjob.testing.history import (
     Begun,
     Change,
+    ClockSet,
     Entry,
     Fault,
     Finished,
     Held,
     History,
+    Nonsense,
     Phase,
     Started,
     Stopped,
@@ -31,7 +34,7 @@ from aioelasticjob.testing.invariants import Rule, check
 from aioelasticjob.testing.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
 
 T = 1_767_225_600.0
-A, B = "10.0.1.1@-@1-a", "10.0.1.2@-@1-b"
+A, B, C = "10.0.1.1@-@1-a", "10.0.1.2@-@1-b", "10.0.1.3@-@1-c"
 CONFIG = b'{"jobName": "job", "cron": "0/10 * * * * ?", "shardingTotalCount": 1}'
 
 
@@ -131,6 +134,15 @@ def test_a_second_run_is_excused_where_a_record_far_in_the_future_was_lowered() 
         assert bool(broken(invariants.one_run_per_slot, runs)) is not excused
 
 
+@pytest.mark.parametrize("at", [6, 12])
+def test_a_second_run_is_excused_where_the_record_of_an_early_one_was_lost_before_its_moment(at: float) -> None:
+    early = [*BORN, written(3, 1, put("execution/0", record(A, 10))), begun(1, 3, slot=10), ended(1, 4)]
+    again = begun(2, 20, B, slot=10)
+    assert broken(invariants.one_run_per_slot, [*early, again])
+    for lost in (written(at, 1, gone("execution/0")), Nonsense(T + at, "/job/execution/0", b"x")):
+        assert bool(broken(invariants.one_run_per_slot, [*early, lost, again])) is (at > 10)
+
+
 def test_fences_have_to_grow() -> None:
     assert not broken(invariants.fences_grow, [begun(1, 10, fence=5), begun(2, 20, fence=6)])
     assert broken(invariants.fences_grow, [begun(1, 10, fence=6), begun(2, 20, fence=6)])
@@ -175,6 +187,26 @@ def test_no_moment_is_claimed_before_it_comes() -> None:
     assert not broken(invariants.claims_are_settled, [*BORN, written(9, 1, claim, lock)])
     assert broken(invariants.claims_are_settled, [*BORN, written(5, 1, claim, lock)])
     assert not broken(invariants.claims_are_settled, [*BORN, written(5, 1, claim)])  # it settles what was claimed
+
+
+def test_a_claim_ahead_is_excused_while_its_host_cannot_be_sure_that_the_clock_was_put_right() -> None:
+    claim, lock = put("execution/0", record(A, 60)), made("execution/0/running", A)
+    clock = [ClockSet(T + 1, REGISTRY, 45), ClockSet(T + 8, REGISTRY, 0)]
+
+    def judged(at: float, *others: Entry) -> list[str]:
+        entries = [*BORN, *clock, *others, written(at, 1, claim, lock)]
+        return broken(invariants.claims_are_settled, sorted(entries, key=lambda entry: entry.at))
+
+    def deaf(kind: str, host: str, until: float = 14) -> list[Entry]:
+        return [Fault(T + 7, kind, (host,)), Fault(T + until, kind, (host,), over=True)]
+
+    assert not judged(17)
+    assert judged(20)
+    assert not judged(20, *deaf("registry down", REGISTRY))
+    assert judged(20, *deaf("registry down", REGISTRY), Started(T + 9, "10.0.1.1#2", "10.0.1.1"))  # with the right time
+    assert not judged(20, *deaf("pause", "10.0.1.1"))
+    assert judged(20, *deaf("pause", "10.0.1.2"))  # the other one
+    assert judged(27, *deaf("registry down", REGISTRY))  # it has been sure since 24
 
 
 def test_records_have_to_say_how_it_was() -> None:
@@ -272,6 +304,32 @@ def test_nothing_lost_does_not_take_any_word(word: Entry) -> None:
     assert broken(nothing_lost, sorted(calm(*LOST, word), key=lambda entry: entry.at))
 
 
+@pytest.mark.parametrize(
+    ("late", "following", "after", "excused"),
+    [
+        (40, 50, B, True),
+        (40, 50, A, False),
+        (40, 45, B, False),
+        (30, 40, B, False),
+    ],
+)
+def test_nothing_lost_excuses_what_a_run_by_the_old_schedule_hides_from_the_next_holder(
+    late: int, following: int, after: str, excused: bool
+) -> None:
+    def claimed(at: float, instance: str, slot: int, following: int) -> Written:
+        run = Record(
+            int((T + slot) * 1000), "CRON", instance, 1, completed=False, next_fire=int((T + following) * 1000)
+        )
+        return written(at, 1, put("execution/0", records.encode(run)))
+
+    new = written(32, 3, put("config", CONFIG.replace(b"0/10", b"0/5")))
+    runs = [begun(1, 30, slot=30), begun(2, late, slot=late), begun(3, 50, after, slot=50)]
+    claims = [claimed(late, A, late, following), claimed(50, after, 50, 55)]
+    lost = sorted(calm(new, *runs, *claims), key=lambda entry: entry.at)
+    said = [text for text in broken(nothing_lost, lost) if f"{int(T + 35)}000" in text]
+    assert bool(said) is not excused
+
+
 def test_nothing_lost_waits_for_who_may_still_say_so() -> None:
     asleep = Fault(T + 29, "pause", ("10.0.1.1",))
     assert broken(nothing_lost, calm(*LOST[:2]))
@@ -308,6 +366,68 @@ def test_nothing_lost_wants_to_hear_of_what_nobody_was_up_for() -> None:
     assert not broken(nothing_lost, calm(*LOST[:2], *nobody, missed(39, 30), *LOST[2:]))
 
 
+def test_nothing_lost_excuses_who_found_nonsense_in_the_place_of_a_record() -> None:
+    def judged(moved: float, garbled: float, *others: Entry, item: int = 0) -> list[str]:
+        claimed = written(20, 1, made("execution/0", record(A, 20)), made("execution/1"))
+        nonsense = Nonsense(T + garbled, f"/job/execution/{item}", b"{nonsense")
+        given = written(moved, 1, put("sharding/0/instance", B), put("sharding"))
+        told = [*LOST[:2], claimed, nonsense, given, *others, *LOST[2:]]
+        return broken(nothing_lost, sorted(calm(*told), key=lambda entry: entry.at))
+
+    assert not judged(moved=30.9, garbled=31)
+    assert not judged(moved=32, garbled=31)
+    assert judged(moved=15, garbled=31)  # the holder had claimed what came before
+    assert judged(moved=25, garbled=31)  # there was time to read
+    assert not judged(25, 31, begun(7, 24, B, slot=24), ended(7, 33))  # but not in a run
+    assert judged(25, 31, begun(7, 24, B, slot=24), ended(7, 29))
+    assert judged(moved=29.9, garbled=29.95)  # the moment came afterwards
+    assert judged(moved=30.9, garbled=31, item=1)
+    assert judged(32, 31, Nonsense(T + 31.5, "/job/execution/0", record(A, 20), gone=True))  # it was mended
+
+
+def test_nothing_lost_excuses_who_came_after_a_moment_before_its_item_began_by_a_clock_that_was_ahead() -> None:
+    def judged(
+        *others: Entry, ahead: float = -1, claimed: float = 50, gone_at: float = 22, joined: float = 31
+    ) -> list[str]:
+        clock = [ClockSet(T + ahead, REGISTRY, 45), ClockSet(T + 8, REGISTRY, 0)]
+        claim = written(5, 1, made("execution/0", record(A, claimed)))
+        left, came = written(gone_at, 1, gone(f"instances/{A}")), written(joined, 3, made(f"instances/{C}", "{}"))
+        given = written(31.5, 3, put("sharding/0/instance", C), put("sharding"))
+        told = calm(*clock, claim, left, came, given, *others, *LOST)
+        return broken(nothing_lost, sorted(told, key=lambda entry: entry.at))
+
+    assert not judged()
+    assert judged(ahead=0.4)  # the item began in time
+    assert judged(claimed=20)  # and owed the moment like any other
+    assert judged(gone_at=31)  # there was time to tell
+    assert not judged(Fault(T + 21, "pause", ("10.0.1.1",)), gone_at=31)
+    assert judged(joined=29)  # before the moment came
+    assert not judged(ClockSet(T + 35, REGISTRY, -9), ClockSet(T + 36, REGISTRY, 0), joined=29)
+
+
+def test_nothing_lost_excuses_what_an_earlier_schedule_claimed_by_a_clock_that_was_ahead() -> None:
+    slow, quick = CONFIG.replace(b"0/10 *", b"0 *"), CONFIG
+
+    def judged(
+        *others: Entry, claimed: float = 60, at: float = 5, ahead: float = 56, right: float = 8, before: bytes = slow
+    ) -> list[str]:
+        clock = [ClockSet(T + 1, REGISTRY, ahead), ClockSet(T + right, REGISTRY, 0)]
+        claim = written(at, 1, put("execution/0", record(A, claimed)), made("execution/0/running", A))
+        settled = written(max(at, 16), 1, put("execution/0", record(A, claimed, "completed")))
+        settings = [written(0.6, 9, put("config", before)), written(15, 9, put("config", quick))]
+        told = calm(*clock, claim, settled, *settings, *LOST, *others)
+        return broken(nothing_lost, sorted(told, key=lambda entry: entry.at))
+
+    assert not judged()
+    assert judged(before=quick)  # the schedule stayed the same
+    assert judged(claimed=20)  # the record says nothing of 30
+    assert judged(claimed=80)  # the record says too much, so it is lowered
+    assert judged(at=16)  # it was claimed by the present schedule
+    assert judged(written(25, 1, put("execution/0", record(A, 50))))  # and so it was here, later
+    assert judged(ahead=0)  # the clock was never ahead
+    assert judged(right=20)  # the present schedule began by the clock that was ahead
+
+
 def test_nothing_lost_excuses_a_schedule_that_came_and_went_before_it_was_noted() -> None:
     other = written(33, 9, put("config", CONFIG.replace(b"0/10", b"0/20")))
     note = {"cron": "0/10 * * * * ?", "timeZone": "UTC", "dst": "cron", "monitorExecution": True, "since": 0}
@@ -331,6 +451,11 @@ def test_a_moment_that_nobody_was_up_for_is_run_only_if_that_is_wanted() -> None
     asked = [replace(one, changes=(put("config", CONFIG.replace(b"}", b', "catchUp": 60}')),)) for one in again[2:]]
     assert not broken(catches_up_only_if_asked, [*story, *asked, *late])
     assert not broken(catches_up_only_if_asked, [*up, *calm(*LOST[:2]), *ends[:1], *again, *late])  # B lives on
+    back = [ClockSet(T + 5, REGISTRY, -10)]  # so that the moment comes at 40
+    assert not broken(catches_up_only_if_asked, [*back, *story, *late])
+    assert broken(catches_up_only_if_asked, [*back, *story, begun(3, 40, "10.0.1.1@-@1-c", slot=20)])
+    assert broken(catches_up_only_if_asked, [*back, *story, begun(3, 39.5, "10.0.1.1@-@1-c", slot=30)])
+    assert broken(catches_up_only_if_asked, [*back, ClockSet(T + 25, REGISTRY, 0), *story, *late])  # put right in time
 
 
 def told(*entries: Entry, peace: bool = False) -> list[Entry]:
@@ -356,6 +481,13 @@ def test_in_peace_nobody_reports_what_another_has_run_or_reported() -> None:
 
 def test_that_a_run_was_cut_off_is_told_of_on_top() -> None:
     assert not broken(reports_are_true, told(begun(1, 10), missed(25, 10, by=B, cut_off=A), peace=True))
+
+
+def test_a_report_means_the_moments_of_the_schedule_that_has_as_many() -> None:
+    changed, both = written(36, 3, put("config", CONFIG.replace(b"0/10", b"5/10"))), missed(45, 40, moments=2)
+    assert not broken(reports_are_true, calm(changed, both, missed(46, 35)))
+    assert broken(reports_are_true, calm(changed, both, missed(46, 40)))
+    assert broken(reports_are_true, calm(changed, missed(45, 35), missed(46, 35)))
 
 
 UP = [Started(T, "10.0.1.1#1", "10.0.1.1"), Started(T, "10.0.1.2#1", "10.0.1.2")]
@@ -386,6 +518,27 @@ def test_a_settled_cluster_is_converged() -> None:
 def test_convergence_notices_what_is_left(change: Change, complaint: str) -> None:
     found = broken(invariants.converged, [*UP, *calm(written(30, 9, change))])
     assert any(complaint in text for text in found), found
+
+
+def test_a_mark_of_missed_moments_stays_while_its_holder_runs_nothing_for_its_clock() -> None:
+    config = b'{"jobName": "job", "cron": "0/10 * * * * ?", "shardingTotalCount": 2, "maxTimeDiffSeconds": 1}'
+    shared = written(0.4, 1, put("config", config), made("sharding/1"), made("sharding/1/instance", B))
+    own, others = (written(1, 9, made(f"execution/{item}/misfire")) for item in (0, 1))
+    ahead = ClockSet(T + 0.4, "10.0.1.1", 3)
+
+    def left(*entries: Entry) -> list[str]:
+        return broken(invariants.converged, [*UP, *calm(shared, *entries)])
+
+    assert not left(ahead, own)
+    assert left(own)
+    assert left(ahead, own, others) == ["job: /job/execution/1/misfire is still there"]  # whose holder's clock is right
+    assert left(replace(ahead, host="10.0.1.2"), own)
+    assert left(ahead, own, ClockSet(T + 35, "10.0.1.1", 0))
+    unmonitored = config.replace(b"}", b', "monitorExecution": false}')
+    assert left(ahead, own, written(2, 9, put("config", unmonitored)))
+    claim = put("execution/0", record(A)), made("execution/0/running", A)
+    assert not left(written(0.9, 1, *claim), ahead, own)
+    assert left(ahead, own, written(2, 1, *claim))
 
 
 def test_a_history_hears_nothing_twice_and_nothing_after_the_end() -> None:
