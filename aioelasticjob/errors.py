@@ -58,7 +58,10 @@ class ClockSkew(ElasticJobError):
     """This host and the registry disagree about the time."""
 
     def __init__(self, skew: timedelta, tolerated: timedelta) -> None:
-        super().__init__(f"clock is off by {skew}, tolerated {tolerated}: check NTP or max_time_diff_seconds")
+        super().__init__(
+            f"this host's clock and the registry's differ by {abs(skew.total_seconds()):.1f} s, tolerated are "
+            f"{tolerated.total_seconds():g} s: check NTP or max_time_diff_seconds"
+        )
         self.skew, self.tolerated = skew, tolerated
 
     @classmethod

@@ -119,7 +119,7 @@ class Misfired:
     """How many they are; counted up to 16, which may stand for more."""
     why: str
     cut_off: str = ""
-    """The instance that died while it ran the item, if that is why."""
+    """The instance whose run of the item was cut off, if that is why."""
     at: float = 0.0
 
 

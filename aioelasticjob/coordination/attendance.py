@@ -7,16 +7,35 @@ knows from it what nobody was up for.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from aioelasticjob.clock import moment
 from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, write
+from aioelasticjob.coordination.ledger import TOLERATED
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, Suspended
 from aioelasticjob.registry.txn import Check, Op, Set
 
 
-async def note_accounted(member: Member, view: JobView, now: float, last: int = 0) -> int:
-    """Write the newest moment up to ``now`` (seconds) if it is later than ``last``, and return it; else ``last``.
+class Accounted(NamedTuple):
+    """What an instance knows of the node."""
+
+    moment: int
+    """In milliseconds since the epoch, 0 if none is known."""
+    version: int
+    """Of the node; ``UNREAD`` if it has to be read first."""
+
+
+UNREAD = -1
+NOBODY_YET = Accounted(0, UNREAD)
+
+
+async def note_accounted(member: Member, view: JobView, now: float, known: Accounted = NOBODY_YET) -> Accounted:
+    """Write the newest moment up to ``now`` (seconds) if it is later than what is ``known``; return what is known then.
+
+    What others have written stands if it is later, unless that is so far in the future that a clock must have been
+    ahead.
 
     Raises:
         Suspended: there is no connection.
@@ -24,26 +43,28 @@ async def note_accounted(member: Member, view: JobView, now: float, last: int = 
     """
     schedule = view.config.schedule
     if view.config.monitor_execution or schedule is None:
-        return last
+        return known
     came = schedule.previous_before(moment(now + 0.001))
     newest = 0 if came is None else round(came.timestamp() * 1000)
-    if newest <= last:
-        return last
+    if known.version == UNREAD:
+        known = await read_accounted(member) or known
+    if known.version == UNREAD or known.moment - TOLERATED <= newest <= known.moment:
+        return known  # without the node, which was removed by hand, there is nothing to write to
     operations: list[Op] = [
         Check(member.layout.instance(member.id)),
-        Set(member.layout.execution, str(newest).encode(), -1),
+        Set(member.layout.execution, str(newest).encode(), known.version),
     ]
     match await write(member, operations, "to note that its moments are accounted for"):
-        case Applied():
-            return newest
+        case Applied(committed):
+            return Accounted(newest, committed.versions[1])
         case SessionOver(error) | Refused(Suspended() as error):
             raise error
-        case Refused():  # the node was removed by hand, or may not be written; the next tick tries again
-            return last
+        case Refused():  # somebody else has written, or it may not be written; the next tick looks again
+            return Accounted(known.moment, UNREAD)
 
 
-async def read_accounted(member: Member) -> tuple[int, int] | None:
-    """Return the moment that was written, 0 if none was, and the version of its node; None without the node.
+async def read_accounted(member: Member) -> Accounted | None:
+    """Return what was written, the moment 0 if nothing was; None without the node.
 
     Raises:
         Suspended: there is no connection.
@@ -51,7 +72,7 @@ async def read_accounted(member: Member) -> tuple[int, int] | None:
     (node,) = await member.session.get_many([member.layout.execution])
     if node is None:
         return None
-    return int(node.data) if node.data.isdigit() and len(node.data) < 16 else 0, node.stat.version
+    return Accounted(int(node.data) if node.data.isdigit() and len(node.data) < 16 else 0, node.stat.version)
 
 
 async def advance_accounted(member: Member, view: JobView, until: int, version: int) -> bool:

@@ -72,7 +72,7 @@ async def write(
         try:
             written: Written = Applied(await session.commit(ops, incarnation=member.incarnation, hold=hold))
         except OutcomeUnknown as error:
-            if (found := await _look(member, ops, since)) is None:
+            if (found := await _look(member, ops, what, since)) is None:
                 if lost:  # a server that fails again and again is asked less often
                     member.refusals.refused(what, error)
                     await session.back_off(lost - 1)
@@ -154,7 +154,7 @@ def _tells(op: Op, node: Node | None, incarnation: int, since: int) -> bool | No
             return None
 
 
-async def _look(member: Member, ops: Sequence[Op], since: int) -> Applied | SessionOver | None:
+async def _look(member: Member, ops: Sequence[Op], what: str, since: int) -> Applied | SessionOver | None:
     """Find out, however often that fails, whether a transaction was applied; None if it was not."""
     session, failures = member.session, 0
     paths = list(dict.fromkeys(op.path for op in ops if not isinstance(op, Check)))
@@ -167,7 +167,7 @@ async def _look(member: Member, ops: Sequence[Op], since: int) -> Applied | Sess
         except SessionEnded as error:
             return SessionOver(error)
         except RegistryError as error:
-            member.refusals.refused("to be read", error)
+            member.refusals.refused(what, error)
             await session.back_off(failures)
             failures += 1
         else:

@@ -12,7 +12,7 @@ from anyio import current_time, move_on_after
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.attendance import note_accounted
+from aioelasticjob.coordination.attendance import NOBODY_YET, Accounted, note_accounted
 from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, catch_up, write
 from aioelasticjob.coordination.effects import Assign, ClearRecords, Effect, GiveUp, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.faults import Grumbler, faults
@@ -40,6 +40,9 @@ CAUGHT_UP_WITHIN = 5.0
 AGAIN_AFTER = 2.0
 """Seconds after which it is tried again what the registry has refused."""
 
+READ = "to read what the rules ask for"
+"""What the registry may refuse, in the words of the log."""
+
 log = logging.getLogger(__name__)
 
 Report: TypeAlias = Callable[[int, Record], None]
@@ -54,10 +57,10 @@ class _Rest:
     since: float = field(default_factory=current_time)
     tick_at: float = 0.0
     torn_at: float = float("-inf")
-    mourned: tuple[frozenset[str], int] | None = None
+    mourned: tuple[frozenset[str], int, frozenset[int]] | None = None
     lingering: bool = False
     unmonitored: bool = False
-    accounted: int = 0
+    accounted: Accounted = NOBODY_YET
 
     def see(self, before: JobView, view: JobView) -> None:
         """Compare two views: has somebody removed what no rule removes?"""
@@ -81,11 +84,14 @@ class _Rest:
         return now >= self.since + view.config.sharding_quiet, tick  # as ``pause`` reckons: floats round
 
     def mourns(self, member: Member, view: JobView, tick: bool) -> bool:
-        """Return whether to look for items cut off: I lead, and somebody has come or gone, or it is a tick."""
+        """Return whether to look for items cut off: I lead, and who is there or what is orphaned is new, or on a tick.
+
+        One that waits may have been rescued too often already: then nobody takes it, and it is to be given up.
+        """
         if view.leader != member.id or not view.config.failover:
             self.mourned, self.lingering = None, False
             return False
-        seen = (frozenset(view.instances), view.config.sharding_total_count)
+        seen = (frozenset(view.instances), view.config.sharding_total_count, view.orphans)
         due = tick or seen != self.mourned
         self.mourned = seen
         return due
@@ -145,7 +151,7 @@ async def coordinate(
         except SessionEnded:
             return False
         except RegistryError as error:  # it cannot be read now; the runner goes on meanwhile
-            member.refusals.refused("to be read", error)
+            member.refusals.refused(READ, error)
             rest.look_again()
         if written:
             with move_on_after(CAUGHT_UP_WITHIN):
@@ -177,6 +183,7 @@ async def _situation(member: Member, view: JobView, rest: _Rest, tally: Tally, c
     if rest.mourns(member, view, tick):
         cut_off = await _cut_off(member, view, runs)
         rest.lingering = runs.lingering
+    member.refusals.accepted(READ)
     if cut_off or runs.lingering:  # look again until somebody has taken them
         rest.mourned = None
     return Situation(view, member.id, quiet, tick, time, unwanted, cut_off, runs.cut_off, member.host)

@@ -119,6 +119,12 @@ class Ledger:
         self._lowered[item] = replace(record, slot=slot, ahead=record.slot)
         self._seen[item] = Seen(self._lowered[item], version)
 
+    def moment(self, item: int) -> int:
+        """Return what an item's newest run is for, in milliseconds since the epoch, also if its record was lowered."""
+        record, lowered = self.record(item), self._lowered.get(item)
+        as_lowered = lowered is not None and (record.slot, record.ahead) == (lowered.slot, lowered.ahead)
+        return record.ahead if as_lowered and not record.asked else record.moment
+
     def assume(self, items: Collection[int], slot: int) -> dict[int, Seen]:
         """Take note of a moment without asking the registry, for a job whose execution is not monitored."""
         assumed = {item: Seen(Record(slot=slot), None) for item in items}
@@ -127,6 +133,8 @@ class Ledger:
 
     async def learn(self, items: Collection[int]) -> dict[int, Node]:
         """Read records and marks; return the ``running`` nodes found."""
+        if not items:
+            return {}  # which needs no connection
         chosen = sorted(items)
         paths = [self._member.layout.item(item) for item in chosen]
         nodes = iter(

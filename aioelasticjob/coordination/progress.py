@@ -46,7 +46,8 @@ class Offsets:
 
     async def learn(self, items: Collection[int]) -> None:
         """Find out which of the items newly held have an offset."""
-        await self._read(sorted(items))
+        if items:  # else it needs no connection
+            await self._read(sorted(items))
 
     async def read(self, items: Collection[int], *, anew: bool = False) -> dict[int, str]:
         """Return the offsets to begin with; ``anew``: also of items of which it was not known that they have one.
@@ -64,15 +65,18 @@ class Offsets:
         failures = 0
         while await connected(self._member.session, incarnation):
             try:
-                return await self._read(sorted(items))
+                found = await self._read(sorted(items))
             except Suspended:
                 continue
             except SessionEnded:
                 break
             except RegistryError as error:
-                self._member.refusals.refused("to be read", error)
+                self._member.refusals.refused("to read checkpoints", error)
                 await self._member.session.back_off(failures)
                 failures += 1
+            else:
+                self._member.refusals.accepted("to read checkpoints")
+                return found
         raise SessionEnded("the session was lost while claiming, and what was claimed with it")
 
     async def save(self, claim: Claim, item: int, value: str) -> None:

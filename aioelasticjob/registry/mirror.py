@@ -69,6 +69,7 @@ class _Follower:
     def reset(self) -> None:
         """Note that everything has to be read again: a new connection does not replay what was missed."""
         self._stale = True
+        self.trees.value.lose_touch()
         self._news.set()
 
     async def follow(self) -> None:

@@ -40,12 +40,26 @@ NAMED: Final = Node(b"", Stat(0, 0, 0.0, 0.0, -1, 0, 0, 0, 0, 0, 0))
 class Tree:
     """Nodes by path.  Equal to another tree with the same nodes, whatever the two have seen since (``zxid``)."""
 
-    __slots__ = ("_names", "_nodes", "zxid")
+    __slots__ = ("_names", "_nodes", "_touch", "zxid")
 
     def __init__(self, nodes: Mapping[str, Node] | None = None, zxid: int = 0) -> None:
         self._nodes: dict[str, Node] = dict(nodes or {})
         self._names: dict[str, tuple[str, ...]] | None = None  # children by parent, made when first asked for
         self.zxid = zxid  # everything committed up to here is in the tree
+        self._touch = [True]  # shared by all trees read one after another without a break
+
+    @property
+    def outdated(self) -> bool:
+        """Whether its reader has lost touch with the registry since, and will read everything again."""
+        return not self._touch[0]
+
+    def make_do(self) -> None:
+        """Take this tree, and those read one after another up to it, for the newest there is."""
+        self._touch[0] = True
+
+    def lose_touch(self) -> None:
+        """Make this tree outdated, and all those that were read one after another up to it."""
+        self._touch[0] = False
 
     def get(self, path: str) -> Node | None:
         """Return the node at ``path``, or None."""
@@ -72,6 +86,7 @@ class Tree:
     def replace(self, changes: Mapping[str, Node | None], zxid: int) -> Tree:
         """Return the tree with ``changes`` made to it; None removes a node."""
         tree = Tree(self._nodes, zxid)
+        tree._touch = self._touch
         reshaped = False
         for path, node in changes.items():
             reshaped |= (node is None) is (path in tree._nodes)

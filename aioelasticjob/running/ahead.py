@@ -2,8 +2,9 @@
 
 The clock has been set back since.  If a record claims no more than a minute of the future, it stands: those moments
 were run early or reported, and are not run again.  But if the item or its schedule began while the clock was ahead,
-nobody has run the moments before that beginning, so they are reported as missed.  If a record claims more than a minute
-of the future, its item would be silent for too long, so the record is lowered to the present.
+nobody has run the moments before that beginning, so they are reported as missed.  (It did if it is dated later than the
+record was found; else it began in time, and has no moments before that.)  If a record claims more than a minute of the
+future, its item would be silent for too long, so the record is lowered to the present.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
 from aioelasticjob.coordination.ledger import TOLERATED, Ledger, Mark
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.running.absence import made_at
 from aioelasticjob.running.misses import Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 
@@ -33,6 +35,8 @@ class Ahead:
         self._member, self._ledger, self._misses = member, ledger, misses
         self._since: dict[int, int] = {}
         """From when on the moments of each of them are in question."""
+        self._found: dict[int, int] = {}
+        """What the time was when each of them was found."""
         self._far: set[int] = set()
         """Those of them whose records claim too much."""
 
@@ -45,7 +49,7 @@ class Ahead:
             slot = self._ledger.slot(item)
             (self._far.add if slot > now + TOLERATED else self._far.discard)(item)
             if slot > now + tolerated:
-                self._since[item] = max(since, now - TOLERATED)
+                self._since[item], self._found[item] = max(since, now - TOLERATED), now
             else:
                 self._since.pop(item, None)
 
@@ -53,6 +57,10 @@ class Ahead:
         """Look again among all items held: the time has been set to ``now``, either way."""
         self._since.clear()
         self.find(items, now, since, 0)
+
+    def schedule_changed(self, now: int) -> None:
+        """Take what is dated up to now for begun in time: so it was, if the schedule now in force was."""
+        self._found = dict.fromkeys(self._found, now + AHEAD)
 
     async def settle(self, view: JobView, table: Timetable, items: frozenset[int]) -> frozenset[int]:
         """Report the moments that nobody will run, lower the records that claim too much; return the items lowered.
@@ -65,9 +73,11 @@ class Ahead:
         """
         lowered, missed, until = set[int](), dict[int, Passed](), dict[int, int]()
         for item in self._since.keys() & items:
-            since, slot = self._since[item], self._ledger.slot(item)
-            reported = self._ledger.missed(item)[0]
-            opened = until[item] = min(slot, _opened(view, item))
+            slot, reported = self._ledger.slot(item), self._ledger.missed(item)[0]
+            began = int(view.scheduled_since * 1000), made_at(view, item)
+            in_time = [moment for moment in began if moment <= self._found[item]]  # the others by a clock ahead
+            since = self._since[item] = max(self._since[item], *in_time, 0)
+            opened = until[item] = min(slot, max(began))
             if reported.since is not None and opened <= reported.until:  # when the clock was set back before this
                 opened = min(opened, reported.since)
             passed = table.passed(since, opened)
@@ -120,9 +130,3 @@ class Ahead:
         self._ledger.lower(item, since)
         self._misses.lower(item, since)
         del self._since[item]
-
-
-def _opened(view: JobView, item: int) -> int:
-    """Return up to when nobody can have run an item's moments, for there was no such item or no such schedule."""
-    node = view.tree.get(view.layout.item(item).sharding)
-    return int(max(0.0 if node is None else node.stat.ctime, view.scheduled_since) * 1000)

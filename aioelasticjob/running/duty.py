@@ -15,21 +15,24 @@ from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.ledger import TOLERATED, Ledger, is_cut_off
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Offsets
-from aioelasticjob.coordination.view import FormerSchedule, JobView
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.events import Events
 from aioelasticjob.model import Fire, FireSource
-from aioelasticjob.running.absence import ENDED, Absence, made_at
+from aioelasticjob.running.absence import ENDED, Absence, given_at, made_at
 from aioelasticjob.running.ahead import AHEAD, SET_BACK, Ahead
 from aioelasticjob.running.clockwork import ASTRAY, Clockwork
-from aioelasticjob.running.misses import AWAY, BUSY, UNRECORDED, Misses
+from aioelasticjob.running.misses import AWAY, BUSY, UNKNOWN, UNRECORDED, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
+from aioelasticjob.running.succession import Succession
 
 
 class Duty:
     """The items held here, what is known of them, and the moments that are due; times in milliseconds."""
 
-    def __init__(self, member: Member, view: JobView, clock: Clock, events: Events, up_since: float) -> None:
+    def __init__(
+        self, member: Member, view: JobView, clock: Clock, events: Events, up_since: float, known: dict[int, int]
+    ) -> None:
         self._clockwork = Clockwork(member.session, clock)
         self.ledger, self.offsets = Ledger(member, self._clockwork.believable), Offsets(member)
         self.held: frozenset[int] = frozenset()
@@ -37,7 +40,7 @@ class Duty:
         """Items of ours that another instance still runs."""
         self.view = view
         """The newest view taken in."""
-        self.misses = Misses(member, clock, events, self._clockwork)
+        self.misses = Misses(member, clock, events, self._clockwork, known)
         self._ahead = Ahead(member, self.ledger, self.misses)
         self._absence = Absence(member, self.ledger, self.misses)
         self._member, self._up_since = member, up_since
@@ -54,9 +57,13 @@ class Duty:
         """Items of ours that are not to be run, for they or this server are switched off."""
         self._rescued: frozenset[int] = frozenset()
         """Items of ours that are being rescued, or wait to be."""
+        self._followed: dict[int, int] = {}
+        """The last moment of each item when the schedule in force began to be followed for it: later ones are its."""
         self._late: dict[int, int] = {}
         """The moment of each item that came while others ran it."""
         self._looked_at: JobView | None = None
+        self._switched = False
+        """Whether records were switched on or off since the items were last held."""
         self.accounted = 0
         """The newest moment that an earlier life of this process has seen to."""
         self.timetable = Timetable(view.config.schedule, self.now())
@@ -91,17 +98,17 @@ class Duty:
         before, begun = self.view, frozenset[int]()
         self._follow_clock()
         if view is not self._looked_at:
-            if self._has_changed_schedule(view):
+            if self._succession(view).has_changed:
                 self._change_schedule(view)
             if view.config.monitor_execution != before.config.monitor_execution:
                 self._switch_monitoring(view)
             self.misses.report_removed_orphans(before, view)
             self.view = view
-            await self._hold(view, renew=view.config.monitor_execution != before.config.monitor_execution)
-            await self._absence.report_unrecorded(view, self.timetable, max(self.accounted, self._since), self.now())
+            await self._hold(view)
             self._looked_at, begun = view, self._begun_elsewhere()
             self.elsewhere |= begun
             self._note_rescued()
+        await self._absence.report_unrecorded(view, self.timetable, max(self.accounted, self._since), self.now())
         await self._settle_ahead(view)
         self._advance()
         self._drop_after_outage()
@@ -154,8 +161,8 @@ class Duty:
         if moment <= self._floor:
             return frozenset()
         record, floors = self.ledger.record, self._floors
-        owed = frozenset(item for item in self.held if record(item).slot < moment and floors.get(item, 0) < moment)
-        return frozenset(item for item in owed if record(item).ahead != moment) if owed else owed
+        known = ((item, record(item)) for item in self.held if floors.get(item, 0) < moment)
+        return frozenset(item for item, last in known if last.slot < moment != last.ahead)
 
     def _due(self, view: JobView | None = None) -> frozenset[int]:
         """Return the owed items that may run here: nobody misses the others, or their next holder reports them."""
@@ -166,16 +173,6 @@ class Duty:
         if view is self.view:
             return due
         return frozenset(item for item in due - self._rescued if view.assignment.get(item) == self._member.id)
-
-    def _given_away_since(self, view: JobView) -> Iterable[int]:
-        """Return those due by the last view that went to another instance after the schedule of ``view`` was written.
-
-        That instance follows the new schedule only, so it does not know which moments of the last one they missed.
-        """
-        for item in self._due():
-            node = view.tree.get(view.layout.item(item).instance)
-            if node is not None and node.stat.mtime >= view.scheduled_since:
-                yield item
 
     def taken_off(self, view: JobView | None = None) -> frozenset[int]:
         """Return the items that others run, rescue or have yet to rescue."""
@@ -223,10 +220,10 @@ class Duty:
         ``view`` is the newest: the items to run may have changed.  If it has another schedule, ``look`` does the rest.
         """
         before, table = self.timetable.newest, self.timetable
-        if self._has_changed_schedule(view):
-            written = self._ended(view)
+        if self._succession(view).has_changed:
+            written = self._succession(view).ended
             table.advance(min(self.now(), written))
-            missed = self._due(view).union(self._given_away_since(view))
+            missed = self._due(view).union(self._succession(view).given_away_since(self._due()))
             self._tell(missed, before - 1, min(table.newest - 1, written), BUSY)
         elif table.advance(self.now()):
             self._tell(self._due(view), before - 1, table.newest, BUSY)
@@ -262,14 +259,18 @@ class Duty:
 
     def _switch_monitoring(self, view: JobView) -> None:
         """Run nothing again for lack of a record, and report what others kept us from running while records say so."""
+        self._switched = True
         if not view.config.monitor_execution:
             kept_from = (self.taken_off() & self.held) - self.view.disabled_items
             self._tell(kept_from, 0, self.timetable.newest, UNRECORDED)
+            self.pass_over(kept_from)
+            for item in self.held:
+                self.ledger.assume([item], self._last(item))
             return
         known = (self.ledger.slot(item) for item in self.ledger.known())
         self._floor = max(self._floor, int(view.configured_at * 1000), *known)
 
-    async def _hold(self, view: JobView, *, renew: bool) -> None:
+    async def _hold(self, view: JobView) -> None:
         given = {
             item: view.tree.get(view.layout.item(item).instance).stat.mzxid  # type: ignore[union-attr]  # it is assigned
             for item, holder in view.assignment.items()
@@ -277,32 +278,33 @@ class Duty:
         }
         held = frozenset(given)
         kept = {item for item in held if self._given.get(item) == given[item]}
+        renew = self._switched and view.config.monitor_execution
         self.ledger.forget(self.ledger.known() if renew else self.ledger.known() - kept)
         self.held &= self.ledger.known()
         gained = held - self.ledger.known()
         if view.config.monitor_execution:
             await self._learn(view, gained)
         else:
+            await self.ledger.learn(gained if self._switched else ())  # which were claimed while there were records
             for item in gained:
-                self.ledger.assume([item], self.timetable.newest if renew else self._seen_to(view, item))
-        if gained:
-            await self.offsets.learn(gained)
+                self.ledger.assume([item], self._seen_to(view, item))
+        await self.offsets.learn(gained)
         self._ahead.find(gained, self.now(), self._clockwork.since)
         for item in gained:
             told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
             self._floors[item] = max(self._in_time(self._begin_holding(view, item)), told)
+            self._followed[item] = self._last(item)
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.former_schedules if gained]
         spans.append((self.timetable, self._since, self.now() + int(ASTRAY * 1000)))
         unsure = await self._absence.report(view, spans, {item: self._floors[item] for item in gained})
-        self.held, self._given = held - unsure, given
+        self.held, self._given, self._switched = held - unsure, given, False
         self.ledger.forget(unsure)  # they are gained with the next view
         self._report_gaps(gained - unsure)
 
     def _seen_to(self, view: JobView, item: int) -> int:
-        """Return up to when others may have run an item without a record, or we in an earlier life."""
-        node = view.tree.get(view.layout.item(item).instance)
-        given = 0 if node is None else self._in_time(int(node.stat.mtime * 1000))
-        return min(self.timetable.newest, max(given, self.accounted))
+        """Return up to when others may have run an item, without a record or with one, or we in an earlier life."""
+        claimed = self.ledger.slot(item) if item in self.ledger.known() else 0
+        return min(self.now(), max(self._in_time(given_at(view, item)), self.accounted, claimed))
 
     def _begin_holding(self, view: JobView, item: int) -> int:
         """Return the moment after which an item gained owes what comes."""
@@ -314,16 +316,15 @@ class Duty:
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
         unsure = {item for item in self.held - view.orphans - view.rescues.keys() if self._is_cut_off(item)}
-        running = frozenset(await self.ledger.learn(gained | unsure)) if gained or unsure else frozenset()
-        if unsure:
-            await self.offsets.learn(unsure)
+        running = frozenset(await self.ledger.learn(gained | unsure))
+        self._rescued |= unsure if view.config.failover else frozenset()  # their rescue may be over before it was seen
+        await self.offsets.learn(unsure)
         if not view.config.failover:
             self.misses.mourn({item: self.ledger.record(item) for item in filter(self._is_cut_off, gained - running)})
 
     def _begun_elsewhere(self) -> frozenset[int]:
         """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""
-        view = self.view
-        begun = self.ledger.locked & self.held  # left from before this job joined again under the same session
+        view, begun = self.view, self.ledger.locked & self.held  # left from before it joined again under this session
         if view.config.failover or view.config.streaming:  # else a claim finds it out, but for moments left open
             begun.update(filter(self._is_cut_off, self.held))
         return frozenset(begun) - self.elsewhere - view.orphans - view.rescues.keys()
@@ -339,8 +340,7 @@ class Duty:
 
     def _tell(self, items: Iterable[int], after: int, until: int, why: str) -> None:
         """Report the moments later than ``after`` that these items have missed and have not claimed."""
-        last = {item: max(after, self._last(item)) for item in items}
-        self.misses.tell(last, self.timetable, until, why)
+        self.misses.tell({item: max(after, self._last(item)) for item in items}, self.timetable, until, why)
 
     def _last(self, item: int) -> int:
         """Return the moment after which an item's holders owe what comes."""
@@ -354,40 +354,41 @@ class Duty:
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
         written, table = self._in_time(int(view.scheduled_since * 1000)), self.timetable
-        before, taken_off, due = table.newest, self.taken_off() & self.held, self._due()
-        ended = min(written, self._ended(view))
+        ours = self.held - self._succession(view).handed_on(self.held, self._member.id)
+        before, taken_off, due = table.newest, self.taken_off() & ours, self._due() & ours
+        ended = min(written, self._succession(view).ended)
         table.advance(ended)
         until = min(table.newest, ended)  # later ones are the next schedule's, if they are any
         self._tell(taken_off - self.view.disabled_items, 0, until, ENDED)
         self._tell(due, before - 1, until, ENDED)
-        self._tell(self._due() - due, before, until, ENDED)
+        self._tell((self._due() & ours) - due, before, until, ENDED)
         if self._member.id in view.eligible:
-            for one in self._between(view):
-                last = {item: max(self._last(item), one.since) for item in self.held - view.disabled_items}
+            open_ = ours - view.disabled_items
+            run = open_ - self.view.disabled_items
+            for one in self._succession(view).between:
+                self._tell_hidden(run, Timetable(one.cron, one.until), one.since, one.until)
+                last = {item: max(self._last(item), one.since) for item in open_}
                 self.misses.tell(last, Timetable(one.cron, one.until), one.until, ENDED)
+            self._tell_hidden(run, Timetable(view.config.schedule, self.now()), written)
         self._since, self._scheduled_since = written, view.scheduled_since
         self.timetable = Timetable(view.config.schedule, self.now())
         self._start_anew(written)
-        came = "they came before the new schedule was known here"
+        self._followed = {item: self._last(item) for item in self.held}
+        self._ahead.schedule_changed(self.now())
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._member.id}
-        self._tell(mine, written, self.timetable.newest - 1, came)
+        self._tell(mine, written, self.timetable.newest - 1, UNKNOWN)
         if not view.config.misfire:  # schedules may share moments
             newest = self.timetable.newest
             self.pass_over(item for item in self._unclaimed(newest) if self.misses.knows(item, newest))
 
-    def _between(self, view: JobView) -> list[FormerSchedule]:
-        """Return the schedules that came and went since the one followed here was read."""
-        return [one for one in view.former_schedules if one.since / 1000 > self._scheduled_since + 0.001]
+    def _tell_hidden(self, items: Iterable[int], table: Timetable, since: int, until: float = inf) -> None:
+        """Report a schedule's moments that came before it was known here, and before what was run by the one before."""
+        last = {item: int(min(until, self._last(item))) for item in items}
+        spans = {item: (max(since, self._followed.get(item, since)), end) for item, end in last.items()}
+        self.misses.tell_hidden(spans, table, self.timetable, UNKNOWN)
 
-    def _has_changed_schedule(self, view: JobView) -> bool:
-        """Whether a view shows another schedule than is followed here, or the same one, back in force after another."""
-        mine = self.config.schedule
-        return view.config.schedule != mine or any(one.cron != mine for one in self._between(view))
-
-    def _ended(self, view: JobView) -> int:
-        """Return when the schedule followed here was replaced."""
-        between = self._between(view)
-        return between[0].since if between else int(view.scheduled_since * 1000)
+    def _succession(self, view: JobView) -> Succession:
+        return Succession(self.config.schedule, self._scheduled_since, view)
 
     def _advance(self) -> None:
         waiting, table = self._due(), self.timetable

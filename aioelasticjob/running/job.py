@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import get_running_loop
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from uuid import uuid4
 
@@ -26,6 +25,7 @@ from aioelasticjob.errors import (
     ElasticJobError,
     ForeignData,
     InvalidSetting,
+    OutcomeUnknown,
     RegistryError,
     SessionEnded,
     Suspended,
@@ -50,8 +50,12 @@ CLOCK_CHECK = 1.0
 """Seconds between two looks at the time, to see whether it was set."""
 CLOCK_CHECK_AT_LAST = 60.0
 """Seconds between two questions for the registry's time when it has long been far from this host's."""
+CLOCK_CHECK_REFUSING = 5.0
+"""The same while a job refuses to run for it: then nothing is written that would tell that it was put right."""
 AGAIN_AFTER = 1.0
-"""Seconds before a job that could not join under a new session tries again."""
+"""Seconds before a job joins again under the session that it had, or tries again what was refused."""
+COMPLAIN_AGAIN_AFTER = 60.0
+"""Seconds after which the log hears the same complaint again."""
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +89,7 @@ async def run_job(
     """
     life = _Life(task_status)
     while not leaving.is_set():
+        await life.pause(session)
         status = await session.status.until(lambda now: now.state in (SessionState.CONNECTED, SessionState.CLOSED))
         if status.state is SessionState.CLOSED:
             return
@@ -100,10 +105,10 @@ async def run_job(
                     )
                     return
         except (InvalidSetting, RegistryError) as error:
-            if not (life.started or isinstance(error, Suspended | SessionEnded)):  # a slow start may cost a session
+            cost = Suspended | SessionEnded | OutcomeUnknown  # what a slow start may cost
+            if not (life.started or isinstance(error, cost)):
                 raise
             life.complain(error, job.config.job_name)
-            await sleep(AGAIN_AFTER)
 
 
 @dataclass(slots=True)
@@ -122,10 +127,14 @@ class _Life:
     name: str = ""
     trouble: str = ""
     """What was complained of last."""
+    complained_at: float = -inf
+    """When that was, by the loop's clock."""
     again: bool = False
     """Whether the last of them was under the present session, too."""
     accounted: int = 0
     """The newest moment that was run here or reported, in milliseconds since the epoch."""
+    known: dict[int, int] = field(default_factory=dict)
+    """The same of each item under the present session: an earlier one may not have heard of another schedule."""
 
     @property
     def up_since(self) -> float:
@@ -157,16 +166,24 @@ class _Life:
             log.info("%s: has joined, what it waited for is mended", job, extra={"job": job})
 
     def complain(self, error: ElasticJobError, job: str) -> None:
-        """Say why the job has to join again, once for each reason."""
-        if str(error) != self.trouble:
-            self.trouble = str(error)
+        """Say why the job has to join again, once a minute at most while the reason stays the same."""
+        now = get_running_loop().time()
+        if str(error) != self.trouble or now >= self.complained_at + COMPLAIN_AGAIN_AFTER:
+            self.trouble, self.complained_at = str(error), now
             log.warning("joining again: %s", error, extra={"job": job})
+
+    async def pause(self, session: Session) -> None:
+        """Wait a moment, if it was not the session's end that ended the last life: its cause may still be there."""
+        if session.incarnation == self.incarnation:
+            with move_on_after(AGAIN_AFTER):
+                await session.status.until(lambda now: now.incarnation != self.incarnation)
 
     def name_under(self, incarnation: int, host: Host) -> str:
         """Return the instance's name: a new one for each session, so that no two incarnations share one."""
         self.again = incarnation == self.incarnation
         if not self.again:
             self.incarnation, self.name = incarnation, instance_id(host.ip, host.pid, uuid4().hex[:8])
+            self.known = {}
         return self.name
 
 
@@ -206,7 +223,7 @@ async def _live(job: Job, member: Member, shared: Surroundings, leaving: Event, 
                 here = views.value.instances.get(member.id)
                 life.since = shared.clock.now() if here is None else here.up_since
             life.begin()
-            runner = views.runner = Runner(job, member, views, shared, life.since, life.accounted)
+            runner = views.runner = Runner(job, member, views, shared, life.since, life.accounted, life.known)
             runner.again = life.again
             await _work(runner, member, trees, views, shared, leaving, life)
     return not runner.left
@@ -227,7 +244,7 @@ async def _work(
         async with create_task_group() as tasks:
 
             async def keep() -> None:
-                if await coordinate(member, trees, views, runner.tally, shared.clock, runner.given_up):
+                if await coordinate(member, trees, views, runner.tally, shared.clock, runner.rescues.given_up):
                     tasks.start_soon(follow, trees, views)
                     tasks.start_soon(_give_notice, member)
                     await retire(runner)
@@ -265,13 +282,21 @@ async def watch_clock(session: Session, shared: Surroundings) -> None:
     Only writes are answered with the registry's time: jobs that are at rest would follow a clock that was put right.
     """
     time, pause, asked = Clockwork(session, shared.clock), CLOCK_CHECK, 0.0
+    turn = refused = 0
     while True:
         await sleep(CLOCK_CHECK)
-        if time.is_astray and shared.runners and session.steady_time() >= asked + pause - CLOCK_CHECK / 2:
+        refusing = time.is_astray and any(runner.is_refusing for runner in shared.runners)
+        wait = min(pause, CLOCK_CHECK_REFUSING) if refusing else pause
+        if time.is_astray and shared.runners and session.steady_time() >= asked + wait - CLOCK_CHECK / 2:
             asked = session.steady_time()
             pause = CLOCK_CHECK if time.unsteady else min(2 * pause, CLOCK_CHECK_AT_LAST)
-            with suppress(RegistryError):  # then with the next write, or later
-                await next(iter(shared.runners)).ask_time()
+            try:
+                await tuple(shared.runners)[turn % len(shared.runners)].ask_time()
+                refused = 0
+            except RegistryError:  # then with the next write, or through another job: this one may not be written
+                turn, refused = turn + 1, refused + 1
+                if refused < len(shared.runners):
+                    pause = CLOCK_CHECK
         time.now()
         if time.has_jumped():
             pause = CLOCK_CHECK

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from aioelasticjob.clock import Clock
+from aioelasticjob.coordination.ledger import TOLERATED
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.events import Events, Misfired
@@ -15,8 +16,13 @@ from aioelasticjob.running.schedule import Passed, Timetable
 
 AWAY = "the registry was away"
 BUSY = "the last run was still going on"
+UNKNOWN = "they came before the new schedule was known here"
 UNRECORDED = "records were switched off before it could be run"
+UNKEPT = "its run was cut off, and no record of it is kept"
 SKIPPED = "the clock was set ahead and skipped them"
+
+NEWS = 60_000
+"""Milliseconds within which an instance that still runs items has heard of a new schedule, or its session has ended."""
 
 log = logging.getLogger(__name__)
 
@@ -24,12 +30,15 @@ log = logging.getLogger(__name__)
 class Misses:
     """What one instance says of the moments that its items missed: an event, a count and a line in the log."""
 
-    def __init__(self, member: Member, clock: Clock, events: Events, clockwork: Clockwork) -> None:
+    def __init__(
+        self, member: Member, clock: Clock, events: Events, clockwork: Clockwork, known: dict[int, int]
+    ) -> None:
         self._member, self._clock, self._events, self._clockwork = member, clock, events, clockwork
-        self._known: dict[int, int] = {}
-        """The newest moment of each item that was run or reported here."""
+        self._known = known
+        """The newest moment of each item that was run or reported here, also before the job joined again."""
         self._mourned: dict[int, int] = {}
         """When the run began that was last reported as cut off, by item."""
+        self.lower_all(clockwork.now() + TOLERATED, clockwork.now())  # the clock may have been ahead in an earlier life
 
     def ran(self, items: Iterable[int], slot: int) -> None:
         """Note that items were run for a moment; lowering the number of items may remove their records."""
@@ -58,27 +67,46 @@ class Misses:
         """Whether an item's moment, or a later one, was run here or told of."""
         return self._known.get(item, 0) >= moment > 0
 
-    def tell(self, last: Mapping[int, int], table: Timetable, until: int, why: str) -> None:
+    def tell(self, last: Mapping[int, int], table: Timetable, until: int, why: str, *, late: bool = False) -> None:
         """Tell that the moments up to ``until`` have passed without a run, for each item those after its ``last``.
 
+        Those up to the newest known of an item are left out, unless this comes ``late``, when the item may run again.
         Of the moments that came while this process could not hear the registry, that is the reason, whatever ``why``;
         so it is of those that the clock skipped.
         """
-        oldest = min(last.values(), default=until)
+        after = {item: known if late else max(known, self.newest(item)) for item, known in last.items()}
+        oldest = min(after.values(), default=until)
         away = [(began, ended, AWAY) for began, ended in self._clockwork.outages()]
         for began, ended, reason in sorted([*away, *((*jump, SKIPPED) for jump in self._clockwork.skipped)]):
             if began <= until and oldest < ended:
-                self._tell(last, table, min(until, began - 1), why)
-                self._tell(last, table, min(until, ended), reason)
-        self._tell(last, table, until, why)
+                self._tell(after, table, min(until, began - 1), why)
+                self._tell(after, table, min(until, ended), reason)
+        self._tell(after, table, until, why)
 
-    def _tell(self, last: Mapping[int, int], table: Timetable, until: int, why: str) -> None:
+    def tell_hidden(
+        self, spans: Mapping[int, tuple[int, int]], table: Timetable, followed: Timetable, why: str
+    ) -> None:
+        """Tell of the moments after the first and up to the second of each item's, that ``followed`` does not have.
+
+        That schedule was followed meanwhile, so those that both have were run, or told of.  Nothing is told of a span
+        longer than news may take: its end was claimed by a clock that was ahead.
+        """
+        for after, until in sorted(set(spans.values())):
+            alike = [item for item, span in spans.items() if span == (after, until)]
+            done = after if until - after <= NEWS else until
+            while done < until:
+                seen = followed.passed(done, until)
+                self.tell(dict.fromkeys(alike, done), table, until if seen is None else seen.first - 1, why, late=True)
+                done = until if seen is None else seen.first
+
+    def _tell(self, after: dict[int, int], table: Timetable, until: int, why: str) -> None:
         alike: dict[int, list[int]] = {}
-        for item, known in last.items():
-            alike.setdefault(max(known, self._known.get(item, 0)), []).append(item)
+        for item, known in after.items():
+            alike.setdefault(known, []).append(item)
         for known, items in alike.items():
             if (passed := table.passed(known, until)) is not None:
-                self._known.update(dict.fromkeys(items, passed.last))
+                after.update(dict.fromkeys(items, passed.last))
+                self.ran(items, passed.last)
                 self.put(items, passed, why)
 
     def put(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:

@@ -12,10 +12,11 @@ from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.requests import Fly
+from aioelasticjob.running.schedule import Passed
 
 VISIBLE_WITHIN = 1.0
 """Seconds to wait at most until the view shows that an item of ours is rescued no more."""
@@ -26,6 +27,11 @@ class Rescues:
 
     def __init__(self, member: Member, duty: Duty, accounts: Accounts, claims: Claims, views: Latest[JobView]) -> None:
         self._member, self._duty, self._accounts, self._claims, self._views = member, duty, accounts, claims, views
+
+    def given_up(self, item: int, run: Record) -> None:
+        """Report a run that this instance, the leader, has given up."""
+        if error := self._accounts.given_up(self._views.value.config, item, run):
+            self._duty.misses.put([item], Passed(run.moment, run.moment), str(error), run.instance)
 
     async def answer(self, view: JobView, fly: Fly) -> bool:
         """Take one orphan, beginning at a place of our own so that rescuers spread; True if one was taken."""
@@ -39,12 +45,14 @@ class Rescues:
         first = crc32(me.encode()) % len(waiting) if waiting else 0
         for item in waiting[first:] + waiting[:first]:
             try:
-                if await self._take(view, item, fly):
+                taken = await self._take(view, item, fly)
+                self._member.refusals.accepted("to take an orphan")
+                if taken:
                     return True
             except (Suspended, SessionEnded):
                 raise
             except RegistryError as error:  # one that cannot be had keeps nobody from the others
-                self._member.refusals.refused("to be read", error)
+                self._member.refusals.refused("to take an orphan", error)
         return False  # and no reason to wait: what is owed goes on
 
     async def _take(self, view: JobView, item: int, fly: Fly) -> bool:
@@ -54,7 +62,7 @@ class Rescues:
         if record.completed:
             await self._claims.dismiss(item)
         elif record.rescues < view.config.max_rescues:  # else the leader gives it up
-            fire = Fire(record.moment, FireSource.FAILOVER, record.parameter)
+            fire = Fire(ledger.moment(item), FireSource.FAILOVER, record.parameter)
             taken = await fly(view, fire, frozenset({item}))
             if taken and item in self._duty.held:  # what it owes by now it is to run together with the others
                 await self._seen(lambda newer: item not in newer.rescues)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from asyncio import Future, get_running_loop, sleep
+from asyncio import Future, sleep
 from zlib import crc32
 
-from anyio import CancelScope, create_task_group, get_cancelled_exc_class, move_on_after, sleep_forever
+from anyio import CancelScope, create_task_group, current_time, get_cancelled_exc_class, move_on_after, sleep_forever
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
 from aioelasticjob.coordination.commit import connected
+from aioelasticjob.coordination.coordinator import CAUGHT_UP_WITHIN
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.progress import Claimed, Tally
 from aioelasticjob.coordination.view import JobView
@@ -17,7 +18,7 @@ from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, tenure
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import Fire, FireSource, Record
+from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.txn import Hold
 from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.around import fly
@@ -25,6 +26,7 @@ from aioelasticjob.running.cut import Cut
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.health import JobHealth
+from aioelasticjob.running.misses import UNKEPT
 from aioelasticjob.running.reins import Reins, left_open
 from aioelasticjob.running.requests import Requests
 from aioelasticjob.running.rescues import Rescues
@@ -57,14 +59,16 @@ class Runner:
         shared: Surroundings,
         up_since: float,
         accounted: int = 0,
+        known: dict[int, int] | None = None,
     ) -> None:
         self._job, self._member, self._views, self._shared = job, member, views, shared
-        self._duty = Duty(member, views.value, shared.clock, shared.events, up_since)
+        known = {} if known is None else known
+        self._duty = Duty(member, views.value, shared.clock, shared.events, up_since, known)
         self._duty.accounted = accounted
         self._claims = Claims(member, self._duty.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
         self._requests = Requests(member, self._duty, self._accounts, job.listeners)
-        self._rescues = Rescues(member, self._duty, self._accounts, self._claims, views)
+        self.rescues = Rescues(member, self._duty, self._accounts, self._claims, views)
         self._waiting = Waiting(member, self._duty, self._claims, self._freed)
         self.stopping = Stopping(member)
         self.again = False
@@ -75,7 +79,6 @@ class Runner:
         self._hold: Hold | None = None
         self._start: Future[bool] | None = None
         self._reins: Reins | None = None
-        self._loop = get_running_loop()
 
     @property
     def tally(self) -> Tally:
@@ -101,6 +104,11 @@ class Runner:
     def health(self) -> JobHealth:
         """What the job holds and runs here."""
         return JobHealth.of(self._views.value, self._member.id, self._accounts.under_way, self._shared.clock.now())
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether nothing is run because the clocks differ by more than the job tolerates."""
+        return self._duty.intolerable_skew() is not None
 
     @property
     def shutdown_timeout(self) -> float:
@@ -133,22 +141,13 @@ class Runner:
         self._nap.cancel()
 
     async def ask_time(self) -> None:
-        """Ask the registry what time it is.
-
-        Raises:
-            RegistryError: it does not say.
-        """
+        """Ask the registry what time it is; a RegistryError says why it cannot."""
         await self._member.session.server_time(self._member.layout.system_time)
 
     def _rein_in(self) -> None:
         """Let a run that could go on for ever end after what it has in process."""
         if self._reins is not None:
             self._reins.end.set()
-
-    def given_up(self, item: int, run: Record) -> None:
-        """Report a run that this instance, the leader, has given up."""
-        if error := self._accounts.given_up(self._config, item, run):
-            self._duty.misses.put([item], Passed(run.moment, run.moment), str(error), run.instance)
 
     def cut(self) -> None:
         """Cancel the flight; its items are settled as cancelled."""
@@ -163,24 +162,24 @@ class Runner:
                 self._waiting.tasks.start_soon(self._waiting.release_left)
             while not self._leaving:
                 try:
-                    view = self._views.value
+                    view = await self._up_to_date()
                     self._waiting.follow(await self._duty.look(view))
                     if not (
-                        await self._rescues.answer(view, self._fly)
+                        await self.rescues.answer(view, self._fly)
                         or await self._requests.answer(view, self._fly)
                         or await self._fly_owed(view)
                         or await self._fly_ahead(view)
                     ):
                         await self._rest(view)
                     refused = 0
-                    self._member.refusals.accepted("to be read")
+                    self._member.refusals.accepted("to read what is due")
                 except Suspended:
                     if not await self._connected():
                         break
                 except SessionEnded:
                     break
                 except RegistryError as error:  # what is owed stays owed
-                    self._member.refusals.refused("to be read", error)
+                    self._member.refusals.refused("to read what is due", error)
                     with CancelScope() as self._nap:
                         if not self._leaving:
                             await self._member.session.back_off(refused)
@@ -193,6 +192,15 @@ class Runner:
         with CancelScope() as self._nap:
             return self._leaving or await connected(self._member.session, self._member.incarnation)
         return True
+
+    async def _up_to_date(self) -> JobView:
+        """Return the newest view, after an outage one read since: what is due may be another schedule's by then."""
+        with move_on_after(CAUGHT_UP_WITHIN):
+            while self._views.value.tree.outdated and not self._leaving:
+                with CancelScope() as self._nap:
+                    await self._views.changed()
+        self._views.value.tree.make_do()  # with what is known, rather than run nothing
+        return self._views.value
 
     async def _fly_owed(self, view: JobView) -> bool:
         owed = self._duty.owed() if view.settled else frozenset()
@@ -217,7 +225,9 @@ class Runner:
         self._accounts.accepted()
         if not (view.settled and view.config.monitor_execution and self._member.id in view.eligible):
             return False
-        if items := duty.owed(upcoming) - view.disabled_items:
+        owed = duty.owed(upcoming) - view.disabled_items
+        # what was told of by a clock that has been set back since is a rerun, once it has come
+        if items := frozenset(item for item in owed if not duty.misses.knows(item, upcoming)):
             await self._fly(view, Fire(upcoming, FireSource.CRON), items)
         return bool(items)
 
@@ -240,7 +250,7 @@ class Runner:
         if not await self._settle(flight):
             raise SessionEnded("the session was lost before its items were settled")
         if flight.begun:
-            self._duty.collapse(self._views.value, rerun=self._config.misfire)
+            self._duty.collapse(await self._up_to_date(), rerun=self._config.misfire)
         return flight.begun
 
     async def _board(self, view: JobView, fire: Fire, items: frozenset[int]) -> Flight | None:
@@ -268,7 +278,7 @@ class Runner:
             flight.begun = await self._reach(view, flight.claim.fire)
             if flight.begun:
                 self._harness(view, flight)
-                fire, began = flight.claim.fire, self._loop.time()
+                fire, began = flight.claim.fire, current_time()
                 catch_up = fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot)
                 self._accounts.began(flight, catch_up=catch_up)
                 try:
@@ -276,7 +286,7 @@ class Runner:
                     if session.is_proven() and not scope.cancel_called:
                         await fly(flight, self._member, self._views)
                 finally:
-                    self._accounts.ended(flight, self._loop.time() - began)
+                    self._accounts.ended(flight, current_time() - began)
         finally:
             session.unbind(scope)
         await sleep(0)
@@ -313,9 +323,11 @@ class Runner:
             if fire.source is FireSource.TRIGGER:
                 await self._requests.claimed(fire, taken)
             return taken
+        if view.tree.outdated:  # the connection was away, and has come back since this was decided
+            return Taken(None)
         now, following, hold = duty.now(), duty.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
-            until = self._loop.time() + (fire.slot - now - EARLY) / 1000
+            until = current_time() + (fire.slot - now - EARLY) / 1000
             hold = self._hold = Hold(until, lambda: self._views.value is view and not self._leaving)
             now, following = fire.slot, duty.timetable.following()
         taken = await self._claims.claim(view, fire, items, now, following, hold)
@@ -343,6 +355,9 @@ class Runner:
         unfinished = flight.reins.unfinished if flight.reins is not None else ()
         if not claim.fences:
             duty.ledger.assume(unfinished, claim.fire.slot - 1)
+            if flight.begun:  # no record tells the next holder
+                slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - flight.outcomes.keys()
+                duty.misses.put(cut_off.difference(unfinished), slot, UNKEPT, self._member.id)
             return True
         if not flight.begun:
             return await self._claims.withdraw(claim)

@@ -92,9 +92,10 @@ class Waiting:
             except SessionEnded:
                 return False
             except RegistryError as error:
-                self._member.refusals.refused("to be read", error)
+                self._member.refusals.refused("to read which items run elsewhere", error)
                 await session.back_off(failures)
                 failures += 1
             else:
+                self._member.refusals.accepted("to read which items run elsewhere")
                 return True
         return False

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.attendance import advance_accounted, note_accounted, read_accounted
+from aioelasticjob.coordination.attendance import (
+    NOBODY_YET,
+    UNREAD,
+    Accounted,
+    advance_accounted,
+    note_accounted,
+    read_accounted,
+)
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.registry.txn import Create, Delete, Set
 from tests.coordination.test_claims import LAYOUT, ME, Desk, done
@@ -29,25 +36,48 @@ def written(here: Desk) -> bytes:
 def test_the_newest_moment_is_written_once() -> None:
     here = desk()
     member, view = here.member, here.view()
-    assert done(note_accounted(member, view, 119.9)) == MINUTE
+    first = done(note_accounted(member, view, 119.9))
+    assert first == (MINUTE, 1)
     assert written(here) == b"60000"
-    version = here.registry.nodes[LAYOUT.execution].stat.version
-    assert done(note_accounted(member, view, 119.9, MINUTE)) == MINUTE
-    assert here.registry.nodes[LAYOUT.execution].stat.version == version
-    assert done(note_accounted(member, view, 120.0, MINUTE)) == 2 * MINUTE
+    assert done(note_accounted(member, view, 119.9, first)) == first
+    assert here.registry.nodes[LAYOUT.execution].stat.version == 1
+    assert done(note_accounted(member, view, 120.0, first)) == (2 * MINUTE, 2)
+
+
+def test_a_leaver_whose_clock_is_slow_does_not_take_back_what_the_leader_wrote() -> None:
+    here = desk()
+    here.write(Set(LAYOUT.execution, b"120000", -1))
+    assert done(note_accounted(here.member, here.view(), 119.9)) == (2 * MINUTE, 1)
+    assert written(here) == b"120000"
+
+
+def test_what_was_written_while_a_clock_was_far_ahead_is_taken_back() -> None:
+    here = desk()
+    here.write(Set(LAYOUT.execution, b"3600000", -1))
+    assert done(note_accounted(here.member, here.view(), 119.9)) == (MINUTE, 2)
+    assert written(here) == b"60000"
+
+
+def test_who_was_overtaken_reads_anew_before_writing() -> None:
+    here = desk()
+    view, old = here.view(), Accounted(MINUTE, 0)
+    here.write(Set(LAYOUT.execution, b"120000", -1))
+    assert done(note_accounted(here.member, view, 180.0, old)) == (MINUTE, UNREAD)
+    assert written(here) == b"120000"
+    assert done(note_accounted(here.member, view, 180.0, Accounted(MINUTE, UNREAD))) == (3 * MINUTE, 2)
 
 
 @pytest.mark.parametrize("settings", [{"monitor_execution": True}, {"cron": None}])
 def test_nothing_is_written_for_a_job_with_records_or_without_a_schedule(settings: dict[str, object]) -> None:
     here = desk(**settings)
-    assert done(note_accounted(here.member, here.view(), 119.9)) == 0
+    assert done(note_accounted(here.member, here.view(), 119.9)) == NOBODY_YET
     assert written(here) == b""
 
 
 def test_who_is_registered_no_more_writes_nothing() -> None:
     here = desk()
     here.write(Delete(LAYOUT.instance(ME)))
-    assert done(note_accounted(here.member, here.view(), 119.9)) == 0
+    assert done(note_accounted(here.member, here.view(), 119.9)).moment == 0
     assert written(here) == b""
 
 

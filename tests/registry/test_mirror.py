@@ -14,7 +14,7 @@ from aioelasticjob.errors import Conflict, NotPermitted, OutcomeUnknown, Session
 from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.mirror import mirror
-from aioelasticjob.registry.session import Session, open_session
+from aioelasticjob.registry.session import Session, SessionState, open_session
 from aioelasticjob.registry.tree import NAMED, Tree
 from aioelasticjob.registry.txn import Create, Delete, Op, Set
 from aioelasticjob.testing import VirtualClock, run
@@ -360,6 +360,27 @@ def test_hundreds_of_mirrors_share_a_session_and_survive_its_connection() -> Non
                 for root in roots[::3]:
                     await write(writer, Delete(f"{root}/b"))
         assert session._keeper.watches.roots == ()
+
+    run(main)
+
+
+def test_a_tree_is_outdated_from_a_new_connection_until_it_is_read_again() -> None:
+    async def main() -> None:
+        async with (
+            simulated() as world,
+            open_session(world.settings(session_timeout=10), clock=VirtualClock(), seed=1) as session,
+        ):
+            await write(session, Create("/job"), Create("/job/config"))
+            async with mirror(session, ROOTS) as trees:
+                before = trees.value
+                assert not before.outdated
+                world.reset()
+                await session.status.until(lambda status: status.state is SessionState.SUSPENDED)
+                await session.connected()
+                assert trees.value is before
+                assert before.outdated
+                after = await trees.until(lambda tree: not tree.outdated)
+                assert after == before
 
     run(main)
 

@@ -69,3 +69,14 @@ def test_trees_are_equal_by_their_nodes_alone() -> None:
     assert Tree({"/a": node()}) != Tree({"/a": node(b"other")})
     assert Tree() != "tree"
     assert repr(Tree({"/a": node()}, 255)) == "Tree(1 nodes, zxid=0xff)"
+
+
+def test_a_reader_that_has_lost_touch_makes_all_trees_outdated_that_it_has_shown_since_it_read_them() -> None:
+    first = Tree({"/a": node()})
+    second = first.replace({"/b": node()}, 1)
+    third = second.replace({}, 2)
+    third.lose_touch()
+    assert (first.outdated, second.outdated, third.outdated) == (True, True, True)
+    assert not Tree({"/a": node()}).outdated
+    second.make_do()
+    assert not first.outdated

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from dataclasses import dataclass
 from random import Random
+from types import SimpleNamespace
+from typing import cast
 
+import anyio
 import pytest
 
+from aioelasticjob.errors import NotPermitted
+from aioelasticjob.registry.session import Session
 from aioelasticjob.running.ahead import SET_BACK
 from aioelasticjob.running.clockwork import STEADY
+from aioelasticjob.running.job import watch_clock
 from aioelasticjob.running.misses import SKIPPED
-from aioelasticjob.testing import simulated
+from aioelasticjob.running.surroundings import Surroundings
+from aioelasticjob.testing import VirtualClock, run, simulated
 from tests.running.test_clocks import Setting
 
 BORN = 3
@@ -142,3 +150,47 @@ def test_each_moment_that_the_clock_shows_is_run_or_reported_however_it_is_set(s
         await here.cluster.close()
 
     test()
+
+
+def test_the_time_is_asked_for_through_another_job_if_one_may_not_be_written() -> None:
+    asked = list[str]()
+
+    class Asking:
+        is_refusing = False
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def ask_time(self) -> None:
+            asked.append(self.name)
+            if self.name == "read-only":
+                raise NotPermitted("/read-only")
+
+    async def main() -> None:
+        session = SimpleNamespace(steady_time=get_running_loop().time, clock_skew=5.0, clock_gap=0.0)
+        shared = SimpleNamespace(clock=VirtualClock(), runners={Asking("read-only"): None, Asking("open"): None})
+        with anyio.move_on_after(9.5):
+            await watch_clock(cast(Session, session), cast(Surroundings, shared))
+
+    run(main, seed=0)
+    assert (asked[0], set(asked[1:])) == ("read-only", {"open"})
+
+
+def test_the_time_is_asked_for_less_and_less_often_if_no_job_may_be_written() -> None:
+    asked = list[float]()
+
+    class ReadOnly:
+        is_refusing = False
+
+        async def ask_time(self) -> None:
+            asked.append(get_running_loop().time())
+            raise NotPermitted("/read-only")
+
+    async def main() -> None:
+        session = SimpleNamespace(steady_time=get_running_loop().time, clock_skew=5.0, clock_gap=0.0)
+        shared = SimpleNamespace(clock=VirtualClock(), runners={ReadOnly(): None, ReadOnly(): None})
+        with anyio.move_on_after(600):
+            await watch_clock(cast(Session, session), cast(Surroundings, shared))
+
+    run(main, seed=0)
+    assert len(asked) < 60

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -9,7 +10,10 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.events import Misfired
+from aioelasticjob.events import Began, Misfired
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import FireSource
+from aioelasticjob.registry.txn import Set
 from aioelasticjob.running.ahead import SET_BACK
 from aioelasticjob.testing import Faults, VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.loop import START
@@ -52,6 +56,12 @@ class Setting:
 
     async def until(self, second: float) -> None:
         await anyio.sleep(second - self.now())
+
+    async def change(self, cron: str) -> None:
+        operator, path = self.cluster._session, Layout("job").config
+        stored = json.loads((await operator.get(path)).data)
+        write = Set(path, json.dumps({**stored, "cron": cron}).encode(), -1)
+        await operator.commit([write], incarnation=operator.incarnation)
 
     def told(self) -> dict[int, list[str]]:
         """Return why each scheduled second was told of as missed."""
@@ -106,6 +116,46 @@ def test_whoever_takes_an_item_over_tells_what_its_last_holder_has_not(killed: f
     test()
 
 
+def test_a_schedule_that_is_changed_after_the_clock_was_put_right_has_missed_nothing_from_before() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(cron="0/10 * * * * ?", sharding_total_count=1)
+        await here.open(off=26)
+        await here.until(6.03)
+        here.off = 0
+        await here.until(12.5)
+        await here.change("* * * * * ?")
+        await here.until(30)
+        told = here.told()
+        assert {second for second, why in told.items() if SET_BACK in why} == set(range(13, 27)), told
+        await here.cluster.close()
+
+    test()
+
+
+def test_who_has_not_noticed_a_clock_that_was_ahead_takes_nothing_for_missed_from_before_the_schedule() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(cron="0/10 * * * * ?", sharding_total_count=1)
+        await here.open()
+        await here.until(5)
+        await here.cluster.start(here.app)
+        await here.until(8.5)
+        await here.change("* * * * * ?")
+        await here.until(20.5)
+        here.off = 26
+        await here.until(24.5)
+        here.off = 0
+        (holder,) = [one for one in here.cluster.instances if await one.holds()]
+        holder.kill()
+        await here.until(60)
+        told = here.told()
+        assert min(told) > 8, told
+        await here.cluster.close()
+
+    test()
+
+
 def test_a_record_that_claims_more_than_a_minute_is_lowered_and_its_moment_not_run_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -151,6 +201,48 @@ def test_a_clock_that_is_set_back_by_mistake_costs_no_more_than_the_time_until_i
         assert set(here.told()) <= set(range(31, 37))
         assert due - here.told().keys() <= set(here.runs) <= due
         assert all(len(runs) == 1 for runs in here.runs.values())
+        await here.cluster.close()
+
+    test()
+
+
+def test_who_refuses_to_run_by_a_registry_clock_soon_hears_that_it_was_put_right() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(max_time_diff_seconds=3)
+        await here.open(off=-5)
+        await here.until(78.5)
+        assert here.runs == {}
+        here.off = 0  # which nothing tells: nobody runs anything, so nobody writes
+        await here.until(110)
+        assert set(range(85, 110)) <= set(here.runs) <= set(range(79, 110))
+        assert all(len(runs) == 1 for runs in here.runs.values())
+        await here.cluster.close()
+
+    test()
+
+
+def test_moments_told_of_while_the_clock_was_ahead_are_run_as_reruns_if_at_all() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(
+            max_time_diff_seconds=3, sharding_total_count=2
+        )  # refused, what is to come is told of, not claimed
+        await here.open()
+        await here.until(10.5)
+        here.off = 50
+        await here.until(12.5)
+        here.off = 0
+        await here.until(28)
+        await here.cluster.start(here.app)  # who is given one of the items
+        await here.until(36)
+        await here.cluster.instances[1].stop()  # and the first gains it anew, with its record
+        await here.until(80)
+        began = [event for event in here.cluster.told if isinstance(event, Began)]
+        again = [event for event in began if 50 <= round(event.slot / 1000 - START) < 60]
+        assert {round(event.slot / 1000 - START) for event in again} == set(range(50, 60)) <= here.told().keys()
+        assert {event.source for event in again} == {FireSource.MISFIRE}
+        assert {*here.runs, *here.told()} >= set(range(1, 80))
         await here.cluster.close()
 
     test()

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from typing import Any
+
 import anyio
 import pytest
 
+from aioelasticjob.errors import OutcomeUnknown
 from aioelasticjob.events import Misfired
-from aioelasticjob.running.misses import AWAY
-from tests.running.office import REGISTRY, Office, listening, play
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.txn import Committed, Op, Set
+from aioelasticjob.running.misses import AWAY, UNKEPT
+from tests.running.office import LAYOUT, REGISTRY, Office, listening, play
 
 Span = tuple[int, int, str]
 HOST = "10.0.0.1"
@@ -106,6 +113,25 @@ def test_what_came_before_the_outage_keeps_its_own_reason() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("work", [0.1, 3])  # at rest, or waiting to settle a run, when the connection comes back
+def test_of_a_schedule_that_was_changed_during_an_outage_nothing_is_reported_after_the_change(work: float) -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, work=work, cron="0/8 * * * * ?", misfire=False)
+        await here.until(9.5)
+        here.faults.partition([HOST], [REGISTRY])
+        await here.until(13.5)
+        stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+        await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": "1/2 * * * * ?"}).encode(), -1))
+        await here.until(17.5)
+        here.faults.heal()
+        await here.until(25.5)
+        moments = [moment for first, last, _ in told(here) for moment in range(first, last + 1, 2)]
+        assert [moment for moment in moments if moment < 18] == [15, 17]
+        assert on_time(here)[:2] == [8, 19]
+
+    play(scene)
+
+
 def test_without_records_moments_of_an_outage_are_reported_and_not_taken_for_runs() -> None:
     async def scene(here: Office) -> None:
         await hire(here, monitor_execution=False)
@@ -125,5 +151,62 @@ def test_without_records_moments_of_an_outage_that_the_session_survives_are_run_
         await here.until(54.5)
         assert told(here) == [(46, 46, AWAY)]
         assert (on_time(here)[-6:], reruns(here)) == ([40, 42, 48, 50, 52, 54], [44, 46])
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("ends", "cut_off"), [(75, [(10, 10, UNKEPT)]), (14, [])])
+def test_without_records_a_run_that_the_outage_cut_off_is_reported_by_who_ran_it(
+    ends: float, cut_off: list[Span]
+) -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, work=12, monitor_execution=False, misfire=False)
+        await out_of_reach(here, 13, ends)
+        await here.until(79)
+        assert [one for one in told(here) if one[2] == UNKEPT] == cut_off
+        moments = [moment for first, last, _ in told(here) for moment in range(first, last + 1, 10)]
+        assert len(moments) == len(set(moments))
+
+    play(scene)
+
+
+def test_a_write_that_breaks_the_connection_each_time_keeps_no_item_from_running() -> None:
+    async def scene(here: Office) -> None:
+        async def main() -> None:
+            async with here.app(work=0.1, cron="0/2 * * * * ?", reconcile_interval=10).running() as session:
+                commit = session.commit
+
+                async def picky(ops: Sequence[Op], **options: Any) -> Committed:
+                    if any("Count" in op.path for op in ops):
+                        here.faults.reset(HOST, REGISTRY)
+                        raise OutcomeUnknown("the connection broke")
+                    return await commit(ops, **options)
+
+                session.commit = picky  # type: ignore[method-assign]
+                await anyio.sleep_forever()
+
+        here.faults.start("a", HOST, main)
+        await here.until(70.5)
+        assert max(fired for _, _, fired in here.starts()) > 60
+
+    play(scene)
+
+
+def test_a_start_that_costs_the_connection_while_the_time_is_asked_for_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, server_time = list[str](), Session.server_time
+
+    async def first_lost(session: Session, path: str) -> float:
+        asked.append(path)
+        if len(asked) == 1:
+            raise OutcomeUnknown("connection lost before the reply")
+        return await server_time(session, path)
+
+    async def scene(here: Office) -> None:
+        monkeypatch.setattr(Session, "server_time", first_lost)
+        async with here.app(cron="0/2 * * * * ?").running():
+            await here.until(7)
+        assert [fired for _, _, fired in here.starts()][-1] == 6
 
     play(scene)

@@ -14,11 +14,16 @@ from aiozk.protocol.acl import ACL
 
 from aioelasticjob import ElasticJob, InstanceContext, OnceListener
 from aioelasticjob.coordination import records
+from aioelasticjob.errors import SessionEnded
+from aioelasticjob.events import Misfired
 from aioelasticjob.model import Record
 from aioelasticjob.registry.codec import failure, render
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Committed, Create, Delete, Op, Set
-from tests.running.office import LAYOUT, REGISTRY, Office, play
+from aioelasticjob.running.absence import NOBODY
+from aioelasticjob.running.job import _Life
+from aioelasticjob.testing import run
+from tests.running.office import LAYOUT, REGISTRY, Office, listening, play
 
 EVERY_TWO, EVERY_TEN = "0/2 * * * * ?", "0/10 * * * * ?"
 US = "127.0.0.1"
@@ -69,6 +74,10 @@ async def locked(here: Office) -> list[int]:
 
 def slots(here: Office, item: int) -> list[float]:
     return [fired for _, _, fired in here.starts(item)]
+
+
+def misfires(here: Office) -> list[Misfired]:
+    return [one for one in here.told if isinstance(one, Misfired)]
 
 
 def refused_now(app: ElasticJob) -> dict[str, str]:
@@ -205,6 +214,24 @@ def test_a_job_that_joins_again_under_the_same_session_takes_its_own_locks_for_i
     play(scene)
 
 
+def test_a_job_that_joins_again_under_the_same_session_knows_what_it_has_told_of() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(work=5, cron=EVERY_TWO, misfire=False)
+        async with listening(here, app), app.running():
+            await here.until(7.5)  # it has run for 2 until 7, and told of 4 and 6
+            (runner,) = app._here.shared.runners  # type: ignore[union-attr]
+            runner._waiting.tasks.start_soon(_fails)
+            await here.until(14.5)
+            assert slots(here, 0) == [2, 8, 14]
+            told = [(one.first / 1000 - here.start, one.slot / 1000 - here.start) for one in misfires(here)]
+            assert told == [(4, 6), (10, 12)]
+
+    async def _fails() -> None:
+        raise failure(-102, "/job")
+
+    play(scene)
+
+
 def test_a_lock_of_an_earlier_life_on_an_item_that_another_instance_holds_is_removed() -> None:
     async def _fails() -> None:
         raise failure(-102, "/job")
@@ -248,6 +275,59 @@ def test_a_job_that_cannot_join_again_says_in_its_health_why() -> None:
 
     async def _fails() -> None:
         raise failure(-102, "/job")
+
+    play(scene)
+
+
+def test_an_end_of_the_session_that_did_not_come_lets_the_job_join_again_once_a_second() -> None:
+    async def scene(here: Office) -> None:
+        app = here.app(cron=EVERY_TWO, sharding_total_count=2)
+        async with app.running() as session:
+            await here.until(11)
+            async with refusing(session, -112, lambda ops: True) as refused:
+                await here.until(16)
+            assert 0 < len(refused) <= 30
+            await here.until(35)
+            assert set(slots(here, 0)) >= {10, 18, 20, 30, 34}
+            assert await locked(here) == []
+
+    play(scene)
+
+
+def test_why_a_job_joins_again_is_logged_once_a_minute_while_the_reason_stays_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        life = _Life(anyio.TASK_STATUS_IGNORED)
+        for _ in range(90):
+            life.complain(SessionEnded("over"), "job")
+            await anyio.sleep(1)
+
+    run(main, seed=0)
+    assert caplog.messages == ["joining again: over"] * 2
+
+
+def test_an_absence_that_may_not_be_noted_keeps_no_item_from_running_and_is_reported_later() -> None:
+    def notes(ops: Sequence[Op]) -> bool:
+        return any(isinstance(op, Set) and op.path == LAYOUT.execution for op in ops)
+
+    def absences(here: Office) -> list[Misfired]:
+        return [one for one in here.told if isinstance(one, Misfired)]
+
+    async def scene(here: Office) -> None:
+        settings = {"cron": EVERY_TEN, "sharding_total_count": 2, "monitor_execution": False}
+        async with here.app(**settings).running():
+            await here.until(15)
+        await here.until(45)
+        app = here.app(**settings)
+        async with listening(here, app), app.running() as session:
+            async with refusing(session, -102, notes):
+                await here.until(65)
+                assert slots(here, 0) == [10, 50, 60]
+                assert absences(here) == []
+                assert list(refused_now(app)) == ["to note what nobody was up for"]
+            await here.until(75)
+            assert [(one.items, one.moments, one.why) for one in absences(here)] == [((0, 1), 3, NOBODY)]
 
     play(scene)
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from aioelasticjob import ItemContext
-from aioelasticjob.events import Misfired
+from aioelasticjob.events import Began, Misfired, Rescued
 from aioelasticjob.registry.txn import Set
 from aioelasticjob.testing import Process
 from tests.running.office import LAYOUT, REGISTRY, Office, listening, play
@@ -162,6 +162,45 @@ def test_moments_of_a_schedule_that_ends_are_told_of_though_their_item_was_given
     play(scene)
 
 
+def test_moments_of_a_schedule_that_ended_while_another_held_an_item_are_told_of_when_it_comes_back() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, "a", work=15, cron="0/2 * * * * ?")
+        began = await first_run(here)  # of both items
+        await here.until(began + 7)
+        await hire(here, "b", cron="0/2 * * * * ?")
+        await here.until(began + 7.5)
+        here.faults.partition([REGISTRY], ["10.0.0.2"])  # it has told of what had passed, and tells of nothing more
+        await here.until(began + 11)
+        stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+        await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": "59 59 23 * * ?"}).encode(), -1))
+        await here.until(began + 30)
+        for item in (0, 1):
+            assert (await here.observer.get(LAYOUT.item(item).instance)).data.startswith(b"10.0.0.1@")
+            told = {second for first, last, _ in spans(here, item) for second in range(first, last + 1, 2)}
+            assert told == set(range(began + 2, began + 11, 2))
+
+    play(scene)
+
+
+def test_moments_of_a_new_schedule_are_told_of_though_a_later_one_was_run_before_it_was_known() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, "a", cron="0/10 * * * * ?")
+        began = await first_run(here)
+        await here.until(began + 7)
+        here.faults.delay(REGISTRY, "10.0.0.1", 2)
+        stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+        await here.until(began + 8.2)  # the claim is sent before this is known
+        await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": "* * * * * ?"}).encode(), -1))
+        await here.until(began + 20)
+        begun = {round(one.slot / 1000 - here.start) for one in here.told if isinstance(one, Began)}
+        told = {second for first, last, _ in spans(here, 0) for second in range(first, last + 1)}
+        assert {began, began + 10} <= begun - told
+        assert begun | told >= set(range(began + 9, began + 17))
+        assert min(told) == began + 9
+
+    play(scene)
+
+
 def test_moments_that_came_while_a_run_was_put_up_for_rescue_are_told_of_when_records_end() -> None:
     async def scene(here: Office) -> None:
         await hire(here, "a", work=600, cron="* * * * * ?", failover=True)
@@ -176,6 +215,73 @@ def test_moments_that_came_while_a_run_was_put_up_for_rescue_are_told_of_when_re
         assert json.loads((await here.observer.get(LAYOUT.schedule)).data)["monitorExecution"] is False
         told = {second for first, last, _ in spans(here, 0) for second in range(first, last + 1)}
         assert told >= set(range(began + 1, began + 9))
+
+    play(scene)
+
+
+def test_moments_that_came_before_a_rescue_are_told_of_though_it_was_over_before_it_was_seen() -> None:
+    async def scene(here: Office) -> None:
+        settings = {"cron": "0/3 * * * * ?", "failover": True}
+        await hire(here, "b", work=0.2, **settings)
+        await hire(here, "a", work=600, **settings)
+        await here.until(7)
+        holders = [(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)]
+        item = holders.index(b"10.0.0.1")
+        here.faults.partition([REGISTRY], ["10.0.0.1"])
+        await here.until(15)  # beyond the deadline, within the session's timeout
+        here.faults.heal()
+        here.faults.delay(REGISTRY, "10.0.0.1", 0.4)
+        await here.until(30)
+        rescued = [one for one in here.told if isinstance(one, Rescued) and one.item == item]
+        assert [round(one.slot / 1000 - here.start) for one in rescued] == [3]
+        told = {second for first, last, _ in spans(here, item) for second in range(first, last + 1, 3)}
+        begun = {
+            round(one.slot / 1000 - here.start) for one in here.told if isinstance(one, Began) and item in one.items
+        }
+        assert told | begun >= set(range(6, 19, 3))
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("leaves", "ends", "missed"), [(15, 25, (20, 30, 2)), (25, 12, (30, 30, 1))])
+def test_moments_of_an_item_given_to_somebody_busy_are_told_of_though_records_end(
+    leaves: int, ends: int, missed: tuple[int, int, int]
+) -> None:
+    async def scene(here: Office) -> None:
+        asked_to_leave, cron = anyio.Event(), "0/10 * * * * ?"
+        await hire(here, "a", work=32, cron=cron)
+        await hire(here, "b", cron=cron, leaving=asked_to_leave)
+        await here.until(11)
+        holders = [(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)]
+        item = holders.index(b"10.0.0.2")
+        for second in sorted([leaves, ends]):
+            await here.until(second)
+            if second == leaves:
+                asked_to_leave.set()  # the item is given to the other one, who runs until 42
+            else:
+                stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+                await here.write(Set(LAYOUT.config, json.dumps({**stored, "monitorExecution": False}).encode(), -1))
+        await here.until(45)
+        assert spans(here, item) == [missed]
+        begun = [
+            round(one.slot / 1000 - here.start) for one in here.told if isinstance(one, Began) and item in one.items
+        ]
+        assert begun == [*range(10, missed[0], 10), 40]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("cron", ["0/10 * * * * ?", "1/10 * * * * ?"])
+def test_a_moment_that_came_during_a_run_is_run_after_it_though_records_ended_meanwhile(cron: str) -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, "a", work=15, cron="0/10 * * * * ?")
+        await here.until(12)
+        stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+        changed = {**stored, "monitorExecution": False, "cron": cron}
+        await here.write(Set(LAYOUT.config, json.dumps(changed).encode(), -1))
+        await here.until(29)
+        begun = [round(one.slot / 1000 - here.start) for one in here.told if isinstance(one, Began) and 0 in one.items]
+        assert begun == [10, 20 + int(cron[0])]
 
     play(scene)
 
