@@ -209,7 +209,7 @@ class ElasticJob(Declarations):
             yield session
 
     def run(self) -> None:
-        """Run all jobs as a whole process: uvloop where it is installed, graceful stop on SIGTERM and SIGINT.
+        """Run all jobs as a whole process: on uvloop (not on Windows), with a graceful stop on SIGTERM and SIGINT.
 
         A second signal stops at once; a handler that cannot be cancelled, such as a thread, delays that by 5 s at most.
         What is in memory once all jobs have joined stays out of the garbage collector's sight from then on

@@ -66,12 +66,10 @@ def by_force() -> Iterator[threading.Timer]:
         timer.cancel()
 
 
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes uvloop's loops where it is installed, None for the standard library's."""
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return what makes the loops of processes of our own: uvloop's, but on Windows, where there is none."""
     if sys.platform == "win32":
-        return None
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+        return asyncio.new_event_loop
+    from uvloop import new_event_loop  # only who runs a process of ours pays for it
+
+    return new_event_loop

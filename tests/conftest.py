@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -52,13 +51,15 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 @pytest.fixture(params=LOOP_KINDS)
 def loop_kind(request: pytest.FixtureRequest) -> LoopKind:
     """Every kind of loop in turn; pass it to ``tests.support.loops.run_async``."""
-    return _available(request.param)
+    kind: LoopKind = request.param
+    return kind
 
 
 @pytest.fixture(params=[kind for kind in LOOP_KINDS if kind != "virtual"])
 def real_loop_kind(request: pytest.FixtureRequest) -> LoopKind:
     """The kinds of loop with real sockets and real time."""
-    return _available(request.param)
+    kind: LoopKind = request.param
+    return kind
 
 
 @pytest.fixture(scope="session")
@@ -110,9 +111,3 @@ def worker_processes(tmp_path: Path) -> Iterator[Workers]:
     """Starts worker processes; what is left of them is killed."""
     with workers(tmp_path) as starter:
         yield starter
-
-
-def _available(kind: LoopKind) -> LoopKind:
-    if kind == "uvloop" and importlib.util.find_spec("uvloop") is None:
-        pytest.skip("uvloop is not installed")
-    return kind

@@ -19,7 +19,7 @@ def run_async(kind: LoopKind, main: Callable[[], Coroutine[Any, Any, T]], *, see
         return testing.run(main, seed=seed)
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     if kind == "uvloop":
-        import uvloop  # an extra; conftest skips the test when it is missing
+        import uvloop
 
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
