@@ -20,14 +20,14 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
-from aioelasticjob.testing.facts import Violation
-from aioelasticjob.testing.history import Begun, Entry, Finished, Phase, describe, of_kind
 from benchmarks.chaos_actions import GENTLE_KINDS, KINDS, rage
 from benchmarks.chaos_checker import Span, judge
 from benchmarks.chaos_history import arrange, read
 from benchmarks.chaos_report import Played, page
 from benchmarks.chaos_stage import LOOK_EVERY, Stage
 from benchmarks.chaos_worker import JOBS
+from tests.simulation.facts import Violation
+from tests.simulation.history import Begun, Entry, Finished, Phase, describe, of_kind
 from tests.support.processes import workers
 from tests.support.real_zookeeper import ensemble
 

@@ -18,9 +18,9 @@ from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
-from aioelasticjob.testing.facts import Facts, Run, Violation
-from aioelasticjob.testing.history import Entry, Told, of_kind
-from aioelasticjob.testing.invariants import SCHEDULED, fences_grow, one_run_per_slot, one_runner
+from tests.simulation.facts import Facts, Run, Violation
+from tests.simulation.history import Entry, Told, of_kind
+from tests.simulation.judges.invariants import SCHEDULED, fences_grow, one_run_per_slot, one_runner
 
 EARLY = 0.05
 """Seconds by which a run may seem to begin before its moment: the wall clock is slewed, the steady one is not."""

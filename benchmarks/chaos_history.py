@@ -17,7 +17,7 @@ from typing import Any
 from aioelasticjob import ItemContext
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
-from aioelasticjob.testing.history import Begun, Entry, Finished, Held, Stopped, Told, of_kind
+from tests.simulation.history import Begun, Entry, Finished, Held, Stopped, Told, of_kind
 
 HOST = "127.0.0.1"
 WAKING = 0.5

@@ -12,11 +12,11 @@ from statistics import median
 from aioelasticjob.config import JobConfig
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
-from aioelasticjob.testing.facts import Facts, Run
-from aioelasticjob.testing.history import Begun, Started, Told, of_kind
 from benchmarks.chaos_checker import Span, Verdict
 from benchmarks.chaos_history import Arranged
 from benchmarks.chaos_stage import Stage
+from tests.simulation.facts import Facts, Run
+from tests.simulation.history import Begun, Started, Told, of_kind
 
 SHOWN = 20
 """Violations that are told in full."""

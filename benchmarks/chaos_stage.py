@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from aioelasticjob.running import watchdog
-from aioelasticjob.testing.history import Entry, Fault, Held, Started, Stopped
 from benchmarks.chaos_checker import Excuse
 from benchmarks.chaos_history import HOST, TrueTime
 from benchmarks.chaos_worker import GAVE_UP, Order
+from tests.simulation.history import Entry, Fault, Held, Started, Stopped
 from tests.support.processes import ChildProcess, Workers
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.real_zookeeper import Ensemble, RealServer

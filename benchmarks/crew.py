@@ -18,11 +18,11 @@ from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.registry.txn import Set
-from aioelasticjob.testing.history import Begun, Finished, of_kind
 from benchmarks import chaos_history
 from benchmarks.chaos_history import TrueTime
 from benchmarks.crew_member import HELD, JOB, Order
 from benchmarks.servers import real_server
+from tests.simulation.history import Begun, Finished, of_kind
 from tests.support.processes import ChildProcess, Workers, workers
 
 SIZE, ITEMS = 3, 6

@@ -10,10 +10,10 @@ from statistics import median
 from typing import Final
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.testing.history import Begun
 from benchmarks.crew import ITEMS, Crew, crew
 from benchmarks.crew_member import JOB
 from benchmarks.report import Figure
+from tests.simulation.history import Begun
 
 NAME: Final = "graceful hand-over: SIGTERM of an idle holder"
 

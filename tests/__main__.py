@@ -39,8 +39,8 @@ CHECKS: dict[str, Sequence[str]] = {
     "pytest": ("pytest", "-n", "2", "--dist", "worksteal", "-q", "--durations=10"),
     "docs": ("mkdocs", "build", "--quiet", "--strict"),
 }
-SIMULATION = ("python", "-m", "aioelasticjob.testing.simulation", "-j", "2", "--seeds", "random", "--count", "500")
-BARE = ("python", "-m", "aioelasticjob.testing.bare_simulation")
+SIMULATION = ("python", "-m", "tests.simulation", "-j", "2", "--seeds", "random", "--count", "500")
+BARE = ("python", "-m", "tests.simulation.bare")
 LONG: dict[str, Sequence[str]] = {
     "seeds": SIMULATION,
     "seeds-failover": (*SIMULATION, "--failover"),

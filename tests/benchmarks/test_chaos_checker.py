@@ -12,9 +12,9 @@ from aioelasticjob import ItemContext, JobConfig
 from aioelasticjob.events import Misfired
 from aioelasticjob.jobs.base import item_context
 from aioelasticjob.model import Claim, Fire, FireSource, Record, Seen
-from aioelasticjob.testing.history import Begun, Entry, Finished, Held, Phase, Stopped, Told
 from benchmarks.chaos_checker import Excuse, Span, Verdict, judge
 from benchmarks.chaos_history import HOST, WAKING, Pen, TrueTime, arrange, read
+from tests.simulation.history import Begun, Entry, Finished, Held, Phase, Stopped, Told
 
 T = 1_800_000_000.0
 """A moment of both schedules."""

@@ -22,8 +22,8 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Committed, Create, Delete, Hold, Op, Set
-from aioelasticjob.testing.bare import BareRegistry
-from aioelasticjob.testing.bare_session import BareSession, Past, play
+from tests.simulation.bare.registry import BareRegistry
+from tests.simulation.bare.session import BareSession, Past, play
 
 T = TypeVar("T")
 LAYOUT = Layout("job")

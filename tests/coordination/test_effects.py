@@ -32,7 +32,7 @@ from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record
 from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
-from aioelasticjob.testing.bare import BareRegistry
+from tests.simulation.bare.registry import BareRegistry
 
 LAYOUT, ME = Layout("job"), "10.0.0.1@-@1"
 ANYBODYS = {TakeSeat, Restore, Refresh}

@@ -31,7 +31,7 @@ from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record
 from aioelasticjob.registry.txn import Create, Delete, Set
-from aioelasticjob.testing.bare import BareRegistry
+from tests.simulation.bare.registry import BareRegistry
 
 LAYOUT = Layout("job")
 WEEK = 7 * 24 * 3600.0

@@ -87,7 +87,8 @@ def settle_in_any_session() -> AbstractContextManager[object]:
                 await session.commit([operation], incarnation=session.incarnation)
             except RegistryError:
                 return False
-        return await original(self, claim, outcomes, now, **_options)
+        settled: bool = await original(self, claim, outcomes, now, **_options)
+        return settled
 
     original: Any = Claims.settle
     return mock.patch.object(Claims, "settle", settle)

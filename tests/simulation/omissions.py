@@ -28,9 +28,9 @@ from aioelasticjob.running.misses import Misses
 from aioelasticjob.running.requests import Fly, Requests
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.runner import Runner
-from aioelasticjob.testing import bare_events
-from aioelasticjob.testing.bare_process import Process
-from aioelasticjob.testing.bare_world import World
+from tests.simulation.bare import events as bare_events
+from tests.simulation.bare.process import Process
+from tests.simulation.bare.world import World
 
 _margin, _assign, _mourn, _to_transactions = lease.margin, effects._assign, effects._mourn, effects.to_transactions
 

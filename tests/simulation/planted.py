@@ -12,11 +12,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from aioelasticjob.testing import bare_simulation
-from aioelasticjob.testing.cluster import Plan
-from aioelasticjob.testing.simulation import Verdict, live, plan
 from tests.simulation import defects, omissions
+from tests.simulation.bare import simulation as bare_simulation
+from tests.simulation.cluster import Plan
 from tests.simulation.defects import Defect
+from tests.simulation.simulation import Verdict, live, plan
 
 LIMIT = 50
 """Seeds within which each defect has to be noticed."""

@@ -23,9 +23,9 @@ from aioelasticjob.model import Claim, Outcome, Record
 from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.runner import Runner
-from aioelasticjob.testing.bare_session import BareSession
-from aioelasticjob.testing.bare_simulation import live, main
-from aioelasticjob.testing.bare_world import World
+from tests.simulation.bare.session import BareSession
+from tests.simulation.bare.simulation import live, main
+from tests.simulation.bare.world import World
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(240)]
 
@@ -83,7 +83,7 @@ def test_the_command_says_how_to_see_it_again(capsys: pytest.CaptureFixture[str]
         seed = next(seed for seed in range(100) if live(seed).broken)
         assert main(["--seeds", str(seed), "--trace"]) == 1
     told = capsys.readouterr().out
-    assert f"replay: python -m aioelasticjob.testing.bare_simulation --seeds {seed} --trace" in told
+    assert f"replay: python -m tests.simulation.bare --seeds {seed} --trace" in told
     assert "=== peace" in told or "RuntimeError" in told
 
 

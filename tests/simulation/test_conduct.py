@@ -10,8 +10,7 @@ import pytest
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Ended, Refused
 from aioelasticjob.model import FireSource, Outcome, Record
-from aioelasticjob.testing import assignments, checkpoints, conduct, listening, orphans
-from aioelasticjob.testing.history import (
+from tests.simulation.history import (
     Called,
     Change,
     ClockSet,
@@ -24,6 +23,7 @@ from aioelasticjob.testing.history import (
     Told,
     Written,
 )
+from tests.simulation.judges import assignments, checkpoints, conduct, listening, orphans
 from tests.simulation.test_invariants import (
     BORN,
     CONFIG,

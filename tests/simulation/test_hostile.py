@@ -13,10 +13,14 @@ from aioelasticjob.coordination.guarantee import Guarantee
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.running import around
 from aioelasticjob.running.clockwork import Clockwork
-from aioelasticjob.testing.carelessness import NONSENSE, is_nonsense
-from aioelasticjob.testing.cluster import Witness
-from aioelasticjob.testing.facts import REGISTRY, Facts
-from aioelasticjob.testing.history import (
+from aioelasticjob.zookeeper.acl import OPEN_UNSAFE
+from aioelasticjob.zookeeper.codes import CreateFlag, ErrorCode, OpCode
+from aioelasticjob.zookeeper.datatree import Author
+from aioelasticjob.zookeeper.messages import Create, Delete, SetData
+from tests.simulation.carelessness import NONSENSE, is_nonsense
+from tests.simulation.cluster import Witness
+from tests.simulation.facts import REGISTRY, Facts
+from tests.simulation.history import (
     Begun,
     Called,
     ClockSet,
@@ -32,13 +36,9 @@ from aioelasticjob.testing.history import (
     Written,
     of_kind,
 )
-from aioelasticjob.testing.refusals import CONFLICTS, ERRORS
-from aioelasticjob.testing.simulation import live, plan, replay
-from aioelasticjob.testing.users import PLACES, Code
-from aioelasticjob.zookeeper.acl import OPEN_UNSAFE
-from aioelasticjob.zookeeper.codes import CreateFlag, ErrorCode, OpCode
-from aioelasticjob.zookeeper.datatree import Author
-from aioelasticjob.zookeeper.messages import Create, Delete, SetData
+from tests.simulation.refusals import CONFLICTS, ERRORS
+from tests.simulation.simulation import live, plan, replay
+from tests.simulation.users import PLACES, Code
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(240)]
 

@@ -11,9 +11,8 @@ import pytest
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import GIVEN_UP, FireSource, Record
-from aioelasticjob.testing import invariants
-from aioelasticjob.testing.facts import REGISTRY
-from aioelasticjob.testing.history import (
+from tests.simulation.facts import REGISTRY
+from tests.simulation.history import (
     Begun,
     Change,
     ClockSet,
@@ -30,8 +29,9 @@ from aioelasticjob.testing.history import (
     Written,
     describe,
 )
-from aioelasticjob.testing.invariants import Rule, check
-from aioelasticjob.testing.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
+from tests.simulation.judges import invariants
+from tests.simulation.judges.invariants import Rule, check
+from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
 
 T = 1_767_225_600.0
 A, B, C = "10.0.1.1@-@1-a", "10.0.1.2@-@1-b", "10.0.1.3@-@1-c"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioelasticjob.testing.simulation import live, plan
+from tests.simulation.simulation import live, plan
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
@@ -117,6 +117,4 @@ def test_a_seed_repeats_itself_exactly() -> None:
 
 def test_a_report_says_how_to_see_it_again() -> None:
     verdict = live(plan(7, minutes=0.1, kinds=("crash",)))
-    assert (
-        "python -m aioelasticjob.testing.simulation --seeds 7 --minutes 0.1 --kinds crash --trace" in verdict.report()
-    )
+    assert "python -m tests.simulation --seeds 7 --minutes 0.1 --kinds crash --trace" in verdict.report()

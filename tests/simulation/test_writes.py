@@ -8,9 +8,9 @@ import pytest
 
 from aioelasticjob.coordination import records
 from aioelasticjob.model import Record
-from aioelasticjob.testing import invariants, leases, writes
-from aioelasticjob.testing.facts import Facts
-from aioelasticjob.testing.history import Entry, Fault, Held, Stopped
+from tests.simulation.facts import Facts
+from tests.simulation.history import Entry, Fault, Held, Stopped
+from tests.simulation.judges import invariants, leases, writes
 from tests.simulation.test_conduct import claimed, told
 from tests.simulation.test_invariants import BORN, A, B, T, begun, broken, ended, gone, made, put, record, written
 

@@ -12,8 +12,8 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.strategies import Allotment, find, in_order
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Instance
-from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, Violation
-from aioelasticjob.testing.history import Change, Written, of_kind
+from tests.simulation.facts import PROMPT, RESENT, Facts, Violation
+from tests.simulation.history import Change, Written, of_kind
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -22,9 +22,17 @@ from aioelasticjob.registry.codec import CLOSE, attach, attached
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.lease import Lease
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
-from aioelasticjob.testing.facts import REGISTRY
 from aioelasticjob.testing.faults import Farewell, Faults
-from aioelasticjob.testing.history import (
+from aioelasticjob.testing.loop import VirtualClock
+from aioelasticjob.testing.process import Process
+from aioelasticjob.zookeeper.codes import ErrorCode, EventType, RequestError
+from aioelasticjob.zookeeper.datatree import Applied, Author, DataTree
+from aioelasticjob.zookeeper.messages import Write
+from aioelasticjob.zookeeper.processor import Processor
+from aioelasticjob.zookeeper.server import Server, serve
+from aioelasticjob.zookeeper.sessions import Sessions
+from tests.simulation.facts import REGISTRY
+from tests.simulation.history import (
     Change,
     ClockSet,
     Fault,
@@ -36,16 +44,8 @@ from aioelasticjob.testing.history import (
     Told,
     Written,
 )
-from aioelasticjob.testing.loop import VirtualClock
-from aioelasticjob.testing.process import Process
-from aioelasticjob.testing.refusals import CONFLICTS, NO_ERROR, Refusals
-from aioelasticjob.testing.users import Code
-from aioelasticjob.zookeeper.codes import ErrorCode, EventType, RequestError
-from aioelasticjob.zookeeper.datatree import Applied, Author, DataTree
-from aioelasticjob.zookeeper.messages import Write
-from aioelasticjob.zookeeper.processor import Processor
-from aioelasticjob.zookeeper.server import Server, serve
-from aioelasticjob.zookeeper.sessions import Sessions
+from tests.simulation.refusals import CONFLICTS, NO_ERROR, Refusals
+from tests.simulation.users import Code
 
 PORT, NAMESPACE = 2181, "sim"
 PATIENCE = 600.0

@@ -12,10 +12,10 @@ from math import inf
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Ended, Misfired
 from aioelasticjob.model import FireSource, Outcome
-from aioelasticjob.testing.excuses import is_astray
-from aioelasticjob.testing.facts import KNOWN, PROMPT, RESENT, Facts, JobFacts, Run, Violation
-from aioelasticjob.testing.history import Told, Written, of_kind
-from aioelasticjob.testing.timeliness import SCHEDULED
+from tests.simulation.facts import KNOWN, PROMPT, RESENT, Facts, JobFacts, Run, Violation
+from tests.simulation.history import Told, Written, of_kind
+from tests.simulation.judges.excuses import is_astray
+from tests.simulation.judges.timeliness import SCHEDULED
 
 SLACK = 0.05
 """Seconds by which a handler may be cut off early or late: the loop's turns, and clocks that round."""

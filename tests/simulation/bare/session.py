@@ -18,7 +18,7 @@ from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, SessionE
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.tree import Node, Stat
 from aioelasticjob.registry.txn import Committed, Hold, Op
-from aioelasticjob.testing.bare import BareRegistry, Before
+from tests.simulation.bare.registry import BareRegistry, Before
 
 Ready: TypeAlias = Callable[[], bool]
 Play: TypeAlias = Coroutine[Ready, None, object]

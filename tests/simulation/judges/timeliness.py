@@ -8,9 +8,9 @@ from math import inf
 from aioelasticjob.coordination.view import said, scheduling
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
-from aioelasticjob.testing import excuses
-from aioelasticjob.testing.eras import Era
-from aioelasticjob.testing.facts import REGISTRY, Facts, JobFacts, Violation
+from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
+from tests.simulation.judges import excuses
+from tests.simulation.judges.eras import Era
 
 LATE = 0.6
 """Seconds that may pass between a moment and its run in peace, on a host whose clock is right."""

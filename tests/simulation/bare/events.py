@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aioelasticjob.registry.txn import Create, Delete, Set
-from aioelasticjob.testing.bare_judge import ITEMS
-from aioelasticjob.testing.bare_process import Process
-from aioelasticjob.testing.bare_world import LAYOUT, MOST, World, configured
+from tests.simulation.bare.judge import ITEMS
+from tests.simulation.bare.process import Process
+from tests.simulation.bare.world import LAYOUT, MOST, World, configured
 
 
 def happen(world: World) -> None:

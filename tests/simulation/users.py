@@ -22,11 +22,11 @@ from aioelasticjob.errors import Fenced, RegistryError
 from aioelasticjob.jobs.context import InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Depends
 from aioelasticjob.jobs.listeners import JobListener, Listener, OnceListener
-from aioelasticjob.testing.history import Begun, Called, Raised, Saved
 from aioelasticjob.testing.process import current_process
+from tests.simulation.history import Begun, Called, Raised, Saved
 
 if TYPE_CHECKING:
-    from aioelasticjob.testing.cluster import Cluster, Host, JobPlan
+    from tests.simulation.cluster import Cluster, Host, JobPlan
 
 UNRULY = "unruly"
 """The name of the strategy and of the error handler that raise when the script of faults wants it."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Record
-from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, JobFacts, Run, Violation, is_as_before
-from aioelasticjob.testing.history import Told, Written, of_kind
+from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, Run, Violation, is_as_before
+from tests.simulation.history import Told, Written, of_kind
 
 RECENT = 4.0
 """Seconds after a change of settings in which somebody may still go by the old ones."""

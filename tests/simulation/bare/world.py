@@ -14,10 +14,10 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Create, Op
-from aioelasticjob.testing.bare import BareRegistry, Before
-from aioelasticjob.testing.bare_judge import Judge
-from aioelasticjob.testing.bare_process import Process, describe
-from aioelasticjob.testing.bare_session import BareSession, Past, Ready, Task
+from tests.simulation.bare.judge import Judge
+from tests.simulation.bare.process import Process, describe
+from tests.simulation.bare.registry import BareRegistry, Before
+from tests.simulation.bare.session import BareSession, Past, Ready, Task
 
 START = 1_000_000_000.0
 STEPS = 600

@@ -1,8 +1,8 @@
-"""Rules, claims and effects under fire, without wire and loop: ``python -m aioelasticjob.testing.bare_simulation``.
+"""Rules, claims and effects under fire, without wire and loop: ``python -m tests.simulation.bare``.
 
 A seed decides which process takes the next step, what it sees, what is broken and what operators do.  So thousands of
 orders of the same few transactions are tried in a minute; what wires and clocks do is left to the simulation of whole
-clusters (``aioelasticjob.testing.simulation``).
+clusters (``tests.simulation``).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from functools import partial
 from unittest import mock
 
 from aioelasticjob.coordination import claims, effects
-from aioelasticjob.testing.bare_events import happen
-from aioelasticjob.testing.bare_world import World
+from tests.simulation.bare.events import happen
+from tests.simulation.bare.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Verdict:
     def report(self) -> str:
         """Return what went wrong, and how to see it again."""
         lines = [f"seed {self.seed} breaks {len(self.broken)} promises:", *(f"  {one}" for one in self.broken[:10])]
-        replay = f"replay: python -m aioelasticjob.testing.bare_simulation --seeds {self.seed} --trace"
+        replay = f"replay: python -m tests.simulation.bare --seeds {self.seed} --trace"
         return "\n".join([*lines, replay])
 
 
@@ -101,13 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m aioelasticjob.testing.bare_simulation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.bare", description=__doc__)
     parser.add_argument("--seeds", default="0:1000", metavar="A[:B]", help="the seeds A to B-1, or 'random'")
     parser.add_argument("--count", type=int, default=1000, help="how many random seeds")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print every step")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

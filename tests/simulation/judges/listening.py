@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aioelasticjob.model import FireSource
-from aioelasticjob.testing.excuses import nonsense
-from aioelasticjob.testing.facts import PROMPT, RESENT, Facts, Violation
-from aioelasticjob.testing.history import Begun, Called, Written, of_kind
+from tests.simulation.facts import PROMPT, RESENT, Facts, Violation
+from tests.simulation.history import Begun, Called, Written, of_kind
+from tests.simulation.judges.excuses import nonsense
 
 ONCE = ("once before", "once after")
 Key = tuple[str, int]

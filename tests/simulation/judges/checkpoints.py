@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aioelasticjob.testing import excuses
-from aioelasticjob.testing.facts import Facts, Violation
-from aioelasticjob.testing.history import Begun, Saved, Written, of_kind
+from tests.simulation.facts import Facts, Violation
+from tests.simulation.history import Begun, Saved, Written, of_kind
+from tests.simulation.judges import excuses
 
 
 def begin_at_the_newest(facts: Facts) -> Iterator[Violation]:

@@ -14,9 +14,9 @@ from aioelasticjob.coordination.ledger import TOLERATED
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome, Record
 from aioelasticjob.running.clockwork import STEADY
-from aioelasticjob.testing.eras import Era
-from aioelasticjob.testing.facts import KNOWN, PROMPT, REGISTRY, RESENT, Facts, JobFacts, Run, Span, Violation
-from aioelasticjob.testing.history import ClockSet, Nonsense, Raised, Started, Told, Written, of_kind
+from tests.simulation.facts import KNOWN, PROMPT, REGISTRY, RESENT, Facts, JobFacts, Run, Span, Violation
+from tests.simulation.history import ClockSet, Nonsense, Raised, Started, Told, Written, of_kind
+from tests.simulation.judges.eras import Era
 
 ASTRAY = 1.0
 """Seconds by which a clock may be wrong without an effect."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import inf
 
-from aioelasticjob.testing.facts import RESENT, Facts, Violation
-from aioelasticjob.testing.history import Stopped, Written, of_kind
+from tests.simulation.facts import RESENT, Facts, Violation
+from tests.simulation.history import Stopped, Written, of_kind
 
 MARGIN = 1.2
 """Seconds by which handlers end before their session, which lasts 4 s or more: a follower may be so far behind."""

@@ -10,8 +10,8 @@ from aioelasticjob.errors import Conflict, NodeMissing
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Create, Delete, Set
-from aioelasticjob.testing.chaos import Chaos, operate
-from aioelasticjob.testing.cluster import Cluster
+from tests.simulation.chaos import Chaos, operate
+from tests.simulation.cluster import Cluster
 
 NONSENSE = (b"{nonsense", b'["nonsense"]', b'{"nonsense": 1}', b"\xff\xfenonsense", b'{"slot": "nonsense"}')
 """Data that is no configuration, no record, no mark and no offset of ours."""

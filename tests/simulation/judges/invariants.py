@@ -15,10 +15,10 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import Allotment, find, in_order
 from aioelasticjob.model import GIVEN_UP, FireSource, Instance
 from aioelasticjob.running.runner import EARLY
-from aioelasticjob.testing import assignments, checkpoints, conduct, excuses, leases, listening, orphans, writes
-from aioelasticjob.testing.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, Run, Violation
-from aioelasticjob.testing.history import Change, Entry, Stopped, Written, of_kind
-from aioelasticjob.testing.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
+from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, Run, Violation
+from tests.simulation.history import Change, Entry, Stopped, Written, of_kind
+from tests.simulation.judges import assignments, checkpoints, conduct, excuses, leases, listening, orphans, writes
+from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
 
 Rule = Callable[[Facts], Iterator[Violation]]
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)

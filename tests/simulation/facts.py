@@ -12,8 +12,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import Record
-from aioelasticjob.testing.eras import Era
-from aioelasticjob.testing.history import (
+from tests.simulation.history import (
     Begun,
     Entry,
     Fault,
@@ -29,6 +28,7 @@ from aioelasticjob.testing.history import (
     came_and_went,
     of_kind,
 )
+from tests.simulation.judges.eras import Era
 
 REGISTRY = "10.0.0.1"
 """Where the registry runs."""

@@ -1,7 +1,7 @@
-"""Whole clusters under faults, in simulated time and from a seed: ``python -m aioelasticjob.testing.simulation``.
+"""Whole clusters under faults, in simulated time and from a seed: ``python -m tests.simulation``.
 
 A seed decides on everything: hosts, clocks, jobs, how long handlers take, what breaks and when.  The run is judged by
-``aioelasticjob.testing.invariants``, and repeats itself exactly when it is asked for again.
+``tests.simulation.judges.invariants``, and repeats itself exactly when it is asked for again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from unittest import mock
 from anyio import create_task_group, sleep
 
 from aioelasticjob.coordination import effects
-from aioelasticjob.testing import hostile as surroundings
-from aioelasticjob.testing.chaos import KINDS, WILD, mend, rage
-from aioelasticjob.testing.cluster import Cluster, JobPlan, Plan
-from aioelasticjob.testing.facts import Violation
-from aioelasticjob.testing.history import Entry, Phase, describe
-from aioelasticjob.testing.invariants import check
 from aioelasticjob.testing.loop import START, run
-from aioelasticjob.testing.users import registered
+from tests.simulation import hostile as surroundings
+from tests.simulation.chaos import KINDS, WILD, mend, rage
+from tests.simulation.cluster import Cluster, JobPlan, Plan
+from tests.simulation.facts import Violation
+from tests.simulation.history import Entry, Phase, describe
+from tests.simulation.judges.invariants import check
+from tests.simulation.users import registered
 
 JOINING = 8.0
 """Seconds until everybody is there and has work."""
@@ -68,7 +68,7 @@ def replay(plan: Plan) -> str:
     failover = " --failover" if any(("failover", True) in job.settings for job in plan.jobs) else ""
     failover += " --wild" if plan.wild else ""
     failover += " --hostile" if plan.hostile else ""
-    return f"python -m aioelasticjob.testing.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
+    return f"python -m tests.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
 
 
 def plan(
@@ -211,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":  # sets of strings are ordered by it, and a replay has to be exact
         os.execve(
             sys.executable,
-            [sys.executable, "-m", "aioelasticjob.testing.simulation", *(arguments or sys.argv[1:])],
+            [sys.executable, "-m", "tests.simulation", *(arguments or sys.argv[1:])],
             os.environ | {"PYTHONHASHSEED": "0"},
         )
     plans = list(_plans(given))
@@ -253,7 +253,7 @@ def _without_history(wanted: Plan) -> Verdict:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m aioelasticjob.testing.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", default="0:20", metavar="A[:B]", help="the seeds A to B-1, or 'random'")
     parser.add_argument("--count", type=int, default=20, help="how many random seeds")
     parser.add_argument("--minutes", type=float, default=1.0, help="simulated minutes of faults")
@@ -265,7 +265,3 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print the whole history")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -15,8 +15,8 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.layout import ItemPaths, Layout
 from aioelasticjob.model import GIVEN_UP, Claim, FireSource, Record
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.testing.bare import BareRegistry, Before
-from aioelasticjob.testing.bare_process import Process
+from tests.simulation.bare.process import Process
+from tests.simulation.bare.registry import BareRegistry, Before
 
 ITEMS = 12
 """Items there may ever be."""

@@ -15,9 +15,9 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Create, Delete, Set
-from aioelasticjob.testing.cluster import Cluster, Host
-from aioelasticjob.testing.facts import REGISTRY
 from aioelasticjob.testing.faults import Farewell
+from tests.simulation.cluster import Cluster, Host
+from tests.simulation.facts import REGISTRY
 
 OFTEN = 0.45
 """How many faults begin in a second."""

@@ -34,7 +34,7 @@ from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.runner import ASLEEP, Runner
 from aioelasticjob.running.surroundings import Surroundings
-from aioelasticjob.testing.bare_session import BareSession, Ready, step, until
+from tests.simulation.bare.session import BareSession, Ready, step, until
 
 
 class Around(Protocol):

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from aioelasticjob.coordination import records
 from aioelasticjob.model import Record
-from aioelasticjob.testing.facts import RESENT, Facts, Violation
-from aioelasticjob.testing.history import Change, Written, of_kind
+from tests.simulation.facts import RESENT, Facts, Violation
+from tests.simulation.history import Change, Written, of_kind
 
 
 @dataclass(slots=True)

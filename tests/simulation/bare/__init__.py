@@ -1,0 +1,1 @@
+"""Coordination and running on a tree that is a dictionary, step by step from a seed."""
