@@ -310,7 +310,11 @@ def run(main: Callable[[], Awaitable[T]], *, seed: int = 0, start: float = START
     directly is simulated too.  Raises: what ``main`` raises; Deadlock, Livelock; UnhandledErrors when errors ended up
     in the loop's exception handler.
     """
-    loop = VirtualLoop(seed=seed, start=start)
+    return run_on(VirtualLoop(seed=seed, start=start), main, seed)
+
+
+def run_on(loop: VirtualLoop, main: Callable[[], Awaitable[T]], seed: int) -> T:
+    """Do as ``run`` does, on a loop that may choose by itself what runs next, and close it."""
 
     async def body() -> T:
         return await main()

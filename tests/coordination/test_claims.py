@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import pytest
 
@@ -20,10 +20,12 @@ from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
+from aioelasticjob.registry.session import SessionState, SessionStatus
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Committed, Create, Delete, Hold, Op, Set
+from aioelasticjob.testing import run
 from tests.simulation.bare.registry import BareRegistry
-from tests.simulation.bare.session import BareSession, Past, play
+from tests.simulation.bare.session import BareSession, Past
 
 T = TypeVar("T")
 LAYOUT = Layout("job")
@@ -146,7 +148,7 @@ class Desk:
 
 
 def done(work: Coroutine[Any, Any, T]) -> T:
-    return cast(T, play(work))
+    return run(lambda: work)
 
 
 def test_what_is_claimed_runs_until_it_is_settled() -> None:
@@ -274,7 +276,7 @@ def test_of_a_claim_that_never_arrived_others_may_have_taken_a_part() -> None:
 def test_a_claim_that_goes_down_with_its_session_is_no_claim() -> None:
     desk = Desk()
     desk.line.commits.append("never arrived")
-    desk.line.incarnation = MINE + 5
+    desk.line.status.set(SessionStatus(SessionState.CONNECTED, MINE + 5))
     with pytest.raises(SessionEnded):
         desk.claim()
 
@@ -437,7 +439,7 @@ def test_nothing_is_handed_over_under_a_session_that_is_over(word: str) -> None:
     desk = Desk()
     claim = desk.taken()
     desk.line.commits.append(word)
-    desk.line.incarnation = MINE + 5
+    desk.line.status.set(SessionStatus(SessionState.CONNECTED, MINE + 5))
     assert desk.hand_over(claim) is None
     assert desk.waiting() == set()
 
@@ -447,7 +449,7 @@ def test_a_run_whose_session_is_over_cannot_be_settled(word: str) -> None:
     desk = Desk()
     claim = desk.taken()
     desk.line.commits.append(word)
-    desk.line.incarnation = MINE + 5
+    desk.line.status.set(SessionStatus(SessionState.CONNECTED, MINE + 5))
     assert not desk.settle(claim, Outcome.COMPLETED)
     assert not desk.record().completed
 

@@ -20,7 +20,7 @@ def happen(world: World) -> None:
 
 def cut(world: World, process: Process) -> None:
     """Break a connection, or mend it."""
-    if not process.session.connected:
+    if not process.session.is_connected:
         world.mend(process)
         return
     world.say(f"{process.number} loses its connection")
@@ -38,29 +38,27 @@ def expire(world: World, process: Process) -> None:
     elif not process.session.over:
         world.say(f"{process.number}'s session ends")
         process.session.expire()
+        if world.dice.random() < 0.4:
+            world.mend(process)
 
 
 def miss_deadline(world: World, process: Process) -> None:
     """Stay cut off for so long that handlers are cancelled."""
-    if not process.session.connected:
+    if not process.session.is_connected:
         world.say(f"{process.number} gives up its handlers")
-        process.session.late = True
+        process.session.lose_proof()
 
 
 def pause(world: World, process: Process) -> None:
     """Let a process fall asleep, or wake it."""
-    process.paused = not process.paused
-    world.say(f"{process.number} {'falls asleep' if process.paused else 'wakes'}")
+    process.body.paused = not process.body.paused
+    world.say(f"{process.number} {'falls asleep' if process.body.paused else 'wakes'}")
 
 
 def crash(world: World, process: Process) -> None:
     """Kill a process; its session lives on for a while."""
     world.say(f"{process.number} crashes")
-    process.session.cut()
-    world.processes.remove(process)
-    world.stop(process)
-    if not process.session.over:
-        world.zombies.append(process.session)
+    world.kill(process)
 
 
 def start(world: World, _process: Process) -> None:
@@ -70,8 +68,8 @@ def start(world: World, _process: Process) -> None:
 
 
 def leaves(world: World, process: Process) -> None:
-    """Ask a process to leave, the second time to hurry."""
-    world.say(f"{process.number} shall {'hurry' if process.leaving else 'leave'}")
+    """Ask a process to leave."""
+    world.say(f"{process.number} shall leave")
     process.leave()
 
 
@@ -98,13 +96,15 @@ def reconfigure(world: World, _process: Process) -> None:
 
 def trigger(world: World, process: Process) -> None:
     """Ask an instance to run now."""
-    world.by_hand(Create(LAYOUT.trigger(process.id)))
+    if process.id:
+        world.by_hand(Create(LAYOUT.trigger(process.id)))
 
 
 def dismiss(world: World, process: Process) -> None:
     """Ask an instance to leave through the registry, or remove its node."""
-    remove = Delete(LAYOUT.instance(process.id))
-    world.by_hand(remove if world.dice.random() < 0.3 else Create(LAYOUT.shutdown(process.id)))
+    if process.id:
+        remove = Delete(LAYOUT.instance(process.id))
+        world.by_hand(remove if world.dice.random() < 0.3 else Create(LAYOUT.shutdown(process.id)))
 
 
 def meddle(world: World, _process: Process) -> None:

@@ -5,6 +5,7 @@ The judge sees what no instance sees: the whole tree before and after, and who w
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -12,8 +13,9 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.rules import Situation, decide
 from aioelasticjob.coordination.rules.sharding import wanted
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.layout import ItemPaths, Layout
-from aioelasticjob.model import GIVEN_UP, Claim, FireSource, Record
+from aioelasticjob.model import GIVEN_UP, FireSource, Record
 from aioelasticjob.registry.tree import Node
 from tests.simulation.bare.process import Process
 from tests.simulation.bare.registry import BareRegistry, Before
@@ -33,11 +35,15 @@ class Judge:
     processes: dict[int, Process] = field(default_factory=dict)
     """By session, all there ever were."""
     names: dict[int, str] = field(default_factory=dict)
+    """Of the instances, by session."""
+    decided_on: dict[int, JobView] = field(default_factory=dict)
+    """The view that the newest claim of each session was decided on."""
     broken: list[str] = field(default_factory=list)
     say: Callable[[str], None] = lambda _text: None
     runs: int = 0
     rescues: int = 0
-    _open: dict[int, dict[Process, Claim]] = field(default_factory=dict)
+    _open: dict[int, dict[Process, int]] = field(default_factory=dict)
+    """The sessions of the runs under way, by item and process."""
     _fences: dict[int, int] = field(default_factory=dict)
     _slots: set[tuple[int, int]] = field(default_factory=set)
     _graceful: set[str] = field(default_factory=set)
@@ -68,6 +74,12 @@ class Judge:
                 self._meddled = self.registry.zxid
             return
         elected, now = self.layout.epoch in before, self.registry.nodes
+        for path in before:
+            name = path.removeprefix(f"{self.layout.instances}/")
+            if name != path and path in now and now[path].stat.ephemeral_owner == session:
+                self.names[session] = name
+                if (named := json.loads(now[path].data)["incarnation"]) != session:
+                    self.break_("instances are of their session", f"{name}, of {named}, was made in {session}")
         if elected:
             self._leader = session
         sharding = before.get(self.layout.sharding)
@@ -117,7 +129,7 @@ class Judge:
             yield "nothing that runs is pruned", "the item is gone, and runs"
 
     def _judge_claim(self, session: int, paths: ItemPaths, was: Mapping[str, Node | None]) -> Iterator[tuple[str, str]]:
-        now, me = self.registry.nodes, self.names[session]
+        now, me = self.registry.nodes, self.names.get(session, "nobody who has joined")
         runner = now[paths.running]
         if runner.data.decode() != me or runner.stat.ephemeral_owner != session:
             yield "claims are of their session", f"{runner.data!r} claimed in the session of {me}"
@@ -134,8 +146,7 @@ class Judge:
             yield "claims are assigned", f"it is assigned to {_text(now.get(paths.instance))!r}"
         if record.source in SCHEDULED and record.slot <= last.slot:
             yield "one run per slot", f"{record.slot} was claimed after {last.slot}"
-        life = self.processes[session].life
-        view = None if life is None else life.runner.flying
+        view = self.decided_on.get(session)
         if view is not None and view.config.failover and last.begun and not last.completed:
             yield "every orphan is rescued", f"its run of {last.slot} was cut off and forgotten"
 
@@ -170,13 +181,13 @@ class Judge:
         if not any(view.eligible and wanted(view) == given for _, view in self.views[since[0] if since else -1 :]):
             self.break_("assignments answer the newest question", f"{given} was decided on before the mark was made")
 
-    def begin(self, process: Process, item: int, claim: Claim) -> None:
-        """Judge a handler's first step."""
+    def begin(self, process: Process, run: ItemContext, incarnation: int) -> None:
+        """Judge a handler's first step, in the session that its item was claimed in."""
         self.runs += 1
-        source, slot, fence = claim.fire.source, claim.fire.slot, claim.fences[item]
+        item, source, slot, fence = run.item, run.source, run.fire.slot, run.fence
         self.rescues += source is FireSource.FAILOVER
         others = self._open.setdefault(item, {})
-        if rivals := [one.id for one, run in others.items() if one is not process and _lives(one, run)]:
+        if rivals := [one.id for one, session in others.items() if one is not process and _lives(one, session)]:
             self.break_("one runner", f"item {item} begins at {process.id} and runs at {rivals}")
         if fence <= self._fences.get(item, -1):
             self.break_("fences grow", f"item {item}: {fence} after {self._fences[item]}")
@@ -185,7 +196,7 @@ class Judge:
         if source in SCHEDULED:
             self._slots.add((item, slot))
         self._fences[item] = max(fence, self._fences.get(item, -1))
-        others[process] = claim
+        others[process] = incarnation
 
     def end(self, process: Process, item: int) -> None:
         """Note that a handler is over."""
@@ -242,10 +253,10 @@ class Judge:
         return {item: 0} if cut_off and view.config.failover else {}
 
 
-def _lives(process: Process, claim: Claim) -> bool:
+def _lives(process: Process, incarnation: int) -> bool:
     """Whether a handler may still act: not if its session is over, which it knows before the registry does."""
     session = process.session
-    return not process.gone and not session.over and session.incarnation == claim.incarnation
+    return process.body.alive and not session.over and session.incarnation == incarnation
 
 
 def _record(node: Node | None) -> Record:

@@ -1,87 +1,45 @@
-"""A session on the bare tree, and the steps that a seed plays: coroutines without a loop.
+"""A session on the bare tree: what ``Session`` promises, without a wire.
 
-Every request takes a step to arrive and one to be answered; in between anything may happen.  Reads come from a
-server that may lag behind, but never behind what this session has seen, as ZooKeeper promises.
+Every request takes a while to arrive and a while to be answered, in the order in which they were sent; in between
+anything may happen.  Reads come from a server that may lag behind, but never behind what this session has seen, as
+ZooKeeper promises.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from contextvars import Context
 from dataclasses import dataclass
+from math import inf
 from random import Random
-from types import coroutine
-from typing import TypeAlias, cast
+from typing import Generic, TypeVar, cast
 
 from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, SessionEnded, Suspended
-from aioelasticjob.registry.session import Session, SessionState
-from aioelasticjob.registry.tree import Node, Stat
+from aioelasticjob.latest import Latest
+from aioelasticjob.registry.lease import Cancellable
+from aioelasticjob.registry.session import Session, SessionState, SessionStatus
+from aioelasticjob.registry.tree import Node, Stat, Tree
 from aioelasticjob.registry.txn import Committed, Hold, Op
 from tests.simulation.bare.registry import BareRegistry, Before
 
-Ready: TypeAlias = Callable[[], bool]
-Play: TypeAlias = Coroutine[Ready, None, object]
+T = TypeVar("T")
 
 LAG = 6
 """Transactions by which a server that is read from may lag behind."""
-
-
-def always() -> bool:
-    """Be ready at once."""
-    return True
-
-
-@coroutine
-def until(ready: Ready) -> Generator[Ready, None, None]:
-    """Wait for as many steps as the seed likes, and until something holds."""
-    yield ready
-
-
-async def step() -> None:
-    """Let others go first, if the seed likes."""
-    await until(always)
-
-
-@dataclass(eq=False, slots=True)
-class Task:
-    """A coroutine that is stepped by hand; ``owner`` is whose it is."""
-
-    owner: object
-    body: Play
-    ready: Ready = always
-    over: bool = False
-
-    def step(self) -> None:
-        """Go on to the next place where others may come first."""
-        try:
-            self.ready = self.body.send(None)
-        except StopIteration:
-            self.over = True
-
-    def stop(self) -> None:
-        """End it where it stands, as a process that is killed."""
-        self.over = True
-        self.body.close()
-
-
-def play(body: Play, steps: int = 10_000) -> object:
-    """Step a coroutine to its end, alone, and return what it returns; what waits must be ready by itself."""
-    ready: Ready = always
-    for _ in range(steps):
-        assert ready(), "it waits for something that nobody will do"
-        try:
-            ready = body.send(None)
-        except StopIteration as end:
-            return cast(object, end.value)
-    raise AssertionError(f"not over after {steps} steps")
+SLOWEST = 0.2
+"""Seconds that a request or an answer is on its way at most."""
 
 
 class Past:
-    """The last few states of the registry, for servers that lag behind."""
+    """The last few states of the registry, for servers that lag behind, and what mirrors show of the newest."""
 
-    def __init__(self, registry: BareRegistry) -> None:
-        self._registry = registry
+    def __init__(self, registry: BareRegistry, shows: Callable[[str], bool] = lambda _path: True) -> None:
+        self.mirrored = Tree()
+        """The nodes of the newest state that mirrors show."""
+        self._registry, self._shows = registry, shows
         self._states: deque[tuple[int, dict[str, Node]]] = deque(maxlen=LAG)
         registry.observers.append(self._keep)
 
@@ -92,59 +50,73 @@ class Past:
             return newest
         return dice.choice([newest, *(state for state in self._states if state[0] >= seen)])
 
-    def _keep(self, _session: int, _before: Before) -> None:
-        self._states.append((self._registry.zxid, dict(self._registry.nodes)))
+    def _keep(self, _session: int, before: Before) -> None:
+        nodes, zxid = self._registry.nodes, self._registry.zxid
+        self._states.append((zxid, dict(nodes)))
+        changes = {path: nodes.get(path) for path in before if self._shows(path)}
+        if changes:
+            self.mirrored = self.mirrored.replace(changes, zxid)
 
 
 @dataclass(frozen=True, slots=True)
-class BareStatus:
-    """How things stand, for those who wait on it."""
+class BareTenure:
+    """For how long the items claimed under a session are nobody else's: here whoever waits finds out in other ways."""
 
-    session: BareSession
+    incarnation: int
+    left: float = inf
+    margin: float = 0.0
 
-    @property
-    def state(self) -> SessionState:
-        """Connected or not."""
-        return SessionState.CONNECTED if self.session.connected else SessionState.SUSPENDED
 
-    @property
-    def incarnation(self) -> int:
-        """The present session's id."""
-        return self.session.incarnation
-
-    @property
-    def value(self) -> BareStatus:
-        """The status now."""
-        return self
-
-    async def until(self, holds: Callable[[BareStatus], bool]) -> BareStatus:
-        """Wait for a status that satisfies ``holds``."""
-        if not holds(self):
-            await until(lambda: holds(self))
-        return self
+class _Lost(Exception):
+    """The connection broke before the answer."""
 
 
 @dataclass(eq=False, slots=True)
-class _Request:
-    ops: Sequence[Op]
-    incarnation: int
-    lost: bool = False
+class _Request(Generic[T]):
+    """A request under way; ``act`` is what the registry does with it."""
+
+    act: Callable[[], T]
+    answer: asyncio.Future[T]
+    write: bool
+    arrived: bool = False
 
 
 class BareSession:
     """What ``Session`` promises, on the bare tree; a process has one, over all its incarnations."""
 
     clock_skew = clock_gap = 0.0
+    timeout = margin = 10.0
+    host = "10.0.0.1"
 
     def __init__(self, registry: BareRegistry, past: Past, dice: Random, incarnation: int) -> None:
-        self.incarnation, self.connected, self.late, self.over = incarnation, True, False, False
+        self.status = Latest(SessionStatus(SessionState.CONNECTED, incarnation))
+        self.over = False
+        """Whether the registry has ended the session."""
+        self.late = False
+        """Whether nobody can prove that the session lives, for the connection is away for too long."""
         self.zxid = 0
+        self.trees = Latest(Tree())
+        """What the mirrors show."""
+        self.calm = False
+        """Whether the network is fast."""
         self._registry, self._past, self._dice = registry, past, dice
-        self._connection = 0
-        self._flying: list[_Request] = []
-        self._withdrawn: Hold | None = None
+        self._flying: list[_Request[object]] = []
+        self._bound: dict[Cancellable, None] = {}
+        self._held: dict[Hold, asyncio.Future[bool]] = {}
         self._outages: deque[tuple[float, float]] = deque(maxlen=32)
         self._away_since: float | None = None
+        self._arrives = self._answered = 0.0
+        self._hearing = False
+
+    @property
+    def incarnation(self) -> int:
+        """The present session's id."""
+        return self.status.value.incarnation
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection."""
+        return self.status.value.state is SessionState.CONNECTED
 
     @property
     def outages(self) -> tuple[tuple[float, float], ...]:
@@ -153,14 +125,13 @@ class BareSession:
         going_on = () if self._away_since is None else ((self._away_since, now),)
         return tuple((now - began, now - ended) for began, ended in (*self._outages, *going_on))
 
-    @property
-    def status(self) -> BareStatus:
-        """The state and the incarnation it is about."""
-        return BareStatus(self)
-
     def is_proven(self) -> bool:
-        """Say whether the session is known to live: here whoever waits finds out about it in other ways."""
-        return True
+        """Say whether the session is known to live: its process knows of its end before the registry does."""
+        return not (self.over or self.late)
+
+    def tenure(self, incarnation: int) -> BareTenure:
+        """Return under which session what was claimed is nobody else's."""
+        return BareTenure(incarnation)
 
     def steady_time(self) -> float:
         """Return the time that no step of a clock changes."""
@@ -170,67 +141,110 @@ class BareSession:
         """Return it as what the house takes it for."""
         return cast(Session, self)
 
+    # What befalls it.
+
     def cut(self) -> None:
         """Break the connection; what is under way may have arrived, or not."""
-        if self._away_since is None:
-            self._away_since = self._registry.now
-        self.connected, self._connection = False, self._connection + 1
+        if not self.is_connected:
+            return
+        self._away_since = self._registry.now
+        self.trees.value.lose_touch()
         for request in self._flying:
-            request.lost = True
-            if self._dice.random() < 0.5 and not self.over:
-                try:
-                    self._registry.commit(request.ops, request.incarnation)
-                except Conflict:
-                    continue
+            if request.write and not request.arrived and not self.over and self._dice.random() < 0.5:
+                with suppress(Conflict):
+                    request.act()
+            if not request.answer.done():
+                request.answer.set_exception(_Lost())
         self._flying.clear()
+        self.status.set(SessionStatus(SessionState.SUSPENDED, self.incarnation))
+
+    def lose_proof(self) -> None:
+        """Be cut off for so long that handlers are cancelled."""
+        self.late = True
+        self._cancel_bound()
 
     def expire(self) -> None:
         """Let the registry end the session; the process hears of it when it is connected again."""
         self.cut()
         self.over = True
+        self._cancel_bound()
         self._registry.expire(self.incarnation)
 
     def mend(self, fresh: int) -> None:
         """Connect again: with the same session if it lives, else with a ``fresh`` one."""
         self.late = False
-        if self.over:
-            self.incarnation, self.over = fresh, False
-        self.connected = True
+        incarnation, self.over = (fresh, False) if self.over else (self.incarnation, False)
         if self._away_since is not None:
             self._outages.append((self._away_since, self._registry.now))
             self._away_since = None
+        self._arrives = self._answered = 0.0
+        self.status.set(SessionStatus(SessionState.CONNECTED, incarnation))
+        self.hear()
+
+    def hear(self) -> None:
+        """Let the mirrors show what is there, after a while."""
+        if not self._hearing and self.is_connected:
+            self._hearing = True
+            _outside(self._takes(), self._show)
+
+    def _show(self) -> None:
+        self._hearing = False
+        if self.is_connected:
+            before = Tree() if self.trees.value.outdated else self.trees.value
+            tree = before.replace(_changes(before, self._past.mirrored), self._past.mirrored.zxid)
+            self.zxid = max(self.zxid, tree.zxid)  # nothing is read any more that is older
+            self.trees.set(tree)
+
+    def _cancel_bound(self) -> None:
+        loop, bound = asyncio.get_running_loop(), tuple(self._bound)
+        self._bound.clear()
+        for scope in bound:
+            loop.call_soon(scope.cancel)
+
+    # What the house asks of it.
+
+    def bind(self, scope: Cancellable, incarnation: int) -> None:
+        """Cancel a scope when the session cannot be proven alive any more, until it is unbound."""
+        if incarnation != self.incarnation or not self.is_proven():
+            scope.cancel()
+        else:
+            self._bound[scope] = None
+
+    def unbind(self, scope: Cancellable) -> None:
+        """Let a scope go."""
+        self._bound.pop(scope, None)
+
+    async def connected(self) -> None:
+        """Wait for a connection."""
+        await self.status.until(lambda now: now.state is SessionState.CONNECTED)
+
+    async def lull(self) -> None:
+        """Wait for nothing: of transactions on hold the answers come when they come."""
 
     async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
         """Write all of ``ops`` or none, under the session ``incarnation`` or not at all."""
-        if hold is not None:
-            await until(lambda: self._registry.now >= hold.until or hold is self._withdrawn)
-            if hold is self._withdrawn or not hold.stands():
-                raise Conflict(-1, ops[0].path, "withdrawn")
-        request = _Request(ops, self.admit(incarnation))
-        self._flying.append(request)
-        await step()
-        if request.lost:
-            raise OutcomeUnknown("the connection broke before the reply")
-        self._flying.remove(request)
-        connection, answer = self._connection, self._apply(request)
-        if self._dice.random() < 0.5:
-            await step()
-        if connection != self._connection:
-            raise OutcomeUnknown("the connection broke before the reply")
-        self.zxid = max(self.zxid, self._registry.zxid if isinstance(answer, Conflict) else answer.zxid)
-        if isinstance(answer, Conflict):
-            raise answer
-        return answer
+        if hold is not None and not (await self._leaves(hold) and hold.stands()):
+            raise Conflict(-1, ops[0].path, "withdrawn")
+        session = self.admit(incarnation)
+        try:
+            written = await self._send(lambda: self._apply(ops, session), write=True)
+        except _Lost:
+            raise OutcomeUnknown("the connection broke before the reply") from None
+        except Conflict:
+            self.zxid = max(self.zxid, self._registry.zxid)
+            raise
+        self.zxid = max(self.zxid, written.zxid)
+        return written
 
-    def withdraw(self, hold: Hold | None) -> None:
+    def withdraw(self, hold: Hold) -> None:
         """Let a transaction on hold be refused now; one that has left is not touched."""
-        self._withdrawn = hold
+        self._let_go(hold, False)
 
     def admit(self, incarnation: int) -> int:
         """Return the session to write under, or refuse."""
         if incarnation != self.incarnation:
             raise SessionEnded("the session is over; nothing was written")
-        if not self.connected:
+        if not self.is_connected:
             raise Suspended("no connection; nothing was written")
         return incarnation
 
@@ -246,45 +260,134 @@ class BareSession:
 
     async def children(self, path: str) -> tuple[str, ...]:
         """Read the names below a node, sorted."""
-        nodes = await self._read()
-        if path not in nodes:
+        (names,) = await self.children_many([path])
+        if names is None:
             raise NodeMissing(path)
-        return tuple(sorted(other.rpartition("/")[2] for other in nodes if other.rpartition("/")[0] == path))
+        return names
+
+    async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+        """Read the names below many nodes; None where there is none."""
+        nodes = await self._read()
+        return [
+            tuple(sorted(other.rpartition("/")[2] for other in nodes if other.rpartition("/")[0] == path))
+            if path in nodes
+            else None
+            for path in paths
+        ]
 
     async def sync(self, _path: str = "/") -> None:
         """Catch up with everything committed before."""
         await self._read()
         self.zxid = max(self.zxid, self._registry.zxid)
 
-    async def back_off(self, _failures: int) -> None:
+    async def server_time(self, _path: str) -> float:
+        """Return the registry's time."""
+        await self._read()
+        return self._registry.now
+
+    async def back_off(self, failures: int) -> None:
         """Let others go first before something is tried again."""
-        await step()
+        await asyncio.sleep(0.05 * min(2**failures, 16))
 
     async def wait_deleted(self, path: str) -> None:
         """Wait until the node that is there now is gone.  Outlives connections and sessions."""
         while True:
-            with suppress(Suspended):
+            trees = self.trees.value  # what is read may be old: then there is news already
+            try:
                 if await self.exists(path) is None:
                     return
-            seen = self.zxid  # what was read may have been old: then there is news already
-            await until(lambda seen=seen: self._registry.zxid > seen)  # type: ignore[misc]
+            except Suspended:
+                await self.connected()
+                continue
+            await self.trees.until(lambda newer, seen=trees: newer is not seen)  # type: ignore[misc]
 
-    async def _read(self) -> dict[str, Node]:
+    async def _leaves(self, hold: Hold) -> bool:
+        """Wait until a transaction on hold leaves; False if it was withdrawn."""
+        loop = asyncio.get_running_loop()
+        leaves = self._held[hold] = loop.create_future()
+        timer = loop.call_at(hold.until, self._let_go, hold, True)
+        try:
+            return bool(await leaves)
+        finally:
+            timer.cancel()
+            del self._held[hold]
+
+    def _let_go(self, hold: Hold, leaves: bool) -> None:
+        waiting = self._held.get(hold)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(leaves)
+
+    async def _read(self) -> Mapping[str, Node]:
         """Wait for a connection, not for ever, and return the nodes as our server has them."""
         while True:
-            if not self.connected and self._dice.random() < 0.3:
+            if not self.is_connected and self._dice.random() < 0.3:
                 raise Suspended("no connection, after some retries")
-            await until(lambda: self.connected)
-            connection = self._connection
-            await step()
-            if connection == self._connection:
-                self.zxid, nodes = self._past.choose(self.zxid, self._dice)
+            await self.connected()
+            with suppress(_Lost):
+                self.zxid, nodes = await self._send(lambda: self._past.choose(self.zxid, self._dice), write=False)
                 return nodes
 
-    def _apply(self, request: _Request) -> Committed | Conflict:
+    async def _send(self, act: Callable[[], T], *, write: bool) -> T:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        request = _Request(act, answer, write)
+        self._flying.append(cast(_Request[object], request))
+        self._arrives = max(self._arrives, loop.time() + self._takes())
+        _outside(self._arrives - loop.time(), self._arrive, request)
+        return await answer
+
+    def _arrive(self, request: _Request[T]) -> None:
+        if request not in self._flying:
+            return
+        request.arrived = True
+        error: Exception | None = None
+        try:
+            found = request.act()
+        except (Conflict, SessionEnded) as refused:
+            error = refused
+        now = asyncio.get_running_loop().time()
+        self._answered = max(self._answered, now + self._takes())
+
+        def answer() -> None:
+            if request in self._flying:
+                self._flying.remove(cast(_Request[object], request))
+                if request.answer.done():  # whoever asked has been cancelled
+                    return
+                if error is None:
+                    request.answer.set_result(found)
+                else:
+                    request.answer.set_exception(error)
+
+        _outside(self._answered - now, answer)
+
+    def _apply(self, ops: Sequence[Op], session: int) -> Committed:
         if self.over:
             raise SessionEnded("the registry has ended the session; nothing was written")
-        try:
-            return self._registry.commit(request.ops, request.incarnation)
-        except Conflict as conflict:
-            return conflict
+        return self._registry.commit(ops, session)
+
+    def _takes(self) -> float:
+        """Return how long something is on its way: mostly not long."""
+        return SLOWEST * (0.02 if self.calm else float(self._dice.random() ** 3))
+
+
+@asynccontextmanager
+async def bare_mirror(
+    session: BareSession, _roots: Collection[str], *, shallow: Collection[str] = ()
+) -> AsyncIterator[Latest[Tree]]:
+    """Follow the tree as the house's mirror does, without its reads."""
+    del shallow
+    while session.trees.value.outdated or session.trees.value.zxid < session.zxid:
+        session.hear()
+        await session.trees.changed()
+    yield session.trees
+
+
+def _changes(before: Tree, now: Tree) -> dict[str, Node | None]:
+    changes = {path: now.get(path) for path in now if before.get(path) is not now.get(path)}
+    return changes | {path: None for path in before if path not in now}
+
+
+def _outside(delay: float, callback: Callable[..., object], *arguments: object) -> None:
+    """Call something later that is no process's: a process that sleeps does not keep it from happening."""
+    loop = asyncio.get_running_loop()
+    loop.call_at(loop.time() + delay, callback, *arguments, context=Context())

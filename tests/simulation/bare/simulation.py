@@ -8,21 +8,31 @@ clusters (``tests.simulation``).
 from __future__ import annotations
 
 import argparse
-import asyncio
+import gc
 import logging
 import secrets
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from unittest import mock
 
 from aioelasticjob.coordination import claims, effects
+from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.running import job
+from aioelasticjob.testing.loop import run_on
 from tests.simulation.bare.events import happen
+from tests.simulation.bare.loop import SteppedLoop
+from tests.simulation.bare.session import bare_mirror
 from tests.simulation.bare.world import World
+
+START = 1_000_000_000.0
+"""Where the clocks begin, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,30 +56,49 @@ class Verdict:
 
 def live(seed: int, *, traced: bool = False) -> Verdict:
     """Play a seed and judge it."""
+    began, dice = time.process_time(), Random(f"bare {seed}")
+    small = dice.random() < 0.3
+    loop = SteppedLoop(dice, start=START + dice.random())
+    worlds: list[World] = []
 
-    async def alone() -> Verdict:  # nobody awaits this loop: it is there because scopes and events ask for one
-        return _live(seed, traced=traced)
+    async def life() -> None:
+        worlds.append(World(loop, dice, traced=traced))
+        await worlds[0].live(happen)
 
-    return asyncio.run(alone())
-
-
-def _live(seed: int, *, traced: bool) -> Verdict:
-    began = time.process_time()
-    world = World(seed, traced=traced)
-    small = world.dice.random() < 0.3
     with (
         mock.patch.object(effects, "PER_TRANSACTION", 6 if small else effects.PER_TRANSACTION),
         mock.patch.object(claims, "AT_ONCE", 2 if small else claims.AT_ONCE),
+        mock.patch.object(job, "mirror", bare_mirror),
+        mock.patch.object(Claims, "_claim", _noting(worlds, Claims._claim)),
     ):
+        broken = list[str]()
+        gc.freeze()  # the remains of killed processes are collected at the end, and nothing else need be looked at then
         try:
-            world.storm(happen)
-            world.peace()
+            run_on(loop, life, seed)
         except Exception:
-            world.judge.break_("the world goes on", traceback.format_exc())
-    for task in world.tasks:
-        task.stop()
-    judge, cost = world.judge, time.process_time() - began
-    return Verdict(seed, tuple(judge.broken), tuple(world.trace or ()), world.steps, judge.runs, judge.rescues, cost)
+            broken = [f"the world goes on: {traceback.format_exc()}"]
+        finally:
+            gc.unfreeze()
+    judge, cost = worlds[0].judge, time.process_time() - began
+    return Verdict(
+        seed,
+        (*judge.broken, *broken),
+        tuple(worlds[0].trace or ()),
+        loop.steps,
+        judge.runs,
+        judge.rescues,
+        cost,
+    )
+
+
+def _noting(worlds: list[World], claim: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Return a claim that shows the judge which view it is decided on."""
+
+    async def noted(self: Claims, view: JobView, *rest: object) -> None:
+        worlds[0].judge.decided_on[self._member.incarnation] = view
+        await claim(self, view, *rest)
+
+    return noted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

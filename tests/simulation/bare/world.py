@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import cache
 from random import Random
+
+from anyio import sleep
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.events import JobEvent
+from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Claim
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Create, Op
 from tests.simulation.bare.judge import Judge
+from tests.simulation.bare.loop import SteppedLoop
 from tests.simulation.bare.process import Process, describe
 from tests.simulation.bare.registry import BareRegistry, Before
-from tests.simulation.bare.session import BareSession, Past, Ready, Task
+from tests.simulation.bare.session import BareSession, Past
 
-START = 1_000_000_000.0
-STEPS = 600
-"""Steps under fire."""
-AT_REST = 6_000
-"""Steps within which everything has to come to rest when nothing happens any more."""
+UNDER_FIRE = 6.0
+"""Seconds in which everything may happen."""
+AT_PEACE = 5
+"""Moments within which everything has to come to rest when nothing happens any more."""
 MOST = 7
 """Processes at a time."""
 LAYOUT = Layout("job")
@@ -33,63 +35,64 @@ STRATEGIES = ("average", "odevity", "round-robin", "single-balance", "sticky")
 @cache
 def configured(**settings: object) -> JobConfig:
     """Return the job's configuration with these settings."""
-    return JobConfig.build(job_name="job", cron="* * * * * ?", sharding_quiet=0, **settings)
+    return JobConfig.build(job_name="job", cron="* * * * * ?", sharding_quiet=0, reconcile_interval=1, **settings)
+
+
+def is_mirrored(path: str) -> bool:
+    """Whether the house's mirrors show a node."""
+    return path not in ("/", LAYOUT.root) and not path.startswith((LAYOUT.execution, LAYOUT.offsets, LAYOUT.guarantee))
+
+
+class _Clocked(BareRegistry):
+    """A registry whose clock is the loop's."""
+
+    def __init__(self, loop: SteppedLoop) -> None:
+        self._loop = loop
+        super().__init__()
+
+    @property
+    def now(self) -> float:
+        """The registry's time: everybody's clock is right here."""
+        return self._loop.start + self._loop.boot_time()
+
+    @now.setter
+    def now(self, _ignored: float) -> None: ...
 
 
 class World:
     """The registry, the processes and everything that befalls them."""
 
-    def __init__(self, seed: int, *, traced: bool = False) -> None:
-        self.dice = dice = Random(f"bare {seed}")
-        self.layout, self.registry = LAYOUT, BareRegistry(START + dice.random())
+    def __init__(self, loop: SteppedLoop, dice: Random, *, traced: bool = False) -> None:
+        self.loop, self.dice = loop, dice
+        self.layout, self.registry = LAYOUT, _Clocked(loop)
         self.settings: dict[str, object] = {
             "sharding_total_count": dice.randint(1, 8),
             "failover": dice.random() < 0.75,
             "misfire": dice.random() < 0.7,
             "sharding_strategy": dice.choice(STRATEGIES),
+            "shutdown_timeout": dice.choice([0.2, 30]),
         }
         self.config = configured(**self.settings)
-        self.registry.commit([Create(path) for path in LAYOUT.skeleton])
-        self.registry.commit([Create(LAYOUT.config, self.config.to_json())])
         self.views: list[tuple[int, JobView]] = []
         self.trace: list[str] | None = [] if traced else None
-        self.tick, self.peaceful, self.steps = 0, False, 0
-        self.tasks: list[Task] = []
+        self.peaceful = False
         self.processes: list[Process] = []
         self.zombies: list[BareSession] = []
         """Sessions of the dead, which the registry has yet to end."""
         self._sessions = 0
-        self._tree = self.registry.tree().replace({LAYOUT.root: None}, 0)
+        self._past = Past(self.registry, is_mirrored)
         self.judge = Judge(self.registry, LAYOUT, self.views, say=self.say)
-        self._keep(0, dict.fromkeys(self.registry.nodes))
+        self.registry.commit([Create(path) for path in LAYOUT.skeleton])
+        self.registry.commit([Create(LAYOUT.config, self.config.to_json())])
         self.registry.observers += [self._keep, self.judge.observe]
-        self._past = Past(self.registry)
-        self._restless = dice.choice([0.02, 0.05, 0.1])
-        for number in range(1, dice.randint(3, 7) + 1):
-            self.start(number)
+        self._often = dice.choice([1.5, 3.0, 6.0])
 
-    # What processes see of it.
+    # What processes tell it.
 
-    def now(self) -> float:
-        """Return the time: everybody's clock is right here."""
-        return self.registry.now
-
-    def newest(self) -> int:
-        """Return the number of the newest view."""
-        return len(self.views) - 1
-
-    def view(self, seen: int) -> JobView:
-        """Return a view by its number."""
-        return self.views[seen][1]
-
-    def spawn(self, owner: object, body: Coroutine[Ready, None, object]) -> None:
-        """Let a coroutine take its steps among the others."""
-        self.tasks.append(Task(owner, body))
-
-    def begin(self, process: Process, item: int, claim: Claim) -> None:
+    def begin(self, process: Process, run: ItemContext, incarnation: int) -> None:
         """Note a handler's first step."""
-        self.say(f"{process.number} runs {item}: {claim.fire.source} {claim.fire.slot} fence {claim.fences[item]}")
-        self.judge.begin(process, item, claim)
+        self.say(f"{process.number} runs {run.item}: {run.source} {run.fire.slot} fence {run.fence}")
+        self.judge.begin(process, run, incarnation)
 
     def end(self, process: Process, item: int, outcome: str) -> None:
         """Note that a handler is over."""
@@ -100,129 +103,82 @@ class World:
         """Note what a job tells about itself."""
         self.say(f"{process.number} {describe(event)}")
 
+    def left(self, process: Process) -> None:
+        """End the session of a process that has ended by itself."""
+        self.say(f"{process.number} has left")
+        self._remove(process)
+        if not process.session.over:
+            self.judge.left(process)
+            process.session.expire()
+
     def say(self, text: str) -> None:
         """Add to the trace, if there is one."""
         if self.trace is not None:
-            self.trace.append(f"{self.steps:5} {self.registry.now - START:7.3f}  {text}")
+            self.trace.append(f"{self.loop.steps:6} {self.loop.boot_time():7.3f}  {text}")
 
     # What happens to it.
 
-    def storm(self, happen: Callable[[World], None]) -> None:
-        """Let everything happen in any order; ``happen`` breaks something or does something by hand."""
-        for _ in range(STEPS):
-            self.steps += 1
-            self.registry.now += self.dice.random() * 0.03
-            if self.dice.random() < self._restless:
-                happen(self)
-            else:
-                self._step()
+    async def live(self, happen: Callable[[World], None]) -> None:
+        """Let everything happen in any order, then come to rest; ``happen`` breaks something, or does it by hand."""
+        for number in range(1, self.dice.randint(3, 7) + 1):
+            self.start(number)
+        while self.loop.time() < UNDER_FIRE:
+            await sleep(self.dice.expovariate(self._often))
+            happen(self)
+        await self._come_to_rest()
 
-    def peace(self) -> None:
-        """Mend everything, let two moments come and go, and see what it has come to."""
+    async def _come_to_rest(self) -> None:
+        """Mend everything, let some moments come and go, and see what it has come to."""
         self.peaceful = True
         self.say("=== peace")
         for session in self.zombies:
             session.expire()
         for process in self.processes:
-            process.paused = False
-            if not process.session.connected:
+            process.body.paused, process.session.calm = False, True
+            if not process.session.is_connected:
                 self.mend(process)
-        if not any(not process.gone and not process.leaving for process in self.processes):
+        if not any(not process.leaving for process in self.processes):
             self.start(self.free_number())
-        for _ in range(4):
-            self.tick += 1
-            self._rest()
-            self.registry.now = int(self.registry.now) + 1.4
-        moment = int(self.registry.now) * 1000
-        for _ in range(3):
-            self._rest()
-            self.tick += 1
-        self._rest()
-        present = [process for process in self.processes if not process.gone]
-        self.judge.at_peace(self.views[-1][1], moment, present)
+        now = self.registry.now
+        await sleep(int(now) + AT_PEACE + 0.8 - now)
+        self.judge.at_peace(self.views[-1][1], int(self.registry.now) * 1000, self.processes)
 
-    def _rest(self) -> None:
-        for _ in range(AT_REST):
-            self.steps += 1
-            if not self._step():
-                return
-        self.judge.break_("silence", f"no rest within {AT_REST} steps")
-
-    def _step(self) -> bool:
-        """Let one task that is ready take a step; False if there is none."""
-        tasks = self.tasks
-        first = self.dice.randrange(len(tasks)) if tasks else 0
-        for n in range(first, first + len(tasks)):
-            task = tasks[n % len(tasks)]
-            owner = task.owner
-            if isinstance(owner, Process) and not owner.paused and task.ready():
-                task.step()
-                if task.over:
-                    tasks.remove(task)
-                    if owner.gone:
-                        self._bury(owner)
-                return True
-        return False
-
-    def _bury(self, process: Process) -> None:
-        """End the session of a process that has left."""
-        if process in self.processes:
-            self.processes.remove(process)
-            self.stop(process)
-            if not process.session.over:
-                self.judge.left(process)
-                self.registry.expire(process.session.incarnation)
-            self.say(f"{process.number} has left")
-
-    def stop(self, process: Process) -> None:
-        """End a process where it stands."""
-        process.gone = True
-        for task in [task for task in self.tasks if task.owner is process]:
-            task.stop()
-            self.tasks.remove(task)
+    def _remove(self, process: Process) -> None:
+        self.processes.remove(process)
         self.judge.killed(process)
+
+    def kill(self, process: Process) -> None:
+        """End a process where it stands; its session lives on for a while."""
+        process.session.cut()
+        self._remove(process)
+        self.loop.keep_remains(process.body)
+        process.body.kill()
+        if not process.session.over:
+            self.zombies.append(process.session)
 
     def start(self, number: int) -> None:
         """Start a process on a host of its own."""
         session = BareSession(self.registry, self._past, self.dice, self._fresh())
-        process = Process(self, number, session, self.dice)
+        session.calm = self.peaceful
+        process = Process(self, number, session, self.dice, self.judge.names)
         self.processes.append(process)
-        self._introduce(process)
-        self.spawn(process, process.main())
+        self.judge.processes[session.incarnation] = process
         self.say(f"{number} starts")
+        session.hear()
+        process.start()
 
     def _fresh(self) -> int:
         self._sessions += 1
         return self._sessions
 
-    def _introduce(self, process: Process) -> None:
-        self.judge.processes[process.session.incarnation] = process
-        self.judge.names[process.session.incarnation] = process.id
-
     def free_number(self) -> int:
         """Return the number of a host without a process."""
         return min(set(range(1, 9)) - {process.number for process in self.processes})
 
-    def _keep(self, session: int, before: Before) -> None:
-        """Keep a view of every state of what is mirrored."""
-        nodes = self.registry.nodes
-        busy = (LAYOUT.execution, LAYOUT.offsets, LAYOUT.guarantee)
-        changes: dict[str, Node | None] = {
-            path: nodes.get(path) for path in before if not path.startswith(busy) and path not in ("/", LAYOUT.root)
-        }
-        if self.trace is not None:
-            self.say(
-                f"  by {session}: " + ", ".join(_change(path, nodes.get(path), was) for path, was in before.items())
-            )
-        if changes:
-            self._tree = self._tree.replace(changes, self.registry.zxid)
-            self.views.append((self.registry.zxid, read(self._tree, LAYOUT, self.config)))
-
     def mend(self, process: Process) -> None:
         """Connect a process again, under a new session if the old one is over."""
-        fresh = self._fresh() if process.session.over else 0
-        process.session.mend(fresh)
-        self._introduce(process)
+        process.session.mend(self._fresh() if process.session.over else 0)
+        self.judge.processes[process.session.incarnation] = process
         self.say(f"{process.number} is connected, session {process.session.incarnation}")
 
     def by_hand(self, *operations: Op) -> None:
@@ -231,6 +187,17 @@ class World:
             self.registry.commit(operations)
         except Conflict:
             return
+
+    def _keep(self, session: int, before: Before) -> None:
+        """Keep a view of every state of what is mirrored, and let everybody hear of it."""
+        nodes = self.registry.nodes
+        if self.trace is not None:
+            changed = (_change(path, nodes.get(path), was) for path, was in before.items())
+            self.say(f"  by {session}: {', '.join(changed)}")
+        if not self.views or self._past.mirrored is not self.views[-1][1].tree:
+            self.views.append((self.registry.zxid, read(self._past.mirrored, LAYOUT, self.config)))
+            for process in self.processes:
+                process.session.hear()
 
 
 def _change(path: str, node: Node | None, was: Node | None) -> str:
