@@ -113,15 +113,19 @@ def evidence(ops: Sequence[Op], nodes: Mapping[str, Node | None], incarnation: i
 
     ``nodes`` were read later than ``ops`` were sent, and ``since`` is a transaction that came before them.  Where the
     nodes do not tell, ``ops`` count as not applied: being conditional they can be sent again, and are then refused.
+    A new lock of ours tells that they were, whatever a hand has done to other nodes since: nobody else can make it.
     """
     made, removed = ({op.path for op in ops if isinstance(op, kind)} for kind in (Create, Delete))
-    applied, zxid, versions = False, 0, list[int]()
-    for op in ops:
+    tells = [
+        None if op.path in made and op.path in removed else _tells(op, nodes.get(op.path), incarnation, since)
+        for op in ops
+    ]
+    locked = any(told and isinstance(op, Create) and op.ephemeral for op, told in zip(ops, tells, strict=True))
+    if not any(tells) or (False in tells and not locked):
+        return None
+    zxid, versions = 0, list[int]()
+    for op, told in zip(ops, tells, strict=True):
         node = nodes.get(op.path)
-        told = None if op.path in made and op.path in removed else _tells(op, node, incarnation, since)
-        if told is False:
-            return None
-        applied |= bool(told)
         stat = None if node is None else node.stat
         if told and stat is not None and isinstance(op, Create):
             zxid = stat.czxid
@@ -129,7 +133,7 @@ def evidence(ops: Sequence[Op], nodes: Mapping[str, Node | None], incarnation: i
             zxid = zxid or stat.mzxid
         new = op.version + 1 if isinstance(op, Set) and op.version >= 0 else stat.version if stat is not None else -1
         versions.append(0 if isinstance(op, Create) else new if isinstance(op, Set) else -1)
-    return Committed(zxid or since, tuple(versions)) if applied else None
+    return Committed(zxid or since, tuple(versions))
 
 
 def _tells(op: Op, node: Node | None, incarnation: int, since: int) -> bool | None:

@@ -496,6 +496,22 @@ def test_a_rescue_mark_removed_by_hand_keeps_nobody_from_settling(again: bool) -
     assert desk.running() == []
 
 
+def test_a_rescue_whose_mark_is_removed_by_hand_before_a_lost_reply_is_looked_into_is_ours() -> None:
+    desk, mark = Desk(), LAYOUT.item(1).failover
+    desk.orphaned(1)
+
+    def remove(_session: int, _before: object) -> None:
+        if mark in desk.registry.nodes:
+            desk.write(Delete(mark))
+
+    desk.registry.observers.append(remove)
+    desk.line.commits.append("reply lost")
+    claim = desk.taken(RESCUE, {1})
+    assert claim.fences == {1: desk.registry.nodes[LAYOUT.item(1).running].stat.czxid}
+    assert desk.settle(claim, Outcome.COMPLETED)
+    assert (desk.running(), desk.record(1).completed) == ([], True)
+
+
 def test_a_mark_of_a_misfire_stands_until_the_next_claim() -> None:
     desk = Desk()
     desk.elsewhere(0)
