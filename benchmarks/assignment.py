@@ -13,7 +13,8 @@ import uvloop
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.effects import Assign, TakeSeat, to_transactions
-from aioelasticjob.coordination.membership import Member, join, leave
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.membership import join, leave
 from aioelasticjob.coordination.rules import Situation, decide
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.latest import Latest

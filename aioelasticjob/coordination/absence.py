@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, write
 from aioelasticjob.coordination.ledger import Ledger, Mark
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import ItemPaths

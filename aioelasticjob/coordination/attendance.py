@@ -12,7 +12,7 @@ from typing import NamedTuple
 from aioelasticjob.clock import moment
 from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, write
 from aioelasticjob.coordination.ledger import TOLERATED
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, Suspended
 from aioelasticjob.registry.txn import Check, Op, Set

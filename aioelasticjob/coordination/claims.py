@@ -15,7 +15,8 @@ from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, write
 from aioelasticjob.coordination.effects import PER_TRANSACTION
 from aioelasticjob.coordination.ledger import Ledger, is_cut_off
-from aioelasticjob.coordination.membership import Member, make
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.membership import make
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, Op, Set
-
-if TYPE_CHECKING:
-    from aioelasticjob.coordination.membership import Member
 
 OVER = (SessionState.EXPIRED, SessionState.CLOSED)
 

@@ -16,7 +16,7 @@ from aioelasticjob.coordination.attendance import NOBODY_YET, Accounted, note_ac
 from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, catch_up, write
 from aioelasticjob.coordination.effects import Assign, ClearRecords, Effect, GiveUp, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.faults import Grumbler, faults
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Tally
 from aioelasticjob.coordination.rules import Situation, decide
 from aioelasticjob.coordination.view import JobView, is_item, read

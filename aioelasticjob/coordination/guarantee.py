@@ -18,7 +18,7 @@ from anyio import move_on_after
 from aioelasticjob.coordination.commit import connected, write
 from aioelasticjob.coordination.effects import PER_TRANSACTION
 from aioelasticjob.coordination.ledger import is_cut_off
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.records import decode
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended

@@ -2,63 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from math import inf
 
 from anyio import move_on_after
 
-from aioelasticjob import config as settings
-from aioelasticjob.config import JobConfig, required
+from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.commit import Refused, connected, write
 from aioelasticjob.coordination.effects import mark_necessary
-from aioelasticjob.coordination.refusals import Refusals
-from aioelasticjob.coordination.view import heard, instance, parse, read, said
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.view import heard, instance, parse, read
 from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
-from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Node, Tree
 from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
 
 ATTEMPTS = 50
 """Instances that join at the same moment get in each other's way; each round at least one of them is through."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One instance of a job within one session."""
-
-    session: Session
-    layout: Layout
-    id: str
-    ip: str
-    host: str
-    pid: int
-    incarnation: int
-    features: frozenset[str] = field(default_factory=lambda: settings.FEATURES)
-    """The features of the registry's format that it knows."""
-    refusals: Refusals = field(default_factory=lambda: Refusals("a job"), compare=False)
-    """What the registry refuses to the job."""
-
-    def describe(self, up_since: float, *, leaving: bool = False, before: bytes = b"") -> bytes:
-        """Return what the instance's node says; ``up_since`` is infinite when nobody is known to have been there.
-
-        What the node says ``before`` and is not known here is kept.
-        """
-        told: dict[str, object] = {**said(before), "id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid}
-        told["incarnation"] = self.incarnation
-        told["features"] = sorted(self.features)
-        told |= {} if up_since == inf else {"upSince": up_since}
-        return json.dumps({**told, "leaving": True} if leaving else told).encode()
-
-    def lacks(self, tree: Tree) -> tuple[str, ...]:
-        """Return the features that the job requires, as a tree has it, and that are not known here."""
-        node = tree.get(self.layout.config)
-        return tuple(one for one in (node and required(node.data)) or () if one not in self.features)
 
 
 async def make(member: Member, parent: str) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, connected, write
-from aioelasticjob.coordination.membership import Member, make
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.membership import make
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Claim, Outcome

@@ -5,16 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeAlias
+from typing import Any, Concatenate, Protocol, TypeAlias
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import Checkpoints, InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Needs, check_context, needs_of
+from aioelasticjob.jobs.functions import is_async
+from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.model import Claim
-
-if TYPE_CHECKING:  # which looks at functions as this module does
-    from aioelasticjob.jobs.listeners import Listener
 
 ItemHandler: TypeAlias = (
     Callable[Concatenate[ItemContext, ...], Awaitable[object]] | Callable[Concatenate[ItemContext, ...], object]
@@ -130,11 +129,6 @@ def instance_context(config: JobConfig, claim: Claim, checkpoints: Checkpoints) 
         {item: given[item] for item in claim.items if item in given},
         claim.fences,
     )
-
-
-def is_async(handler: Callable[..., object]) -> bool:
-    """Whether calling it gives something to await."""
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
 
 
 def _check_sendable(handler: Handler, blocking: bool) -> None:

@@ -15,8 +15,9 @@ from anyio import sleep
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.jobs.base import Handler, check_per, is_async
+from aioelasticjob.jobs.base import Handler, check_per
 from aioelasticjob.jobs.dependencies import Needs, needs_of
+from aioelasticjob.jobs.functions import is_async
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
 F = TypeVar("F", bound=Handler)

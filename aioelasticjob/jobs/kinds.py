@@ -19,7 +19,8 @@ from pydantic.alias_generators import to_camel
 from aioelasticjob.config import JobConfig, mistakes, unknown_setting
 from aioelasticjob.door import Door
 from aioelasticjob.errors import InvalidSetting, in_words
-from aioelasticjob.jobs.base import Handler, is_async
+from aioelasticjob.jobs.base import Handler
+from aioelasticjob.jobs.functions import is_async
 
 CODED = ("SIMPLE", "DATAFLOW")
 """The kinds whose handler is given with the declaration."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.jobs.base import is_async
 from aioelasticjob.jobs.context import InstanceContext
 from aioelasticjob.jobs.dependencies import check_context
+from aioelasticjob.jobs.functions import is_async
 
 Around: TypeAlias = Callable[[InstanceContext], Awaitable[object]]
 

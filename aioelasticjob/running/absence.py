@@ -9,7 +9,7 @@ from anyio import current_time
 from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
 from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
 from aioelasticjob.coordination.ledger import Ledger, Mark
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.running.clockwork import ASTRAY

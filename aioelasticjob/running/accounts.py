@@ -6,7 +6,7 @@ import logging
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Tally
 from aioelasticjob.error_handlers import Complaints, Failure
 from aioelasticjob.errors import GivenUp

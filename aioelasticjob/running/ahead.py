@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from aioelasticjob.clock import moment
 from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
 from aioelasticjob.coordination.ledger import TOLERATED, Ledger, Mark
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.absence import made_at
 from aioelasticjob.running.misses import Misses

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from anyio import move_on_after
 
 from aioelasticjob.coordination.guarantee import BEGUN, FAILED, OVER, Guarantee, moment_of, run_of
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.door import Door
 from aioelasticjob.jobs.base import instance_context

@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 from anyio import fail_after
 
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.jobs.base import Handler, is_async
+from aioelasticjob.jobs.base import Handler
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.jobs.dataflow import Dataflow
 from aioelasticjob.jobs.dependencies import provided
+from aioelasticjob.jobs.functions import is_async
 from aioelasticjob.running.cut import Cut, tell
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.lanes import Call

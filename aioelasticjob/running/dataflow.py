@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from anyio import CancelScope, create_task_group, sleep
 from anyio.abc import TaskGroup
 
-from aioelasticjob.jobs.base import instance_context, is_async, item_context
+from aioelasticjob.jobs.base import instance_context, item_context
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.jobs.dataflow import Dataflow
+from aioelasticjob.jobs.functions import is_async
 from aioelasticjob.model import Outcome
 from aioelasticjob.rates import Flowed
 from aioelasticjob.running.blocking import pickled

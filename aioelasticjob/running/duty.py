@@ -13,7 +13,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.ledger import TOLERATED, Ledger, is_cut_off
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew

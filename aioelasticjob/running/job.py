@@ -19,7 +19,8 @@ from aioelasticjob.coordination.commit import connected
 from aioelasticjob.coordination.coordinator import coordinate, follow
 from aioelasticjob.coordination.faults import lacks
 from aioelasticjob.coordination.ledger import Ledger
-from aioelasticjob.coordination.membership import Member, give_notice, join, leave
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.membership import give_notice, join, leave
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import (
     ElasticJobError,

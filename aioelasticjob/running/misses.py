@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.coordination.ledger import TOLERATED
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.events import Events, Misfired
 from aioelasticjob.model import Record

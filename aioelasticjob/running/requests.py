@@ -10,7 +10,7 @@ from typing import TypeAlias
 from aioelasticjob.coordination.claims import Taken
 from aioelasticjob.coordination.commit import Refused, write
 from aioelasticjob.coordination.faults import lacks
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict

@@ -8,7 +8,7 @@ from zlib import crc32
 from anyio import move_on_after
 
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest

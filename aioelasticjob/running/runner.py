@@ -11,7 +11,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
 from aioelasticjob.coordination.commit import connected
 from aioelasticjob.coordination.coordinator import CAUGHT_UP_WITHIN
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Claimed, Tally
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from anyio import CancelScope, Event, current_time
 
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import SessionState

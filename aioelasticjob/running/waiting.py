@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.commit import connected
 from aioelasticjob.coordination.ledger import is_cut_off
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Fire, FireSource

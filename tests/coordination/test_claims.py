@@ -14,7 +14,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import AT_ONCE, Claims, Taken
 from aioelasticjob.coordination.ledger import TOLERATED, Ledger
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.records import LARGEST_PARAMETER
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended

@@ -31,7 +31,8 @@ from aioelasticjob.coordination.effects import (
 )
 from aioelasticjob.coordination.guarantee import BEGUN, Guarantee
 from aioelasticjob.coordination.ledger import Ledger, Mark
-from aioelasticjob.coordination.membership import Member, _joining, give_notice, leave, make
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.membership import _joining, give_notice, leave, make
 from aioelasticjob.coordination.progress import Offsets, Tally
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended

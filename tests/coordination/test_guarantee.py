@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob.coordination.guarantee import BEGUN, Guarantee
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.errors import Conflict
 from aioelasticjob.registry.txn import Check, Create, Delete
 from tests.running.office import LAYOUT, Office, play

@@ -13,7 +13,8 @@ import pytest
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.coordinator import dismissed
-from aioelasticjob.coordination.membership import Member, give_notice, join
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.membership import give_notice, join
 from aioelasticjob.coordination.view import instance, read
 from aioelasticjob.errors import OutcomeUnknown, Suspended
 from aioelasticjob.latest import Latest

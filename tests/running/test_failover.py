@@ -15,7 +15,7 @@ import pytest
 from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, OnceListener, operations
 from aioelasticjob.clock import moment
 from aioelasticjob.coordination import commit, coordinator
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.error_handlers import Failure, Options
 from aioelasticjob.errors import GivenUp, RegistryError
 from aioelasticjob.events import Began, CaughtUp, Ended, HandedOver, Misfired, Refused, Rescued

@@ -13,7 +13,7 @@ from aioelasticjob.coordination import claims, effects, records, rules
 from aioelasticjob.coordination.claims import Claims, _ended
 from aioelasticjob.coordination.coordinator import _Rest
 from aioelasticjob.coordination.effects import Effect
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.rules import Situation
 from aioelasticjob.coordination.rules.sharding import require

@@ -14,7 +14,7 @@ from aioelasticjob.coordination import claims, coordinator, effects
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.effects import Effect, Mourn, TakeSeat, Transaction
 from aioelasticjob.coordination.ledger import Ledger
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import Context

@@ -14,7 +14,7 @@ import pytest
 from aioelasticjob.coordination import claims, coordinator, effects, records, rules
 from aioelasticjob.coordination.claims import Claims, _ended
 from aioelasticjob.coordination.effects import Assign, Mourn, TakeSeat, Transaction, to_transactions
-from aioelasticjob.coordination.membership import Member
+from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.rules.failover import mourn
 from aioelasticjob.coordination.rules.sharding import wanted
 from aioelasticjob.coordination.rules.situation import Situation

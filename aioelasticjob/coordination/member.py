@@ -1,0 +1,48 @@
+"""Who an instance of a job is: its names, its session, and what its node says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from math import inf
+
+from aioelasticjob import config as settings
+from aioelasticjob.config import required
+from aioelasticjob.coordination.refusals import Refusals
+from aioelasticjob.coordination.view import said
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One instance of a job within one session."""
+
+    session: Session
+    layout: Layout
+    id: str
+    ip: str
+    host: str
+    pid: int
+    incarnation: int
+    features: frozenset[str] = field(default_factory=lambda: settings.FEATURES)
+    """The features of the registry's format that it knows."""
+    refusals: Refusals = field(default_factory=lambda: Refusals("a job"), compare=False)
+    """What the registry refuses to the job."""
+
+    def describe(self, up_since: float, *, leaving: bool = False, before: bytes = b"") -> bytes:
+        """Return what the instance's node says; ``up_since`` is infinite when nobody is known to have been there.
+
+        What the node says ``before`` and is not known here is kept.
+        """
+        told: dict[str, object] = {**said(before), "id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid}
+        told["incarnation"] = self.incarnation
+        told["features"] = sorted(self.features)
+        told |= {} if up_since == inf else {"upSince": up_since}
+        return json.dumps({**told, "leaving": True} if leaving else told).encode()
+
+    def lacks(self, tree: Tree) -> tuple[str, ...]:
+        """Return the features that the job requires, as a tree has it, and that are not known here."""
+        node = tree.get(self.layout.config)
+        return tuple(one for one in (node and required(node.data)) or () if one not in self.features)
