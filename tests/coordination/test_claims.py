@@ -54,6 +54,10 @@ class Line(BareSession):
         self.old: dict[str, Node] | None = None
         """What a server that lags behind shows until it is told to catch up."""
 
+    def renew(self, incarnation: int) -> None:
+        """Go on under another session."""
+        self.status.set(SessionStatus(SessionState.CONNECTED, incarnation))
+
     async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
         word = self.commits.popleft() if self.commits else "well"
         self.sizes.append(sum(len(op.path) + len(getattr(op, "data", b"")) + 40 for op in ops))
@@ -276,7 +280,7 @@ def test_of_a_claim_that_never_arrived_others_may_have_taken_a_part() -> None:
 def test_a_claim_that_goes_down_with_its_session_is_no_claim() -> None:
     desk = Desk()
     desk.line.commits.append("never arrived")
-    desk.line.status.set(SessionStatus(SessionState.CONNECTED, MINE + 5))
+    desk.line.renew(MINE + 5)
     with pytest.raises(SessionEnded):
         desk.claim()
 
@@ -439,7 +443,7 @@ def test_nothing_is_handed_over_under_a_session_that_is_over(word: str) -> None:
     desk = Desk()
     claim = desk.taken()
     desk.line.commits.append(word)
-    desk.line.status.set(SessionStatus(SessionState.CONNECTED, MINE + 5))
+    desk.line.renew(MINE + 5)
     assert desk.hand_over(claim) is None
     assert desk.waiting() == set()
 
@@ -449,7 +453,7 @@ def test_a_run_whose_session_is_over_cannot_be_settled(word: str) -> None:
     desk = Desk()
     claim = desk.taken()
     desk.line.commits.append(word)
-    desk.line.status.set(SessionStatus(SessionState.CONNECTED, MINE + 5))
+    desk.line.renew(MINE + 5)
     assert not desk.settle(claim, Outcome.COMPLETED)
     assert not desk.record().completed
 

@@ -75,7 +75,7 @@ class Faulty(Line):
             self.ends_at -= 1
             if self.ends_at < 0 and self.incarnation == MINE:
                 self._registry.expire(MINE)
-                self.incarnation = MINE + 100
+                self.renew(MINE + 100)
         word = self.faults.pop(0) if self.faults and incarnation == self.incarnation else None
         if word == "applied, then an error":
             self._registry.commit(ops, incarnation)

@@ -33,6 +33,6 @@ def test_an_offset_under_a_claim_that_is_over_is_not_waited_for() -> None:
     desk = Desk()
     offsets = Offsets(desk.member)
     desk.line.reads.append("suspended")
-    desk.line.incarnation = MINE + 5
+    desk.line.renew(MINE + 5)
     with pytest.raises(SessionEnded, match="claimed with it"):
         done(offsets.reread([1], MINE))

@@ -376,7 +376,7 @@ async def bare_mirror(
 ) -> AsyncIterator[Latest[Tree]]:
     """Follow the tree as the house's mirror does, without its reads."""
     del shallow
-    while session.trees.value.outdated or session.trees.value.zxid < session.zxid:
+    while session.trees.value.outdated or not len(session.trees.value):
         session.hear()
         await session.trees.changed()
     yield session.trees
