@@ -20,8 +20,10 @@ from benchmarks import (
     fire_walk,
     handover,
     load,
+    many_at_rest,
     operations,
     operations_list,
+    rest,
     takeover,
     watch_traffic,
     web_console,
@@ -43,6 +45,8 @@ BENCHMARKS: Final[Mapping[str, Callable[..., Iterator[Figure]]]] = {
     "handover": handover.measure,
     "watch-traffic": watch_traffic.measure,
     "at-rest": at_rest.measure,
+    "rest": rest.measure,
+    "many-at-rest": many_at_rest.measure,
 }
 WIDTH: Final = 150
 """Of the table in a file or a pipe, in characters."""
