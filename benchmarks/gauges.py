@@ -24,7 +24,10 @@ class Collections:
     """What the garbage collector did."""
 
     full: list[float] = field(default_factory=list)
-    """Of each full collection: how many seconds it stopped the process."""
+    """Of each full collection: its processor time, in seconds.
+
+    It never waits, so on an idle machine this is how long it stopped the process; others' work is not added to it.
+    """
     garbage: int = 0
     """Objects that collections of any generation found to be unreachable: cyclic garbage."""
 
@@ -58,11 +61,11 @@ def collections() -> Iterator[Collections]:
     def note(phase: Literal["start", "stop"], about: dict[str, int]) -> None:
         nonlocal began
         if phase == "start":
-            began = time.perf_counter()
+            began = time.thread_time()
             return
         found.garbage += about["collected"]
         if about["generation"] == OLDEST:
-            found.full.append(time.perf_counter() - began)
+            found.full.append(time.thread_time() - began)
 
     gc.callbacks.append(note)
     try:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Final
 
 from aioelasticjob import ElasticJob, ItemContext
 from benchmarks.at_rest import NEVER
 from benchmarks.child import answer, ask
-from benchmarks.gauges import resident, stalls
+from benchmarks.gauges import collections, resident, stalls
 from benchmarks.worker import started
 
 COLLECTIONS: Final = 3
@@ -49,7 +49,7 @@ class Rested:
     objects: int = 0
     """That the garbage collector tracks."""
     collection: float = 0.0
-    """A full garbage collection, the median of three."""
+    """A full garbage collection, the median of three; processor time, which is its duration on an idle machine."""
     stall: float = 0.0
     """The longest time that the loop was held up at rest, one full garbage collection included."""
 
@@ -85,13 +85,11 @@ async def _at_rest(found: Rested, seconds: float) -> Rested:
         await asyncio.sleep(seconds / 2)
         gc.collect()  # sooner or later the garbage of an application's other parts brings one about
         await asyncio.sleep(seconds / 2)
-    took = list[float]()
-    for _ in range(COLLECTIONS):
-        began = time.perf_counter()
-        gc.collect()
-        took.append(time.perf_counter() - began)
+    with collections() as timed:
+        for _ in range(COLLECTIONS):
+            gc.collect()
     objects = len(gc.get_objects())
-    return replace(found, tasks=tasks, objects=objects, collection=sorted(took)[len(took) // 2], stall=stall.longest)
+    return replace(found, tasks=tasks, objects=objects, collection=median(timed.full), stall=stall.longest)
 
 
 if __name__ == "__main__":

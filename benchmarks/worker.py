@@ -59,7 +59,7 @@ class Measured:
     own_cpu: float = 0.0
     server_cpu: float = 0.0
     full_collections: list[float] = field(default_factory=list)
-    """Of every full garbage collection within the window: how long it took."""
+    """Of every full garbage collection within the window: its processor time."""
     garbage: int = 0
     """Objects that the garbage collections within the window freed."""
     log_lines: int = 0
