@@ -20,7 +20,7 @@ NAME: Final = "many jobs at rest"
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    jobs, seconds = (50, 0.5) if quick else (10_000, 10)
+    jobs, seconds = (50, 0.2) if quick else (10_000, 10)
     with embedded_server() if quick else real_server() as server:
         for fashion, goal in (("app.running()", "≤ 500"), ("app.run()", "≤ 200")):
             spared = fashion == "app.run()"

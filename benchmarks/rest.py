@@ -20,7 +20,7 @@ NAME: Final = "jobs at rest in app.running()"
 
 def measure(*, quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
-    jobs, seconds = (20, 0.5) if quick else (1000, 6)
+    jobs, seconds = (20, 0.2) if quick else (1000, 6)
     with embedded_server() if quick else real_server() as server:
         empty = rest(Rest(f"zk://{server.address}/empty", 0, seconds))
         full = rest(Rest(f"zk://{server.address}/full", jobs, seconds))
