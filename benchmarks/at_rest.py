@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.layout import Layout
-from aioelasticjob.registry.session import Session
 from benchmarks.report import Figure
 from benchmarks.servers import HOST, Server, real_server
 from benchmarks.traffic import HEARTBEATS, Traffic, counted
+from benchmarks.worker import assigned
 
 NAME: Final = "ZooKeeper requests at rest"
 NEVER: Final = "0 0 0 1 1 ? 2099"
@@ -41,17 +40,8 @@ async def _count(server: Server, jobs: int, seconds: int) -> Traffic:
         for number in range(jobs):
             app.add(handler, name=f"job-{number}", cron=NEVER)
         async with app.running() as session:
-            await _assigned(session, jobs)
+            await assigned(session, {job.job_name: job.sharding_total_count for job in app.jobs})
             await asyncio.sleep(SETTLED)
             before = traffic.copy()
             await asyncio.sleep(seconds)
             return traffic.since(before)
-
-
-async def _assigned(session: Session, jobs: int) -> None:
-    """Return when every job's item has a holder."""
-    waiting = [Layout(f"job-{number}").item(0).instance for number in range(jobs)]
-    while waiting:
-        nodes = await session.get_many(waiting)
-        waiting = [path for path, node in zip(waiting, nodes, strict=True) if node is None]
-        await asyncio.sleep(0.1)

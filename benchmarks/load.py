@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Final
 
+from benchmarks.child import ask
 from benchmarks.report import Figure, percentile
 from benchmarks.servers import real_server
 from benchmarks.worker import Load, Measured
@@ -25,7 +22,7 @@ GOALS: Final = {
     400: {"start": "≤ 4", "memory": "≤ 120"},
     1000: {"fires": "1,000", "p99": "< 50"},
 }
-LONGEST: Final = 180.0  # seconds a worker may take to start, beyond its window
+LONGEST: Final = 180.0  # seconds a worker may take to start and to leave
 
 
 def measure(*, quick: bool) -> Iterator[Figure]:
@@ -41,16 +38,14 @@ def measure(*, quick: bool) -> Iterator[Figure]:
     yield from starts
 
 
-def run_worker(load: Load) -> Measured:
-    """Run a worker as a process of its own and return what it measured.
+def run_worker(load: Load, longest: float = LONGEST) -> Measured:
+    """Run a worker as a process of its own and return what it measured; it may take ``longest`` beyond its windows.
 
     Raises: RuntimeError when it fails.
     """
-    command = [sys.executable, "-m", "benchmarks.worker", json.dumps(asdict(load))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST + load.seconds, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the worker ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return Measured(**json.loads(done.stdout))
+    told = ask("benchmarks.worker", load, longest + 2 * (load.warm_up + load.seconds))
+    timers = told.pop("timers")
+    return Measured(**told, timers=timers and Measured(**timers))
 
 
 def _lateness(jobs: int, seconds: int, found: Measured, bare: Measured) -> Iterator[Figure]:
