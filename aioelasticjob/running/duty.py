@@ -97,6 +97,7 @@ class Duty:
         """
         before, begun = self.view, frozenset[int]()
         self._follow_clock()
+        self.misses.tell_withdrawn(self.ledger)
         if view is not self._looked_at:
             if self._succession(view).has_changed:
                 self._change_schedule(view)
@@ -117,8 +118,7 @@ class Duty:
         self._closed = closed
         if self._member.id not in view.eligible:
             self.pass_over()
-        for item in self.held & view.disabled_items:
-            self._floors[item] = self.timetable.newest
+        self.pass_over(self.held & view.disabled_items)
         return begun
 
     def _follow_clock(self) -> None:
@@ -340,6 +340,7 @@ class Duty:
 
     def _tell(self, items: Iterable[int], after: int, until: int, why: str) -> None:
         """Report the moments later than ``after`` that these items have missed and have not claimed."""
+        self.misses.tell_withdrawn(self.ledger)
         self.misses.tell({item: max(after, self._last(item)) for item in items}, self.timetable, until, why)
 
     def _last(self, item: int) -> int:
