@@ -132,6 +132,7 @@ class Duty:
             self._ahead.find_anew(self.held, self._clockwork.set_to, self._clockwork.since)
         if self._clockwork.is_set_back():
             since = self._set_back = self._clockwork.since
+            self._ahead.find_more(self.held, self.now(), since)
             self.timetable = Timetable(self.config.schedule, since)
             self.misses.lower_all(self.now() + TOLERATED, since)
             floors = {item: max(self._floor, self._floors.get(item, 0)) for item in self.held}  # reports stay
@@ -308,9 +309,8 @@ class Duty:
 
     def _begin_holding(self, view: JobView, item: int) -> int:
         """Return the moment after which an item gained owes what comes."""
-        up_since = min(view.up_since, self._up_since)
-        if view.config.catch_up:
-            up_since = min(up_since, self.now() / 1000 - view.config.catch_up)
+        caught_up = self.now() / 1000 - view.config.catch_up if view.config.catch_up else inf
+        up_since = min(view.up_since, self._up_since, caught_up)
         return max(made_at(view, item), int(up_since * 1000), self._since)
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
