@@ -42,15 +42,15 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
             case Refused(Conflict() as conflict):
                 if conflict.path == entitled.path:
                     return None
-                before = {item: ledger.record(item).begun for item in left}
+                before = {item: (ledger.record(item).slot, ledger.version(item)) for item in left}
                 await ledger.learn(list(left))
-                again = {item for item in left if _refused(member.layout.item(item), conflict)}
-                taken = {
-                    item for item in left if ledger.record(item).begun != before[item]
-                }  # its runner knows the rest
+                # who has claimed a later moment knows the rest; rescues and their ends say nothing of it
+                taken = {item for item in left if ledger.record(item).slot > before[item][0]}
                 known = {item for item, said in left.items() if ledger.missed(item)[0].covers(said)}
+                unmoved = {item for item in left if ledger.version(item) == before[item][1]}
+                again = {item for item in unmoved if _refused(member.layout.item(item), conflict)}
                 left = {item: said for item, said in left.items() if item not in taken | known | (again & refused)}
-                refused |= again  # once: perhaps the end of a rescue was written, which says nothing of this
+                refused |= again
             case Refused(error) | SessionOver(error):
                 raise error
     return frozenset(left)

@@ -65,6 +65,8 @@ class Ledger:
         """Items that were locked by our own session when their records were read."""
         self.stuck: set[int] = set()
         """Items whose mark cannot be removed, for something was made beneath it by hand."""
+        self.withdrawn: dict[int, int] = {}
+        """The moment of each item that another instance had claimed, and has given back without a run."""
 
     def known(self) -> frozenset[int]:
         """Return the items whose records have been read."""
@@ -76,6 +78,7 @@ class Ledger:
             self._seen.pop(item, None)
             self._missed.pop(item, None)
             self._lowered.pop(item, None)
+            self.withdrawn.pop(item, None)
             self.marked.discard(item)
             self.locked.discard(item)
 
@@ -145,7 +148,10 @@ class Ledger:
         running = {}
         for item, path in zip(chosen, paths, strict=True):
             record, mark, runner = next(nodes), next(nodes), next(nodes)
+            before = self.record(item) if item in self._seen else Record()
             self._seen[item] = Seen(Record(), None) if record is None else self._understood(item, record)
+            if record is not None and is_cut_off(before) and self.slot(item) < before.slot:
+                self.withdrawn[item] = before.slot
             (self.marked.discard if mark is None else self.marked.add)(item)
             self._missed.pop(item, None)
             if mark is not None:

@@ -97,6 +97,7 @@ class Duty:
         """
         before, begun = self.view, frozenset[int]()
         self._follow_clock()
+        self.misses.tell_withdrawn(self.ledger)
         if view is not self._looked_at:
             if self._succession(view).has_changed:
                 self._change_schedule(view)
@@ -117,8 +118,7 @@ class Duty:
         self._closed = closed
         if self._member.id not in view.eligible:
             self.pass_over()
-        for item in self.held & view.disabled_items:
-            self._floors[item] = self.timetable.newest
+        self.pass_over(self.held & view.disabled_items)
         return begun
 
     def _follow_clock(self) -> None:
@@ -132,6 +132,7 @@ class Duty:
             self._ahead.find_anew(self.held, self._clockwork.set_to, self._clockwork.since)
         if self._clockwork.is_set_back():
             since = self._set_back = self._clockwork.since
+            self._ahead.find_more(self.held, self.now(), since)
             self.timetable = Timetable(self.config.schedule, since)
             self.misses.lower_all(self.now() + TOLERATED, since)
             floors = {item: max(self._floor, self._floors.get(item, 0)) for item in self.held}  # reports stay
@@ -308,9 +309,8 @@ class Duty:
 
     def _begin_holding(self, view: JobView, item: int) -> int:
         """Return the moment after which an item gained owes what comes."""
-        up_since = min(view.up_since, self._up_since)
-        if view.config.catch_up:
-            up_since = min(up_since, self.now() / 1000 - view.config.catch_up)
+        caught_up = self.now() / 1000 - view.config.catch_up if view.config.catch_up else inf
+        up_since = min(view.up_since, self._up_since, caught_up)
         return max(made_at(view, item), int(up_since * 1000), self._since)
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
@@ -340,6 +340,7 @@ class Duty:
 
     def _tell(self, items: Iterable[int], after: int, until: int, why: str) -> None:
         """Report the moments later than ``after`` that these items have missed and have not claimed."""
+        self.misses.tell_withdrawn(self.ledger)
         self.misses.tell({item: max(after, self._last(item)) for item in items}, self.timetable, until, why)
 
     def _last(self, item: int) -> int:

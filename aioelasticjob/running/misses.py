@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.coordination.ledger import TOLERATED
+from aioelasticjob.coordination.ledger import TOLERATED, Ledger
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.events import Events, Misfired
@@ -20,6 +20,7 @@ UNKNOWN = "they came before the new schedule was known here"
 UNRECORDED = "records were switched off before it could be run"
 UNKEPT = "its run was cut off, and no record of it is kept"
 SKIPPED = "the clock was set ahead and skipped them"
+WITHDRAWN = "who had claimed it was held up, and gave it back"
 
 NEWS = 60_000
 """Milliseconds within which an instance that still runs items has heard of a new schedule, or its session has ended."""
@@ -82,6 +83,16 @@ class Misses:
                 self._tell(after, table, min(until, began - 1), why)
                 self._tell(after, table, min(until, ended), reason)
         self._tell(after, table, until, why)
+
+    def tell_withdrawn(self, ledger: Ledger) -> None:
+        """Tell of moments that others gave back without a run, if a later one has been claimed or told of here.
+
+        That was done while the item counted as claimed.  Else the moment is still owed, like any other.
+        """
+        for item, slot in ledger.withdrawn.items():
+            if ledger.slot(item) > slot or self.knows(item, slot + 1):
+                self.put([item], Passed(slot, slot), WITHDRAWN)
+        ledger.withdrawn.clear()
 
     def tell_hidden(
         self, spans: Mapping[int, tuple[int, int]], table: Timetable, followed: Timetable, why: str

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from aioelasticjob.coordination.absence import mark
@@ -91,10 +93,19 @@ def test_a_mark_written_by_hand_says_nothing(data: bytes) -> None:
 @pytest.mark.parametrize("word", ["well", "never arrived"])
 def test_what_somebody_else_has_claimed_is_left_to_him_and_the_rest_is_marked(word: str) -> None:
     desk = run_once()
-    desk.elsewhere(0)
+    desk.elsewhere(0, Record(SLOT + 7000, "CRON", "other", 1, 0, 0, completed=False))
     desk.line.commits.append(word)
     assert marked(desk) == {2}
     assert marks(desk).keys() == {2}
+
+
+def test_an_item_that_is_rescued_meanwhile_is_marked_however_often_its_rescuer_writes() -> None:
+    desk = run_once()
+    begun = Record(SLOT, "FAILOVER", "other", 2, 0, 0, completed=False)
+    ended = replace(begun, completed=True)
+    desk.line.commits += [lambda: desk.elsewhere(0, begun), lambda: desk.elsewhere(0, ended, running=False)]
+    assert marked(desk) == {0, 2}
+    assert marks(desk) == MISSED
 
 
 def test_under_another_assignment_nothing_is_marked() -> None:

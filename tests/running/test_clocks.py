@@ -206,6 +206,24 @@ def test_a_clock_that_is_set_back_by_mistake_costs_no_more_than_the_time_until_i
     test()
 
 
+def test_an_item_claimed_ahead_just_after_the_clock_was_set_back_is_not_silent_until_then() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(sharding_total_count=2, monitor_execution=False)
+        await here.open(off=3600, workers=2)
+        await here.until(10.5)
+        here.off = 0
+        await here.until(12.5)
+        await here.cluster.instances[0].stop()
+        await here.until(60)
+        assert any(second > 3600 and at > 12.5 for second, runs in here.runs.items() for at in runs)
+        assert [len(here.runs[second]) for second in range(40, 60)] == [2] * 20
+        assert {*here.runs, *here.told()} >= set(range(14, 60))
+        await here.cluster.close()
+
+    test()
+
+
 def test_who_refuses_to_run_by_a_registry_clock_soon_hears_that_it_was_put_right() -> None:
     @simulated
     async def test() -> None:

@@ -243,6 +243,28 @@ def test_moments_that_came_before_a_rescue_are_told_of_though_it_was_over_before
     play(scene)
 
 
+@pytest.mark.parametrize("failover", [True, False])
+def test_a_moment_whose_claim_was_given_back_after_a_sleep_is_told_of_by_the_next_holder(failover: bool) -> None:
+    async def scene(here: Office) -> None:
+        settings, asked_to_leave = {"cron": "* * * * * ?", "failover": failover}, anyio.Event()
+        await hire(here, "b", **settings)
+        sleeper = await hire(here, "c", leaving=asked_to_leave, **settings)
+        await here.until(11.95)
+        here.faults.pause(sleeper)  # the claim for the next second has left
+        await here.until(14.2)
+        await hire(here, "a", **settings)
+        await here.until(17.5)
+        asked_to_leave.set()  # or it might tell of the moment itself, before it hears that the item has moved
+        here.faults.resume(sleeper)
+        await here.until(25)
+        told = [second for first, last, _ in spans(here, 1) for second in range(first, last + 1)]
+        begun = [round(one.slot / 1000 - here.start) for one in here.told if isinstance(one, Began) and 1 in one.items]
+        assert told.count(12) == 1
+        assert set(told + begun) >= set(range(2, 25))
+
+    play(scene)
+
+
 @pytest.mark.parametrize(("leaves", "ends", "missed"), [(15, 25, (20, 30, 2)), (25, 12, (30, 30, 1))])
 def test_moments_of_an_item_given_to_somebody_busy_are_told_of_though_records_end(
     leaves: int, ends: int, missed: tuple[int, int, int]
