@@ -55,11 +55,20 @@ class Verdict:
 
 
 def live(seed: int, *, traced: bool = False) -> Verdict:
-    """Play a seed and judge it."""
+    """Play a seed and judge it; of its world nothing is left afterwards."""
+    gc.freeze()  # so that the collections at the end look at that world only
+    try:
+        return _live(seed, traced=traced)
+    finally:
+        gc.collect()
+        gc.unfreeze()
+
+
+def _live(seed: int, *, traced: bool) -> Verdict:
     began, dice = time.process_time(), Random(f"bare {seed}")
     small = dice.random() < 0.3
     loop = SteppedLoop(dice, start=START + dice.random())
-    worlds: list[World] = []
+    worlds, broken = list[World](), list[str]()
 
     async def life() -> None:
         worlds.append(World(loop, dice, traced=traced))
@@ -71,24 +80,13 @@ def live(seed: int, *, traced: bool = False) -> Verdict:
         mock.patch.object(job, "mirror", bare_mirror),
         mock.patch.object(Claims, "_claim", _noting(worlds, Claims._claim)),
     ):
-        broken = list[str]()
-        gc.freeze()  # the remains of killed processes are collected at the end, and nothing else need be looked at then
         try:
             run_on(loop, life, seed)
         except Exception:
-            broken = [f"the world goes on: {traceback.format_exc()}"]
-        finally:
-            gc.unfreeze()
+            broken.append(f"the world goes on: {traceback.format_exc()}")
     judge, cost = worlds[0].judge, time.process_time() - began
-    return Verdict(
-        seed,
-        (*judge.broken, *broken),
-        tuple(worlds[0].trace or ()),
-        loop.steps,
-        judge.runs,
-        judge.rescues,
-        cost,
-    )
+    trace, broken = tuple(worlds[0].trace or ()), judge.broken + broken
+    return Verdict(seed, tuple(broken), trace, loop.steps, judge.runs, judge.rescues, cost)
 
 
 def _noting(worlds: list[World], claim: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
