@@ -184,17 +184,17 @@ class JobView:
 
     @cached_property
     def former_schedules(self) -> tuple[FormerSchedule, ...]:
-        """The schedules before the one in force that were noted, since runs have been recorded, oldest first."""
+        """The schedules before the one in force that were noted, since records were last switched, oldest first."""
         noted = self.noted_schedules[:-1] if self.schedule_is_noted else self.noted_schedules
         ends = [*(one["since"] for one in noted[1:]), int(self.scheduled_since * 1000)]
         found = list[FormerSchedule]()
         for one, until in zip(noted, ends, strict=False):
             cron = _cron(one["cron"], one["timeZone"], one["dst"])
-            if one["monitorExecution"] is not True:
+            if one["monitorExecution"] is not self.config.monitor_execution:
                 found.clear()  # what was recorded before has been removed
             elif cron is not None:
                 found.append(FormerSchedule(cron, one["since"], until))
-        return tuple(found) if self.config.monitor_execution else ()
+        return tuple(found)
 
     @cached_property
     def noted_schedules(self) -> tuple[Mapping[str, Any], ...]:

@@ -96,11 +96,7 @@ class Ahead:
         for first in range(0, len(missed), MARKED_AT_ONCE):
             part = dict(sorted(missed.items())[first : first + MARKED_AT_ONCE])
             said = {item: Mark(until[item], self._since[item]) for item in part}
-            if view.config.monitor_execution:
-                marked = await mark(self._member, self._ledger, view, said)
-            else:
-                marked = self._note_unrecorded(said)
-            if marked is None:
+            if (marked := await mark(self._member, self._ledger, view, said)) is None:
                 return  # the view is old
             for passed in sorted({part[item] for item in marked}, key=lambda gap: (gap.first, gap.last)):
                 alike = [item for item in marked if part[item] == passed]
@@ -108,13 +104,6 @@ class Ahead:
                 self._misses.ran(alike, passed.last)
             for item in part:
                 del self._since[item]
-
-    def _note_unrecorded(self, said: Mapping[int, Mark]) -> frozenset[int]:
-        """Remember what is reported of a job that keeps no records, on which there is nothing to mark."""
-        for item, new in said.items():
-            known, version = self._ledger.missed(item)
-            self._ledger.note_missed(item, new.joined(known), version)
-        return frozenset(said)
 
     def _lower(self, item: int, since: int) -> None:
         slot = self._ledger.slot(item)

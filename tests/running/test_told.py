@@ -271,6 +271,24 @@ def test_moments_of_an_item_given_to_somebody_busy_are_told_of_though_records_en
     play(scene)
 
 
+def test_without_records_too_who_was_busy_when_given_an_item_tells_of_a_schedule_changed_meanwhile() -> None:
+    async def scene(here: Office) -> None:
+        asked_to_leave, cron = anyio.Event(), "0/10 * * * * ?"
+        await hire(here, "a", work=32, cron=cron, monitor_execution=False)
+        await hire(here, "b", cron=cron, leaving=asked_to_leave, monitor_execution=False)
+        await here.until(11)
+        holders = [(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)]
+        asked_to_leave.set()  # its item is given to the other one, who runs until 42
+        await here.until(35)
+        stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+        await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": "1/10 * * * * ?"}).encode(), -1))
+        await here.until(45)
+        assert spans(here, holders.index(b"10.0.0.2")) == [(20, 30, 2)]
+        assert not any(name.isdigit() for name in await here.names(LAYOUT.execution))
+
+    play(scene)
+
+
 @pytest.mark.parametrize("cron", ["0/10 * * * * ?", "1/10 * * * * ?"])
 def test_a_moment_that_came_during_a_run_is_run_after_it_though_records_ended_meanwhile(cron: str) -> None:
     async def scene(here: Office) -> None:
