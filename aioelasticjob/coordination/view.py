@@ -173,8 +173,18 @@ class JobView:
         The leader notes it, so it stays known when another setting is written later.  Until the leader has noted it, it
         is when the configuration was last written.
         """
-        noted = self.noted_schedules
-        return min(noted[-1]["since"] / 1000, self.configured_at) if self.schedule_is_noted else self.configured_at
+        return min(self.schedule_dated, self.configured_at)
+
+    @cached_property
+    def schedule_dated(self) -> float:
+        """What the registry's clock showed when the schedule was written; it was ahead if that is later than now."""
+        return float(self.noted_schedules[-1]["since"] / 1000) if self.schedule_is_noted else self.configured_at
+
+    @property
+    def scheduled_by(self) -> int:
+        """The transaction that dated the schedule, or a later one."""
+        node = self.tree.get(self.layout.schedule if self.schedule_is_noted else self.layout.config)
+        return 0 if node is None else node.stat.mzxid
 
     @cached_property
     def schedule_is_noted(self) -> bool:

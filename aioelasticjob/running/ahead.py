@@ -18,11 +18,10 @@ from aioelasticjob.coordination.ledger import TOLERATED, Ledger, Mark
 from aioelasticjob.coordination.membership import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.absence import made_at
+from aioelasticjob.running.clockwork import AHEAD
 from aioelasticjob.running.misses import Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 
-AHEAD = 3_000
-"""Milliseconds of the future that a record may claim by small differences between clocks, and by claiming early."""
 SET_BACK = "the registry's clock was ahead and has been set back"
 
 log = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ class Ahead:
         lowered, missed, until = set[int](), dict[int, Passed](), dict[int, int]()
         for item in self._since.keys() & items:
             slot, reported = self._ledger.slot(item), self._ledger.missed(item)[0]
-            began = int(view.scheduled_since * 1000), made_at(view, item)
+            began = int(view.schedule_dated * 1000), made_at(view, item)
             in_time = [moment for moment in began if moment <= self._found[item]]  # the others by a clock ahead
             since = self._since[item] = max(self._since[item], *in_time, 0)
             opened = until[item] = min(slot, max(began))

@@ -19,8 +19,8 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.events import Events
 from aioelasticjob.model import Fire, FireSource
-from aioelasticjob.running.absence import ENDED, Absence, given_at, made_at
-from aioelasticjob.running.ahead import AHEAD, SET_BACK, Ahead
+from aioelasticjob.running.absence import ENDED, Absence, given_at, made_at, made_by
+from aioelasticjob.running.ahead import SET_BACK, Ahead
 from aioelasticjob.running.clockwork import ASTRAY, Clockwork
 from aioelasticjob.running.misses import AWAY, BUSY, UNKNOWN, UNRECORDED, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
@@ -137,11 +137,6 @@ class Duty:
             floors = {item: max(self._floor, self._floors.get(item, 0)) for item in self.held}  # reports stay
             self._floors |= {item: min(floor, max(since, self.misses.newest(item))) for item, floor in floors.items()}
             self._floor = min(self._floor, since)
-
-    def _in_time(self, moment: int) -> int:
-        """Return a date that the registry gave, or now if that lies in the future: its clock was ahead."""
-        now = self.now()
-        return moment if moment <= now + AHEAD or self._clockwork.may_be_set_back else now
 
     async def _settle_ahead(self, view: JobView) -> None:
         """See to records from the future, once it is certain that they are."""
@@ -292,7 +287,7 @@ class Duty:
         self._ahead.find(gained, self.now(), self._clockwork.since)
         for item in gained:
             told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
-            self._floors[item] = max(self._in_time(self._begin_holding(view, item)), told)
+            self._floors[item] = max(self._begin_holding(view, item), told)
             self._followed[item] = self._last(item)
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.former_schedules if gained]
         spans.append((self.timetable, self._since, self.now() + int(ASTRAY * 1000)))
@@ -304,14 +299,16 @@ class Duty:
     def _seen_to(self, view: JobView, item: int) -> int:
         """Return up to when others may have run an item, without a record or with one, or we in an earlier life."""
         claimed = self.ledger.slot(item) if item in self.ledger.known() else 0
-        return min(self.now(), max(self._in_time(given_at(view, item)), self.accounted, claimed))
+        return min(self.now(), max(self._clockwork.in_time(given_at(view, item)), self.accounted, claimed))
 
     def _begin_holding(self, view: JobView, item: int) -> int:
         """Return the moment after which an item gained owes what comes."""
         up_since = min(view.up_since, self._up_since)
         if view.config.catch_up:
             up_since = min(up_since, self.now() / 1000 - view.config.catch_up)
-        return max(made_at(view, item), int(up_since * 1000), self._since)
+        in_time, written_after = self._clockwork.in_time, self.ledger.written_after
+        made = in_time(made_at(view, item), written_after(item, made_by(view, item)))
+        return max(made, in_time(int(up_since * 1000)), in_time(self._since, written_after(item, view.scheduled_by)))
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
@@ -353,7 +350,7 @@ class Duty:
 
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
-        written, table = self._in_time(int(view.scheduled_since * 1000)), self.timetable
+        written, table = self._clockwork.in_time(int(view.scheduled_since * 1000)), self.timetable
         ours = self.held - self._succession(view).handed_on(self.held, self._member.id)
         before, taken_off, due = table.newest, self.taken_off() & ours, self._due() & ours
         ended = min(written, self._succession(view).ended)

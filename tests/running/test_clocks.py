@@ -57,10 +57,10 @@ class Setting:
     async def until(self, second: float) -> None:
         await anyio.sleep(second - self.now())
 
-    async def change(self, cron: str) -> None:
+    async def change(self, cron: str, description: str = "") -> None:
         operator, path = self.cluster._session, Layout("job").config
         stored = json.loads((await operator.get(path)).data)
-        write = Set(path, json.dumps({**stored, "cron": cron}).encode(), -1)
+        write = Set(path, json.dumps({**stored, "cron": cron, "description": description}).encode(), -1)
         await operator.commit([write], incarnation=operator.incarnation)
 
     def told(self) -> dict[int, list[str]]:
@@ -128,6 +128,48 @@ def test_a_schedule_that_is_changed_after_the_clock_was_put_right_has_missed_not
         await here.until(30)
         told = here.told()
         assert {second for second, why in told.items() if SET_BACK in why} == set(range(13, 27)), told
+        await here.cluster.close()
+
+    test()
+
+
+def test_what_a_schedule_that_began_by_a_clock_ahead_has_missed_is_told_of_though_another_setting_was_written() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(cron="0/10 * * * * ?", sharding_total_count=1)
+        await here.open()
+        await here.until(2)
+        here.off = 26
+        await here.until(4)
+        await here.change("* * * * * ?")
+        await here.until(6.03)
+        here.off = 0
+        await here.until(9)
+        await here.change("* * * * * ?", "hello")
+        await here.until(40)
+        told = [second for second, why in here.told().items() if SET_BACK in why]
+        assert told == list(range(min(told), 31))
+        assert 5 <= min(told) <= 7
+        await here.cluster.close()
+
+    test()
+
+
+def test_an_item_that_was_made_by_a_clock_an_hour_ahead_owes_what_comes_between_two_holders() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(sharding_total_count=1)
+        await here.open(off=3600)
+        await here.until(6.03)
+        here.off = 0
+        await here.until(20)
+        await here.cluster.start(here.app)
+        await here.until(30.5)
+        (holder,) = [one for one in here.cluster.instances if await one.holds()]
+        holder.kill()
+        await here.until(60)
+        assert {*here.runs, *here.told()} >= set(range(17, 60))
+        assert len(here.runs.keys() & range(44, 60)) == 16
         await here.cluster.close()
 
     test()
