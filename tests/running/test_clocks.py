@@ -28,7 +28,7 @@ class Setting:
     """A cluster whose registry's clock can be set, and an account of the seconds since the start."""
 
     def __init__(self, **settings: Any) -> None:
-        self.off = 0.0
+        self.off = self.work = 0.0
         self.cluster = VirtualCluster()
         self.app = ElasticJob("embedded://", clock=VirtualClock(), session_timeout=10)
         self.runs: dict[int, list[float]] = {}
@@ -38,6 +38,7 @@ class Setting:
         async def job(context: ItemContext) -> None:
             slot = round(context.fire_time.timestamp() - START)
             self.runs.setdefault(slot, []).append(self.now())
+            await anyio.sleep(self.work)
 
     def now(self) -> float:
         return VirtualClock().now() - START
@@ -150,6 +151,27 @@ def test_what_a_schedule_that_began_by_a_clock_ahead_has_missed_is_told_of_thoug
         told = [second for second, why in here.told().items() if SET_BACK in why]
         assert told == list(range(min(told), 31))
         assert 5 <= min(told) <= 7
+        await here.cluster.close()
+
+    test()
+
+
+def test_what_was_told_of_one_schedule_by_a_clock_ahead_hides_nothing_of_the_next() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(cron="0/10 * * * * ?", sharding_total_count=1)
+        here.work = 4
+        await here.open()
+        await here.until(11)
+        here.off = 40
+        await here.until(12)
+        await here.change("1/10 * * * * ?")
+        await here.until(18)
+        here.off = 0
+        await here.until(60)
+        assert set(here.told()) >= {20, 30, 40, 50}  # when the run was over, at 14
+        assert {*here.runs, *here.told()} >= {21, 31, 41, 51}
+        assert {31, 41, 51} <= here.runs.keys()
         await here.cluster.close()
 
     test()
