@@ -290,7 +290,7 @@ class Duty:
             told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
             self._floors[item] = max(self._begin_holding(view, item), told)
             self._followed[item] = self._last(item)
-        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.former_schedules if gained]
+        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
         spans.append((self.timetable, self._since, self.now() + int(ASTRAY * 1000)))
         unsure = await self._absence.report(view, spans, {item: self._floors[item] for item in gained})
         self.held, self._given, self._switched = held - unsure, given, False

@@ -162,6 +162,20 @@ def test_moments_of_a_schedule_that_ends_are_told_of_though_their_item_was_given
     play(scene)
 
 
+def test_moments_of_a_schedule_that_came_during_a_run_are_told_of_though_records_were_switched_off_after_it() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, "a", work=32, cron="0/10 * * * * ?")
+        for second, changed in ((15, {"cron": "0/2 * * * * ?"}), (25, {"monitorExecution": False})):
+            await here.until(second)
+            stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+            await here.write(Set(LAYOUT.config, json.dumps({**stored, **changed}).encode(), -1))
+        await here.until(45)  # the run was over at 42
+        told = {second for first, last, _ in spans(here, 0) for second in range(first, last + 1, 2)}
+        assert told == set(range(16, 42, 2))
+
+    play(scene)
+
+
 def test_moments_of_a_schedule_that_ended_while_another_held_an_item_are_told_of_when_it_comes_back() -> None:
     async def scene(here: Office) -> None:
         await hire(here, "a", work=15, cron="0/2 * * * * ?")
