@@ -105,7 +105,8 @@ class Ahead:
                 del self._since[item]
 
     def _lower(self, item: int, since: int) -> None:
-        slot = self._ledger.slot(item)
+        slot, known = self._ledger.slot(item), self._misses.newest(item)
+        since = max(since, known) if known <= self._found[item] else since  # which was run here, and not by that clock
         log.warning(
             "%s: item %d is claimed up to %s, though it was only %s just now: the registry's clock was ahead.  The "
             "item counts as claimed up to now; the moment claimed is not run again, others up to it may run twice",

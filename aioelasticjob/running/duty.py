@@ -21,7 +21,7 @@ from aioelasticjob.events import Events
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.absence import ENDED, Absence, given_at, made_at, made_by
 from aioelasticjob.running.ahead import SET_BACK, Ahead
-from aioelasticjob.running.clockwork import ASTRAY, Clockwork
+from aioelasticjob.running.clockwork import AHEAD, ASTRAY, Clockwork
 from aioelasticjob.running.misses import AWAY, BUSY, UNKNOWN, UNRECORDED, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.succession import Succession
@@ -154,7 +154,7 @@ class Duty:
 
     def _unclaimed(self, moment: int) -> frozenset[int]:
         """Return the items held here for which a moment has neither been claimed nor passed over."""
-        if moment <= self._floor:
+        if not self._floor < moment <= self.now() + AHEAD:  # else the time was set back, which is not concluded yet
             return frozenset()
         record, floors = self.ledger.record, self._floors
         known = ((item, record(item)) for item in self.held if floors.get(item, 0) < moment)
