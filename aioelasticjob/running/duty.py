@@ -67,7 +67,7 @@ class Duty:
         self.accounted = 0
         """The newest moment that an earlier life of this process has seen to."""
         self.timetable = Timetable(view.config.schedule, self.now())
-        self._scheduled_since = view.scheduled_since
+        self._scheduled_since = view.schedule_dated
         """The same as the registry says it, whose clock may be ahead."""
 
     @property
@@ -368,7 +368,7 @@ class Duty:
                 last = {item: max(self._last(item), one.since) for item in open_}
                 self.misses.tell(last, Timetable(one.cron, one.until), one.until, ENDED)
             self._tell_hidden(run, Timetable(view.config.schedule, self.now()), written)
-        self._since, self._scheduled_since = written, view.scheduled_since
+        self._since, self._scheduled_since = written, view.schedule_dated
         self.timetable = Timetable(view.config.schedule, self.now())
         self._start_anew(written)
         self._followed = {item: self._last(item) for item in self.held}

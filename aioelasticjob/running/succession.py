@@ -8,13 +8,16 @@ from aioelasticjob.coordination.view import FormerSchedule, JobView
 from aioelasticjob.cron import Cron
 from aioelasticjob.running.absence import given_at
 
+ROUNDED = 0.001
+
 
 class Succession:
-    """How a schedule, in force since a time in seconds, stands in a newer view."""
+    """How a schedule, dated in seconds by the registry, whose clock may have been set since, stands in a newer view."""
 
     def __init__(self, followed: Cron | None, since: float, view: JobView) -> None:
         self._view = view
-        self.between: list[FormerSchedule] = [one for one in view.former_schedules if one.since / 1000 > since + 0.001]
+        former = () if abs(view.schedule_dated - since) <= ROUNDED else view.former_schedules  # dated by any clock
+        self.between: list[FormerSchedule] = [one for one in former if one.since / 1000 > since + ROUNDED]
         """The schedules that came and went since the one followed was read."""
         self.has_changed = view.config.schedule != followed or any(one.cron != followed for one in self.between)
         """Whether another schedule is in force, or the same one, back in force after another."""

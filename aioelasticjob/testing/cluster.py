@@ -175,7 +175,7 @@ class Registry:
         self.tree = Witness(history)
         self.process: Process | None = None
         self.skew, self.caught_up = 0.0, 0.0
-        """How far its clock is ahead, and when the true time will have come to all that it has shown and is believed."""
+        """How far its clock is ahead, and when the true time will have come to what it has shown and is believed."""
         self._timeouts: dict[int, int] = {}
         self._server: Server | None = None
 

@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import json
 import logging
+from math import inf
 from typing import Any
 
 import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.events import Began, Misfired
+from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.coordination.view import read
+from aioelasticjob.events import Began, Events, Misfired
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import FireSource
-from aioelasticjob.registry.txn import Set
-from aioelasticjob.running.ahead import SET_BACK
+from aioelasticjob.model import FireSource, Record
+from aioelasticjob.registry.txn import Create, Set
+from aioelasticjob.running.ahead import SET_BACK, Ahead
+from aioelasticjob.running.clockwork import Clockwork
+from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.schedule import Timetable
+from aioelasticjob.running.succession import Succession
 from aioelasticjob.testing import Faults, VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.loop import START
 from aioelasticjob.testing.virtual_cluster import PORT, REGISTRY
 from aioelasticjob.zookeeper.server import serve
 from aioelasticjob.zookeeper.settings import Settings
+from tests.coordination.test_claims import LAYOUT as DESK
+from tests.coordination.test_claims import Desk, done
 
 LASTING = Settings(max_session_timeout=600_000)  # the observer's
+
+
+class Still:
+    """A clock that stands."""
+
+    def __init__(self, time: float) -> None:
+        self._time = time
+
+    def now(self) -> float:
+        return self._time
 
 
 class Setting:
@@ -175,6 +194,51 @@ def test_what_was_told_of_one_schedule_by_a_clock_ahead_hides_nothing_of_the_nex
         await here.cluster.close()
 
     test()
+
+
+def test_nothing_is_claimed_of_the_future_though_it_is_not_certain_yet_that_the_clock_was_put_right() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(sharding_total_count=1)
+        await here.open(workers=2)
+        await here.until(23.5)
+        (holder,) = [one for one in here.cluster.instances if await one.holds()]
+        holder.kill()
+        await here.until(29)
+        here.off = 3600
+        await here.until(34.3)  # the other one leads now, and is given the item at 34.5
+        here.off = 0
+        await here.until(60)
+        assert max(here.runs) < 60
+        assert {*here.runs, *here.told()} >= set(range(20, 60))
+        await here.cluster.close()
+
+    test()
+
+
+def test_a_record_is_lowered_to_what_was_run_here_if_that_was_not_by_the_clock_that_was_ahead() -> None:
+    desk, now = Desk(1), 1_010_500
+    ledger = Ledger(desk.member, lambda: inf)
+    desk.elsewhere(0, Record(now + 3_600_000, "CRON", "other", 1, 1, 0, completed=True), running=False)
+    done(ledger.learn([0]))
+    clockwork = Clockwork(desk.member.session, Still(now / 1000))
+    misses = Misses(desk.member, Still(now / 1000), Events(), clockwork, {0: now - 1000})
+    ahead = Ahead(desk.member, ledger, misses)
+    ahead.find([0], now, now - 9000)
+    view = desk.view()
+    assert done(ahead.settle(view, Timetable(view.config.schedule, now), frozenset([0]))) == {0}
+    assert ledger.slot(0) == misses.newest(0) == now - 1000
+
+
+def test_no_schedule_came_after_the_one_in_force_though_an_earlier_one_was_dated_by_a_clock_ahead() -> None:
+    desk, told = Desk(1), {"timeZone": "UTC", "dst": "cron", "monitorExecution": True}
+    former = {**told, "cron": "* * * * * ?", "since": 4_000_000}
+    config = desk.config.changed(cron="0/5 * * * * ?", time_zone="UTC")
+    note = {**told, "cron": config.cron, "since": 1_000_000, "former": [former]}
+    desk.write(Set(DESK.config, config.to_json(), -1), Create(DESK.schedule, json.dumps(note).encode()))
+    view = read(desk.registry.tree(), DESK, config)
+    assert (view.schedule_dated, [one.since for one in view.former_schedules]) == (1_000, [4_000_000])
+    assert not Succession(config.schedule, 1_000, view).has_changed
 
 
 def test_an_item_that_was_made_by_a_clock_an_hour_ahead_owes_what_comes_between_two_holders() -> None:
