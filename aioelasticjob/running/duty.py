@@ -337,7 +337,8 @@ class Duty:
         self._tell(items, 0, until, "nobody could run it when they came")
 
     def _tell(self, items: Iterable[int], after: int, until: int, why: str) -> None:
-        """Report the moments later than ``after`` that these items have missed and have not claimed."""
+        """Report the moments later than ``after`` that these items have missed and have not claimed, if they came."""
+        until = min(until, self.now() + AHEAD)
         self.misses.tell({item: max(after, self._last(item)) for item in items}, self.timetable, until, why)
 
     def _last(self, item: int) -> int:

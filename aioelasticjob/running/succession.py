@@ -16,8 +16,7 @@ class Succession:
 
     def __init__(self, followed: Cron | None, since: float, view: JobView) -> None:
         self._view = view
-        former = () if abs(view.schedule_dated - since) <= ROUNDED else view.former_schedules  # dated by any clock
-        self.between: list[FormerSchedule] = [one for one in former if one.since / 1000 > since + ROUNDED]
+        self.between: list[FormerSchedule] = _after(view, since)
         """The schedules that came and went since the one followed was read."""
         self.has_changed = view.config.schedule != followed or any(one.cron != followed for one in self.between)
         """Whether another schedule is in force, or the same one, back in force after another."""
@@ -39,3 +38,12 @@ class Succession:
         """
         given = (item for item in items if self._view.assignment.get(item, me) != me)
         return frozenset(item for item in given if given_at(self._view, item) < self.ended)
+
+
+def _after(view: JobView, since: float) -> list[FormerSchedule]:
+    """Return the schedules noted after the one of a date and before the one in force; any clock may have dated them."""
+    noted = [one.since / 1000 for one in view.former_schedules]
+    same = [n for n, date in enumerate([*noted, view.schedule_dated]) if abs(date - since) <= ROUNDED]
+    if same:
+        return list(view.former_schedules[same[-1] + 1 :])
+    return [one for one in view.former_schedules if one.since / 1000 > since]  # it was written over before it was noted
