@@ -26,6 +26,8 @@ from aioelasticjob.running.misses import AWAY, BUSY, UNKNOWN, UNRECORDED, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.succession import Succession
 
+SOON = 500  # milliseconds before its moment at which a claim may leave, and be refused
+
 
 class Duty:
     """The items held here, what is known of them, and the moments that are due; times in milliseconds."""
@@ -338,7 +340,7 @@ class Duty:
 
     def _tell(self, items: Iterable[int], after: int, until: int, why: str) -> None:
         """Report the moments later than ``after`` that these items have missed and have not claimed, if they came."""
-        until = min(until, self.now() + AHEAD)
+        until = min(until, self.now() + SOON)
         self.misses.tell({item: max(after, self._last(item)) for item in items}, self.timetable, until, why)
 
     def _last(self, item: int) -> int:
