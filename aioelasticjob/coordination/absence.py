@@ -21,7 +21,7 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
     """Leave marks that say which moments of items are reported as missed; return which were left here.
 
     Of the others somebody else has written, and knows.  None if the view is old: the next holder might have read
-    already, and would not see the mark.
+    already, and would not see the mark.  Of a job that keeps no records it is known here only.
 
     Raises:
         Suspended: there is no connection; nothing was written.
@@ -29,6 +29,10 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
         RegistryError: the registry refuses it; nothing was written.
     """
     left = {item: said.joined(ledger.missed(item)[0]) for item, said in missed.items()}
+    if not view.config.monitor_execution:
+        for item, said in left.items():
+            ledger.note_missed(item, said, ledger.missed(item)[1])
+        return frozenset(left)
     entitled, refused = Check(member.layout.sharding, view.sharding_version), set[int]()
     while left:
         writes = [op for item, said in left.items() for op in _marking(member.layout.item(item), ledger, item, said)]

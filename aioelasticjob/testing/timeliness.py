@@ -123,7 +123,7 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     """Yield a moment without a word, unless it was nobody's to run, or who had to say so has not come back yet."""
     moment, facts, sharding = slot / 1000, job.facts, f"/{job.name}/sharding/{item}"
     runs = facts.runs_of.get((job.name, item), ())
-    later = (run.begun for run in runs if run.begun.slot > slot)
+    later = (run.begun for run in runs if run.begun.slot > slot and run.begun.at > moment)  # not by a clock ahead
     following = min((begun.at for begun in later if begun.source in SCHEDULED), default=inf)
     start, end = moment - ASTRAY, min(max(following, moment + ASTRAY), facts.end)
     held = facts.nodes.over(f"{sharding}/instance", start, end)
