@@ -123,12 +123,13 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     """Yield a moment without a word, unless it was nobody's to run, or who had to say so has not come back yet."""
     moment, facts, sharding = slot / 1000, job.facts, f"/{job.name}/sharding/{item}"
     runs = facts.runs_of.get((job.name, item), ())
-    later = (run.begun for run in runs if run.begun.slot > slot and run.begun.at > moment)  # not by a clock ahead
+    later = (run.begun for run in runs if run.begun.slot > slot and run.begun.at >= moment - ASTRAY)  # by a right clock
     following = min((begun.at for begun in later if begun.source in SCHEDULED), default=inf)
     start, end = moment - ASTRAY, min(max(following, moment + ASTRAY), facts.end)
     held = facts.nodes.over(f"{sharding}/instance", start, end)
     holders = {data.decode() for data in held if data}
-    if len(holders) > 1 and not all(config.monitor_execution for config in job.configs(start, end)):
+    garbled = any(at <= end and over >= start for at, over, _ in excuses.nonsense(facts, f"{sharding}/instance"))
+    if (garbled or len(holders) > 1) and not all(config.monitor_execution for config in job.configs(start, end)):
         return  # without claims the next holder cannot know what the one before has run
     hosts = {holder.partition("@-@")[0] for holder in holders}
     known = min([start, *(facts.heard_before(host, moment) for host in hosts)])

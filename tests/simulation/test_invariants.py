@@ -337,6 +337,29 @@ def test_nothing_lost_waits_for_who_may_still_say_so() -> None:
     assert broken(nothing_lost, calm(*LOST[:2], asleep, begun(5, 50, B, slot=50)))  # whose word it would have been
 
 
+def test_nothing_lost_waits_for_the_next_run_not_for_an_earlier_one_of_a_later_moment() -> None:
+    early, asleep = begun(5, 9, slot=3610), Fault(T + 35, "pause", ("10.0.1.1",))  # by a clock that was ahead
+    gone_by, later = written(32, 1, gone("sharding/0/instance")), begun(6, 50, B, slot=50)
+    story = [early, *LOST[:2], asleep]
+    assert not broken(nothing_lost, calm(*story))
+    assert not broken(nothing_lost, calm(*story, gone_by, later))
+    assert broken(nothing_lost, calm(*story, later))
+
+
+def test_nothing_lost_excuses_who_is_given_an_item_anew_without_records_as_its_holder_was_garbled() -> None:
+    unrecorded = written(1, 9, put("config", CONFIG.replace(b"}", b', "monitorExecution": false}')))
+    garbled = Nonsense(T + 29, "/job/sharding/0/instance", b"{")
+
+    def judged(*others: Entry) -> list[str]:
+        return broken(nothing_lost, sorted(calm(*LOST, *others), key=lambda entry: entry.at))
+
+    assert not judged(unrecorded, garbled)
+    assert judged(unrecorded)
+    assert judged(garbled)
+    assert judged(unrecorded, replace(garbled, at=T + 42))  # somebody should have said so before that
+    assert judged(unrecorded, replace(garbled, path="/job/sharding/1/instance"))
+
+
 def test_nothing_lost_excuses_who_could_not_hear_that_an_item_had_been_switched_on() -> None:
     switched = [written(15, 9, made("sharding/0/disabled")), written(26, 9, gone("sharding/0/disabled"))]
 
