@@ -190,7 +190,7 @@ def is_former(job: JobFacts, item: int, slot: int, era: Era) -> bool:
             claimed, reached, host = at, record.slot, record.instance.partition("@-@")[0]
     if not (claimed < changed and slot <= reached <= 1000 * changed + TOLERATED):
         return False
-    right = abs(clocks(job.facts).ahead(REGISTRY, changed, changed)[0]) <= ASTRAY
+    right = clocks(job.facts).ahead(REGISTRY, changed, changed)[0] <= ASTRAY  # or behind by now
     return right and ahead_of_time(job.facts, host, claimed) > ASTRAY
 
 

@@ -442,6 +442,7 @@ def test_nothing_lost_excuses_what_an_earlier_schedule_claimed_by_a_clock_that_w
         return broken(nothing_lost, sorted(told, key=lambda entry: entry.at))
 
     assert not judged()
+    assert not judged(ClockSet(T + 14, REGISTRY, -9), ClockSet(T + 16, REGISTRY, 0))  # it was behind by then
     assert judged(before=quick)  # the schedule stayed the same
     assert judged(claimed=20)  # the record says nothing of 30
     assert judged(claimed=80)  # the record says too much, so it is lowered
