@@ -253,6 +253,9 @@ def test_in_peace_every_moment_is_run_once_and_on_time() -> None:
     assert broken(on_time, calm(*right, begun(9, 30.1, B, slot=30)))
     assert broken(on_time, calm(*right[:2], begun(3, 31, slot=30), *right[3:]))
     assert not broken(on_time, calm(*right[:2], begun(3, 31, slot=30, skew=-1), *right[3:]))
+    ahead, early = [ClockSet(T + 0.3, REGISTRY, 29), ClockSet(T + 0.5, REGISTRY, 0)], begun(3, 0.4, slot=30)
+    assert not broken(on_time, [*ahead, early, *calm(*right[:2], *right[3:])])
+    assert broken(on_time, [early, *calm(*right[:2], *right[3:])])
 
 
 def missed(at: float, slot: float, *, item: int = 0, moments: int = 1, by: str = A, cut_off: str = "") -> Told:
@@ -421,6 +424,10 @@ def test_nothing_lost_excuses_who_came_after_a_moment_before_its_item_began_by_a
 
     assert not judged()
     assert judged(ahead=0.4)  # the item began in time
+    changed = written(5, 9, put("config", CONFIG.replace(b"0/10", b"0/30")))
+    assert not judged(changed, ahead=0.4)  # but its schedule did not
+    assert judged(replace(changed, at=T + 0.39), ahead=0.4)
+    assert judged(replace(changed, changes=(put("config", CONFIG.replace(b"}", b', "misfire": false}')),)), ahead=0.4)
     assert judged(claimed=20)  # and owed the moment like any other
     assert judged(gone_at=31)  # there was time to tell
     assert not judged(Fault(T + 21, "pause", ("10.0.1.1",)), gone_at=31)
