@@ -57,10 +57,6 @@ class Ahead:
         self._since.clear()
         self.find(items, now, since, 0)
 
-    def find_more(self, items: Iterable[int], now: int, since: int) -> None:
-        """Look among the others of these items, which may have been claimed ahead while the time was in doubt."""
-        self.find(set(items) - self._since.keys(), now, since, 0)
-
     def schedule_changed(self, now: int) -> None:
         """Take what is dated up to now for begun in time: so it was, if the schedule now in force was."""
         self._found = dict.fromkeys(self._found, now + AHEAD)

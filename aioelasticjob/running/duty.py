@@ -134,7 +134,6 @@ class Duty:
             self._ahead.find_anew(self.held, self._clockwork.set_to, self._clockwork.since)
         if self._clockwork.is_set_back():
             since = self._set_back = self._clockwork.since
-            self._ahead.find_more(self.held, self.now(), since)
             self.timetable = Timetable(self.config.schedule, since)
             self.misses.lower_all(self.now() + TOLERATED, since, self._since if self._since > self.now() else 0)
             floors = {item: max(self._floor, self._floors.get(item, 0)) for item in self.held}  # reports stay

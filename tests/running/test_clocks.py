@@ -334,7 +334,7 @@ def test_a_clock_that_is_set_back_by_mistake_costs_no_more_than_the_time_until_i
     test()
 
 
-def test_an_item_claimed_ahead_just_after_the_clock_was_set_back_is_not_silent_until_then() -> None:
+def test_an_item_gained_just_after_the_clock_was_set_back_is_not_silent_until_it_comes_there_again() -> None:
     @simulated
     async def test() -> None:
         here = Setting(sharding_total_count=2, monitor_execution=False)
@@ -344,7 +344,7 @@ def test_an_item_claimed_ahead_just_after_the_clock_was_set_back_is_not_silent_u
         await here.until(12.5)
         await here.cluster.instances[0].stop()
         await here.until(60)
-        assert any(second > 3600 and at > 12.5 for second, runs in here.runs.items() for at in runs)
+        assert not any(second > 3600 and at > 12.5 for second, runs in here.runs.items() for at in runs)
         assert [len(here.runs[second]) for second in range(40, 60)] == [2] * 20
         assert {*here.runs, *here.told()} >= set(range(14, 60))
         await here.cluster.close()
