@@ -21,7 +21,7 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
     """Leave marks that say which moments of items are reported as missed; return which were left here.
 
     Of the others somebody else has written, and knows.  None if the view is old: the next holder might have read
-    already, and would not see the mark.
+    already, and would not see the mark.  Of a job that keeps no records it is known here only.
 
     Raises:
         Suspended: there is no connection; nothing was written.
@@ -29,6 +29,10 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
         RegistryError: the registry refuses it; nothing was written.
     """
     left = {item: said.joined(ledger.missed(item)[0]) for item, said in missed.items()}
+    if not view.config.monitor_execution:
+        for item, said in left.items():
+            ledger.note_missed(item, said, ledger.missed(item)[1])
+        return frozenset(left)
     entitled, refused = Check(member.layout.sharding, view.sharding_version), set[int]()
     while left:
         writes = [op for item, said in left.items() for op in _marking(member.layout.item(item), ledger, item, said)]
@@ -42,18 +46,26 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
             case Refused(Conflict() as conflict):
                 if conflict.path == entitled.path:
                     return None
-                before = {item: (ledger.record(item).slot, ledger.version(item)) for item in left}
-                await ledger.learn(list(left))
-                # who has claimed a later moment knows the rest; rescues and their ends say nothing of it
-                taken = {item for item in left if ledger.record(item).slot > before[item][0]}
-                known = {item for item, said in left.items() if ledger.missed(item)[0].covers(said)}
-                unmoved = {item for item in left if ledger.version(item) == before[item][1]}
-                again = {item for item in unmoved if _refused(member.layout.item(item), conflict)}
-                left = {item: said for item, said in left.items() if item not in taken | known | (again & refused)}
-                refused |= again
+                left = await _left(member, ledger, left, conflict, refused)
             case Refused(error) | SessionOver(error):
                 raise error
     return frozenset(left)
+
+
+async def _left(
+    member: Member, ledger: Ledger, wanted: Mapping[int, Mark], conflict: Conflict, refused: set[int]
+) -> dict[int, Mark]:
+    """Read again what refused the marks, and return those still to be left; ``refused`` has been refused before."""
+    before = {item: (ledger.record(item).slot, ledger.version(item)) for item in wanted}
+    await ledger.learn(list(wanted))
+    # who has claimed a later moment knows the rest; rescues and their ends say nothing of it
+    taken = {item for item in wanted if ledger.record(item).slot > before[item][0]}
+    known = {item for item, said in wanted.items() if ledger.missed(item)[0].covers(said)}
+    unmoved = {item for item in wanted if ledger.version(item) == before[item][1]}
+    again = {item for item in unmoved if _refused(member.layout.item(item), conflict)}
+    over = taken | known | (again & refused)
+    refused |= again
+    return {item: said for item, said in wanted.items() if item not in over}
 
 
 def _marking(paths: ItemPaths, ledger: Ledger, item: int, said: Mark) -> Iterable[Op]:

@@ -209,16 +209,18 @@ class Claims:
     ) -> Committed | None:
         """Commit the claim of ``wanted``, leaving out what cannot be had; what is left in it has been taken.
 
-        ``before`` are the records that it takes the place of.  What else comes of it is noted in ``taken``.
+        ``before`` are the records that it takes the place of.  What else comes of it is noted in ``taken``.  What is
+        refused again for the same reason, though all was read again, is refused: the view may be old by then.
         """
-        member, ledger = self._member, self._ledger
+        member, ledger, met = self._member, self._ledger, ""
         while wanted:
             first, operations = self._taking(view, fire, wanted)
             match await write(member, operations, "to claim items", hold=hold):
                 case Applied(committed):
                     ledger.unmark(wanted)
                     return committed
-                case Refused(Conflict() as conflict):
+                case Refused(Conflict() as conflict) if str(conflict) != met:
+                    met = str(conflict)
                     if conflict.index < first or not await self._cleared(conflict, wanted, taken.refused):
                         taken.stale = True
                         return None

@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.model import Record, Seen
-from aioelasticjob.registry.tree import Node
+from aioelasticjob.registry.tree import Node, Stat
 
 TOLERATED = 60_000
 """Milliseconds of the future that a record may claim; what claims more is lowered, for it would silence its item."""
@@ -54,6 +55,8 @@ class Ledger:
     def __init__(self, member: Member, believable: Callable[[], float] = lambda: 0) -> None:
         self._member, self._believable = member, believable
         self._seen: dict[int, Seen] = {}
+        self._stats: dict[int, Stat] = {}
+        """When each record had been written when it was read, and by which transaction."""
         self._told: dict[str, int] = {}
         self._lowered: dict[int, Record] = {}
         """The records that claimed too much of the future, as they were read."""
@@ -76,6 +79,7 @@ class Ledger:
         """Drop items that are no longer held here: another instance writes their records now."""
         for item in items:
             self._seen.pop(item, None)
+            self._stats.pop(item, None)
             self._missed.pop(item, None)
             self._lowered.pop(item, None)
             self.withdrawn.pop(item, None)
@@ -89,6 +93,11 @@ class Ledger:
     def record(self, item: int) -> Record:
         """Return what is known of an item's newest run."""
         return self._seen[item].record
+
+    def written_after(self, item: int, zxid: int) -> float:
+        """Return when a record was written, in ms, as it was read, if that was after a transaction; else infinity."""
+        stat = self._stats.get(item)
+        return inf if stat is None or stat.mzxid <= zxid else stat.mtime * 1000
 
     def version(self, item: int) -> int | None:
         """Return the version of the record known; None where there was none."""
@@ -174,6 +183,7 @@ class Ledger:
     def _understood(self, item: int, node: Node) -> Seen:
         """Return what a record says; of what was written by hand, that whatever was due until then was claimed."""
         record, written = records.decode(node.data), int(node.stat.mtime * 1000)
+        self._stats[item] = node.stat
         lowered = self._lowered.get(item)
         if record is not None and lowered is not None and record.slot == lowered.ahead:
             record = replace(record, slot=lowered.slot, ahead=lowered.ahead)

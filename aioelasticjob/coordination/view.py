@@ -30,9 +30,11 @@ _HOST = re.compile(r"[\w.:%-]{1,255}")
 class FormerSchedule:
     """A schedule that is not in force any more; times in milliseconds since the epoch."""
 
-    cron: Cron
+    cron: Cron | None
     since: int
     until: int
+    recorded: bool
+    """Whether runs were recorded meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +175,18 @@ class JobView:
         The leader notes it, so it stays known when another setting is written later.  Until the leader has noted it, it
         is when the configuration was last written.
         """
-        noted = self.noted_schedules
-        return min(noted[-1]["since"] / 1000, self.configured_at) if self.schedule_is_noted else self.configured_at
+        return min(self.schedule_dated, self.configured_at)
+
+    @cached_property
+    def schedule_dated(self) -> float:
+        """What the registry's clock showed when the schedule was written; it was ahead if that is later than now."""
+        return float(self.noted_schedules[-1]["since"] / 1000) if self.schedule_is_noted else self.configured_at
+
+    @property
+    def scheduled_by(self) -> int:
+        """The transaction that dated the schedule, or a later one."""
+        node = self.tree.get(self.layout.schedule if self.schedule_is_noted else self.layout.config)
+        return 0 if node is None else node.stat.mzxid
 
     @cached_property
     def schedule_is_noted(self) -> bool:
@@ -184,17 +196,22 @@ class JobView:
 
     @cached_property
     def former_schedules(self) -> tuple[FormerSchedule, ...]:
-        """The schedules before the one in force that were noted, since runs have been recorded, oldest first."""
+        """The schedules before the one in force that were noted, oldest first."""
         noted = self.noted_schedules[:-1] if self.schedule_is_noted else self.noted_schedules
         ends = [*(one["since"] for one in noted[1:]), int(self.scheduled_since * 1000)]
-        found = list[FormerSchedule]()
-        for one, until in zip(noted, ends, strict=False):
-            cron = _cron(one["cron"], one["timeZone"], one["dst"])
-            if one["monitorExecution"] is not True:
-                found.clear()  # what was recorded before has been removed
-            elif cron is not None:
-                found.append(FormerSchedule(cron, one["since"], until))
-        return tuple(found) if self.config.monitor_execution else ()
+        return tuple(
+            FormerSchedule(
+                _cron(one["cron"], one["timeZone"], one["dst"]), one["since"], until, one["monitorExecution"] is True
+            )
+            for one, until in zip(noted, ends, strict=False)
+        )
+
+    @property
+    def recorded_schedules(self) -> tuple[FormerSchedule, ...]:
+        """Those of them since records were last switched, oldest first: what was recorded before has been removed."""
+        former, recorded = self.former_schedules, self.config.monitor_execution
+        switched = max((one.until for one in former if one.recorded is not recorded), default=0)
+        return tuple(one for one in former if one.until > switched)
 
     @cached_property
     def noted_schedules(self) -> tuple[Mapping[str, Any], ...]:

@@ -104,6 +104,12 @@ def made_at(view: JobView, item: int) -> int:
     return 0 if node is None else int(node.stat.ctime * 1000)
 
 
+def made_by(view: JobView, item: int) -> int:
+    """Return the transaction that made an item, 0 if that is unknown."""
+    node = view.tree.get(view.layout.item(item).sharding)
+    return 0 if node is None else node.stat.czxid
+
+
 def given_at(view: JobView, item: int) -> int:
     """Return when the item was given to its holder, in milliseconds since the epoch; 0 if it has none."""
     node = view.tree.get(view.layout.item(item).instance)

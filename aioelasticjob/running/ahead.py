@@ -18,11 +18,10 @@ from aioelasticjob.coordination.ledger import TOLERATED, Ledger, Mark
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.absence import made_at
+from aioelasticjob.running.clockwork import AHEAD
 from aioelasticjob.running.misses import Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 
-AHEAD = 3_000
-"""Milliseconds of the future that a record may claim by small differences between clocks, and by claiming early."""
 SET_BACK = "the registry's clock was ahead and has been set back"
 
 log = logging.getLogger(__name__)
@@ -58,10 +57,6 @@ class Ahead:
         self._since.clear()
         self.find(items, now, since, 0)
 
-    def find_more(self, items: Iterable[int], now: int, since: int) -> None:
-        """Look among the others of these items, which may have been claimed ahead while the time was in doubt."""
-        self.find(set(items) - self._since.keys(), now, since, 0)
-
     def schedule_changed(self, now: int) -> None:
         """Take what is dated up to now for begun in time: so it was, if the schedule now in force was."""
         self._found = dict.fromkeys(self._found, now + AHEAD)
@@ -78,7 +73,7 @@ class Ahead:
         lowered, missed, until = set[int](), dict[int, Passed](), dict[int, int]()
         for item in self._since.keys() & items:
             slot, reported = self._ledger.slot(item), self._ledger.missed(item)[0]
-            began = int(view.scheduled_since * 1000), made_at(view, item)
+            began = int(view.schedule_dated * 1000), made_at(view, item)
             in_time = [moment for moment in began if moment <= self._found[item]]  # the others by a clock ahead
             since = self._since[item] = max(self._since[item], *in_time, 0)
             opened = until[item] = min(slot, max(began))
@@ -100,11 +95,7 @@ class Ahead:
         for first in range(0, len(missed), MARKED_AT_ONCE):
             part = dict(sorted(missed.items())[first : first + MARKED_AT_ONCE])
             said = {item: Mark(until[item], self._since[item]) for item in part}
-            if view.config.monitor_execution:
-                marked = await mark(self._member, self._ledger, view, said)
-            else:
-                marked = self._note_unrecorded(said)
-            if marked is None:
+            if (marked := await mark(self._member, self._ledger, view, said)) is None:
                 return  # the view is old
             for passed in sorted({part[item] for item in marked}, key=lambda gap: (gap.first, gap.last)):
                 alike = [item for item in marked if part[item] == passed]
@@ -113,15 +104,9 @@ class Ahead:
             for item in part:
                 del self._since[item]
 
-    def _note_unrecorded(self, said: Mapping[int, Mark]) -> frozenset[int]:
-        """Remember what is reported of a job that keeps no records, on which there is nothing to mark."""
-        for item, new in said.items():
-            known, version = self._ledger.missed(item)
-            self._ledger.note_missed(item, new.joined(known), version)
-        return frozenset(said)
-
     def _lower(self, item: int, since: int) -> None:
-        slot = self._ledger.slot(item)
+        slot, known = self._ledger.slot(item), self._misses.newest(item)
+        since = max(since, known) if known <= self._found[item] else since  # which was run here, and not by that clock
         log.warning(
             "%s: item %d is claimed up to %s, though it was only %s just now: the registry's clock was ahead.  The "
             "item counts as claimed up to now; the moment claimed is not run again, others up to it may run twice",

@@ -12,6 +12,8 @@ from aioelasticjob.registry.session import Session
 
 ASTRAY = 1.0
 """Seconds by which this host's clock may differ from the registry's before the registry's is followed."""
+AHEAD = 3_000
+"""Milliseconds of the future that records and dates may show by small differences between clocks, or claiming early."""
 STEP = 2 * ASTRAY
 """Seconds by which the time must jump to count as set; less is what following the other clock comes to."""
 LATE = 60.0
@@ -81,6 +83,11 @@ class Clockwork:
         """Return up to which moment a record may be true, in milliseconds; as long as the time is in doubt, any may."""
         now = self.now()
         return inf if self.unsteady else now
+
+    def in_time(self, date: int, later: float = inf) -> int:
+        """Return a date that the registry gave, or one known to be ``later``, or now, if its clock was ahead then."""
+        now = self.now()
+        return date if date <= now + AHEAD or self.may_be_set_back else int(min(now, later))
 
     @property
     def may_be_set_back(self) -> bool:

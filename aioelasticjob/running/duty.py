@@ -19,12 +19,14 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew
 from aioelasticjob.events import Events
 from aioelasticjob.model import Fire, FireSource
-from aioelasticjob.running.absence import ENDED, Absence, given_at, made_at
-from aioelasticjob.running.ahead import AHEAD, SET_BACK, Ahead
-from aioelasticjob.running.clockwork import ASTRAY, Clockwork
+from aioelasticjob.running.absence import ENDED, Absence, given_at, made_at, made_by
+from aioelasticjob.running.ahead import SET_BACK, Ahead
+from aioelasticjob.running.clockwork import AHEAD, ASTRAY, Clockwork
 from aioelasticjob.running.misses import AWAY, BUSY, UNKNOWN, UNRECORDED, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.succession import Succession
+
+SOON = 500  # milliseconds before its moment at which a claim may leave, and be refused
 
 
 class Duty:
@@ -67,7 +69,7 @@ class Duty:
         self.accounted = 0
         """The newest moment that an earlier life of this process has seen to."""
         self.timetable = Timetable(view.config.schedule, self.now())
-        self._scheduled_since = view.scheduled_since
+        self._scheduled_since = view.schedule_dated
         """The same as the registry says it, whose clock may be ahead."""
 
     @property
@@ -132,17 +134,11 @@ class Duty:
             self._ahead.find_anew(self.held, self._clockwork.set_to, self._clockwork.since)
         if self._clockwork.is_set_back():
             since = self._set_back = self._clockwork.since
-            self._ahead.find_more(self.held, self.now(), since)
             self.timetable = Timetable(self.config.schedule, since)
-            self.misses.lower_all(self.now() + TOLERATED, since)
+            self.misses.lower_all(self.now() + TOLERATED, since, self._since if self._since > self.now() else 0)
             floors = {item: max(self._floor, self._floors.get(item, 0)) for item in self.held}  # reports stay
             self._floors |= {item: min(floor, max(since, self.misses.newest(item))) for item, floor in floors.items()}
             self._floor = min(self._floor, since)
-
-    def _in_time(self, moment: int) -> int:
-        """Return a date that the registry gave, or now if that lies in the future: its clock was ahead."""
-        now = self.now()
-        return moment if moment <= now + AHEAD or self._clockwork.may_be_set_back else now
 
     async def _settle_ahead(self, view: JobView) -> None:
         """See to records from the future, once it is certain that they are."""
@@ -159,7 +155,7 @@ class Duty:
 
     def _unclaimed(self, moment: int) -> frozenset[int]:
         """Return the items held here for which a moment has neither been claimed nor passed over."""
-        if moment <= self._floor:
+        if not self._floor < moment <= self.now() + AHEAD:  # else the time was set back, which is not concluded yet
             return frozenset()
         record, floors = self.ledger.record, self._floors
         known = ((item, record(item)) for item in self.held if floors.get(item, 0) < moment)
@@ -293,9 +289,9 @@ class Duty:
         self._ahead.find(gained, self.now(), self._clockwork.since)
         for item in gained:
             told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
-            self._floors[item] = max(self._in_time(self._begin_holding(view, item)), told)
+            self._floors[item] = max(self._begin_holding(view, item), told)
             self._followed[item] = self._last(item)
-        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.former_schedules if gained]
+        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
         spans.append((self.timetable, self._since, self.now() + int(ASTRAY * 1000)))
         unsure = await self._absence.report(view, spans, {item: self._floors[item] for item in gained})
         self.held, self._given, self._switched = held - unsure, given, False
@@ -305,13 +301,15 @@ class Duty:
     def _seen_to(self, view: JobView, item: int) -> int:
         """Return up to when others may have run an item, without a record or with one, or we in an earlier life."""
         claimed = self.ledger.slot(item) if item in self.ledger.known() else 0
-        return min(self.now(), max(self._in_time(given_at(view, item)), self.accounted, claimed))
+        return min(self.now(), max(self._clockwork.in_time(given_at(view, item)), self.accounted, claimed))
 
     def _begin_holding(self, view: JobView, item: int) -> int:
         """Return the moment after which an item gained owes what comes."""
         caught_up = self.now() / 1000 - view.config.catch_up if view.config.catch_up else inf
         up_since = min(view.up_since, self._up_since, caught_up)
-        return max(made_at(view, item), int(up_since * 1000), self._since)
+        in_time, written_after = self._clockwork.in_time, self.ledger.written_after
+        made = in_time(made_at(view, item), written_after(item, made_by(view, item)))
+        return max(made, in_time(int(up_since * 1000)), in_time(self._since, written_after(item, view.scheduled_by)))
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
@@ -339,8 +337,9 @@ class Duty:
         self._tell(items, 0, until, "nobody could run it when they came")
 
     def _tell(self, items: Iterable[int], after: int, until: int, why: str) -> None:
-        """Report the moments later than ``after`` that these items have missed and have not claimed."""
+        """Report the moments later than ``after`` that these items have missed and have not claimed, if they came."""
         self.misses.tell_withdrawn(self.ledger)
+        until = min(until, self.now() + SOON)
         self.misses.tell({item: max(after, self._last(item)) for item in items}, self.timetable, until, why)
 
     def _last(self, item: int) -> int:
@@ -354,7 +353,7 @@ class Duty:
 
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
-        written, table = self._in_time(int(view.scheduled_since * 1000)), self.timetable
+        written, table = self._clockwork.in_time(int(view.scheduled_since * 1000)), self.timetable
         ours = self.held - self._succession(view).handed_on(self.held, self._member.id)
         before, taken_off, due = table.newest, self.taken_off() & ours, self._due() & ours
         ended = min(written, self._succession(view).ended)
@@ -371,7 +370,7 @@ class Duty:
                 last = {item: max(self._last(item), one.since) for item in open_}
                 self.misses.tell(last, Timetable(one.cron, one.until), one.until, ENDED)
             self._tell_hidden(run, Timetable(view.config.schedule, self.now()), written)
-        self._since, self._scheduled_since = written, view.scheduled_since
+        self._since, self._scheduled_since = written, view.schedule_dated
         self.timetable = Timetable(view.config.schedule, self.now())
         self._start_anew(written)
         self._followed = {item: self._last(item) for item in self.held}

@@ -55,9 +55,12 @@ class Misses:
         """Take nothing later than a moment for known of an item: the clock was ahead, and what follows comes again."""
         self._known[item] = min(moment, self._known.get(item, 0))
 
-    def lower_all(self, beyond: int, moment: int) -> None:
-        """Take nothing later than a moment for known of the items of which something later than ``beyond`` is."""
-        for item in [item for item, known in self._known.items() if known > beyond]:
+    def lower_all(self, beyond: int, moment: int, former: int = 0) -> None:
+        """Take nothing later than a moment for known of the items of which something later than ``beyond`` is.
+
+        Nor of those of which nothing later than ``former`` is: that was another schedule's.
+        """
+        for item in [item for item, known in self._known.items() if known > beyond or known <= former]:
             self.lower(item, moment)
 
     def newest(self, item: int) -> int:

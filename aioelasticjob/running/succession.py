@@ -8,13 +8,15 @@ from aioelasticjob.coordination.view import FormerSchedule, JobView
 from aioelasticjob.cron import Cron
 from aioelasticjob.running.absence import given_at
 
+ROUNDED = 0.001
+
 
 class Succession:
-    """How a schedule, in force since a time in seconds, stands in a newer view."""
+    """How a schedule, dated in seconds by the registry, whose clock may have been set since, stands in a newer view."""
 
     def __init__(self, followed: Cron | None, since: float, view: JobView) -> None:
         self._view = view
-        self.between: list[FormerSchedule] = [one for one in view.former_schedules if one.since / 1000 > since + 0.001]
+        self.between: list[FormerSchedule] = _after(view, since)
         """The schedules that came and went since the one followed was read."""
         self.has_changed = view.config.schedule != followed or any(one.cron != followed for one in self.between)
         """Whether another schedule is in force, or the same one, back in force after another."""
@@ -36,3 +38,12 @@ class Succession:
         """
         given = (item for item in items if self._view.assignment.get(item, me) != me)
         return frozenset(item for item in given if given_at(self._view, item) < self.ended)
+
+
+def _after(view: JobView, since: float) -> list[FormerSchedule]:
+    """Return the schedules noted after the one of a date and before the one in force; any clock may have dated them."""
+    noted = [one.since / 1000 for one in view.former_schedules]
+    same = [n for n, date in enumerate([*noted, view.schedule_dated]) if abs(date - since) <= ROUNDED]
+    if same:
+        return list(view.former_schedules[same[-1] + 1 :])
+    return [one for one in view.former_schedules if one.since / 1000 > since]  # it was written over before it was noted

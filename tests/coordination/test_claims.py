@@ -17,7 +17,7 @@ from aioelasticjob.coordination.ledger import TOLERATED, Ledger
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.records import LARGEST_PARAMETER
 from aioelasticjob.coordination.view import JobView, read
-from aioelasticjob.errors import OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.session import SessionState, SessionStatus
@@ -196,6 +196,19 @@ def test_a_record_that_has_moved_is_read_and_claimed_all_the_same() -> None:
     assert taken.claim is not None
     assert set(taken.claim.items) == {0, 1, 2}
     assert taken.cut_off == {1: cut_off}
+
+
+def test_a_claim_refused_again_though_nothing_stands_in_its_way_is_not_sent_again_at_once() -> None:
+    desk, conflict = Desk(), Conflict(2, LAYOUT.item(0).running, "exists")
+
+    def refuse() -> None:
+        raise conflict
+
+    desk.line.commits.extend([refuse] * 9)
+    with pytest.raises(Conflict, match="exists"):
+        desk.claim()
+    assert len(desk.line.commits) == 7
+    assert desk.running() == []
 
 
 @pytest.mark.parametrize(

@@ -597,7 +597,7 @@ def _change(here: World, now: int, **changed: object) -> JobView:
 
 
 def _former(view: JobView) -> list[tuple[str, int, int]]:
-    return [(one.cron.expression, one.since, one.until) for one in view.former_schedules]
+    return [(one.cron.expression, one.since, one.until) for one in view.recorded_schedules if one.cron]
 
 
 def test_the_leader_remembers_the_schedules_before_the_one_in_force() -> None:

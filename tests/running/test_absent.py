@@ -422,10 +422,11 @@ async def change(here: Office, cron: str) -> None:
     await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": cron}).encode(), -1))
 
 
-def test_a_schedule_that_came_and_went_during_a_run_is_told_of() -> None:
+@pytest.mark.parametrize("monitored", [True, False])
+def test_a_schedule_that_came_and_went_during_a_run_is_told_of(monitored: bool) -> None:
     async def scene(here: Office) -> None:
         async def main() -> None:
-            app = here.app(work=100, cron=EVERY_MINUTE, sharding_total_count=2)
+            app = here.app(work=100, cron=EVERY_MINUTE, sharding_total_count=2, monitor_execution=monitored)
             async with listening(here, app), app.running():
                 await anyio.sleep_forever()
 

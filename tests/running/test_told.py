@@ -162,6 +162,20 @@ def test_moments_of_a_schedule_that_ends_are_told_of_though_their_item_was_given
     play(scene)
 
 
+def test_moments_of_a_schedule_that_came_during_a_run_are_told_of_though_records_were_switched_off_after_it() -> None:
+    async def scene(here: Office) -> None:
+        await hire(here, "a", work=32, cron="0/10 * * * * ?")
+        for second, changed in ((15, {"cron": "0/2 * * * * ?"}), (25, {"monitorExecution": False})):
+            await here.until(second)
+            stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+            await here.write(Set(LAYOUT.config, json.dumps({**stored, **changed}).encode(), -1))
+        await here.until(45)  # the run was over at 42
+        told = {second for first, last, _ in spans(here, 0) for second in range(first, last + 1, 2)}
+        assert told == set(range(16, 42, 2))
+
+    play(scene)
+
+
 def test_moments_of_a_schedule_that_ended_while_another_held_an_item_are_told_of_when_it_comes_back() -> None:
     async def scene(here: Office) -> None:
         await hire(here, "a", work=15, cron="0/2 * * * * ?")
@@ -289,6 +303,24 @@ def test_moments_of_an_item_given_to_somebody_busy_are_told_of_though_records_en
             round(one.slot / 1000 - here.start) for one in here.told if isinstance(one, Began) and item in one.items
         ]
         assert begun == [*range(10, missed[0], 10), 40]
+
+    play(scene)
+
+
+def test_without_records_too_who_was_busy_when_given_an_item_tells_of_a_schedule_changed_meanwhile() -> None:
+    async def scene(here: Office) -> None:
+        asked_to_leave, cron = anyio.Event(), "0/10 * * * * ?"
+        await hire(here, "a", work=32, cron=cron, monitor_execution=False)
+        await hire(here, "b", cron=cron, leaving=asked_to_leave, monitor_execution=False)
+        await here.until(11)
+        holders = [(await here.observer.get(LAYOUT.item(item).instance)).data.partition(b"@")[0] for item in (0, 1)]
+        asked_to_leave.set()  # its item is given to the other one, who runs until 42
+        await here.until(35)
+        stored = json.loads((await here.observer.get(LAYOUT.config)).data)
+        await here.write(Set(LAYOUT.config, json.dumps({**stored, "cron": "1/10 * * * * ?"}).encode(), -1))
+        await here.until(45)
+        assert spans(here, holders.index(b"10.0.0.2")) == [(20, 30, 2)]
+        assert not any(name.isdigit() for name in await here.names(LAYOUT.execution))
 
     play(scene)
 

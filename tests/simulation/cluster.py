@@ -15,6 +15,7 @@ from typing import Any
 from anyio import Event, create_task_group, move_on_after
 
 from aioelasticjob.app import ElasticJob
+from aioelasticjob.coordination.ledger import TOLERATED
 from aioelasticjob.errors import AuthenticationFailed, RegistryError, unwrapped
 from aioelasticjob.events import Listener
 from aioelasticjob.layout import Layout
@@ -174,7 +175,7 @@ class Registry:
         self.tree = Witness(history)
         self.process: Process | None = None
         self.skew, self.caught_up = 0.0, 0.0
-        """How far its clock is ahead, and when the true time will have come to all that its clock has shown."""
+        """How far its clock is ahead, and when the true time will have come to what it has shown and is believed."""
         self._timeouts: dict[int, int] = {}
         self._server: Server | None = None
 
@@ -189,7 +190,7 @@ class Registry:
 
     def turn_clock(self, seconds: float) -> None:
         """Set the registry's clock forward or back."""
-        if seconds < 0:
+        if seconds < 0 and self.skew * 1000 < TOLERATED:
             self.caught_up = max(self.caught_up, self._history.now() + self.skew)
         self.skew += seconds
         self._history.note(ClockSet(self._history.now(), REGISTRY, self.skew))

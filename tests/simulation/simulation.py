@@ -163,8 +163,7 @@ async def _life(cluster: Cluster, dice: Random) -> None:
         surroundings.mend(cluster)
     await mend(cluster, dice)
     await surroundings.tidy(cluster)
-    ahead = cluster.registry.caught_up - history.now()  # beyond a minute what it showed is forgotten
-    await sleep(max(JOINING + cluster.plan.session_timeout, ahead if ahead < surroundings.AHEAD else 0))
+    await sleep(max(JOINING + cluster.plan.session_timeout, cluster.registry.caught_up - history.now()))
     enter("calm")
     await sleep(cluster.plan.calm)
     enter("end")

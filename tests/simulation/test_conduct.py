@@ -234,6 +234,14 @@ def test_the_next_run_of_an_orphan_is_its_rescue() -> None:
     assert not broken(orphans.orphans_are_rescued, told(*DEATH, RESCUE, failover=True))
 
 
+def test_nobody_knows_of_a_run_that_was_cut_off_when_nonsense_stands_in_the_place_of_its_record() -> None:
+    other = claimed(31, A, 3, slot=int(T + 30) * 1000, begun=10, completed=False)
+    for rule in (orphans.orphans_are_rescued, orphans.cut_off_is_told):
+        assert not broken(rule, told(*DEATH, Nonsense(T + 21, "/job/execution/0", b"{"), other, failover=True))
+        assert broken(rule, told(*DEATH, Nonsense(T + 32, "/job/execution/0", b"{"), other, failover=True))
+        assert broken(rule, told(*DEATH, Nonsense(T + 21, "/job/execution/1", b"{"), other, failover=True))
+
+
 def test_what_was_cut_off_is_rescued_once_and_nothing_else_is() -> None:
     rescue = begun(2, 21, slot=10, fence=2, source=FireSource.FAILOVER)
     rule = orphans.rescues_follow_what_was_cut_off

@@ -253,6 +253,9 @@ def test_in_peace_every_moment_is_run_once_and_on_time() -> None:
     assert broken(on_time, calm(*right, begun(9, 30.1, B, slot=30)))
     assert broken(on_time, calm(*right[:2], begun(3, 31, slot=30), *right[3:]))
     assert not broken(on_time, calm(*right[:2], begun(3, 31, slot=30, skew=-1), *right[3:]))
+    ahead, early = [ClockSet(T + 0.3, REGISTRY, 29), ClockSet(T + 0.5, REGISTRY, 0)], begun(3, 0.4, slot=30)
+    assert not broken(on_time, [*ahead, early, *calm(*right[:2], *right[3:])])
+    assert broken(on_time, [early, *calm(*right[:2], *right[3:])])
 
 
 def missed(at: float, slot: float, *, item: int = 0, moments: int = 1, by: str = A, cut_off: str = "") -> Told:
@@ -337,6 +340,29 @@ def test_nothing_lost_waits_for_who_may_still_say_so() -> None:
     assert broken(nothing_lost, calm(*LOST[:2], asleep, begun(5, 50, B, slot=50)))  # whose word it would have been
 
 
+def test_nothing_lost_waits_for_the_next_run_not_for_an_earlier_one_of_a_later_moment() -> None:
+    early, asleep = begun(5, 9, slot=3610), Fault(T + 35, "pause", ("10.0.1.1",))  # by a clock that was ahead
+    gone_by, later = written(32, 1, gone("sharding/0/instance")), begun(6, 50, B, slot=50)
+    story = [early, *LOST[:2], asleep]
+    assert not broken(nothing_lost, calm(*story))
+    assert not broken(nothing_lost, calm(*story, gone_by, later))
+    assert broken(nothing_lost, calm(*story, later))
+
+
+def test_nothing_lost_excuses_who_is_given_an_item_anew_without_records_as_its_holder_was_garbled() -> None:
+    unrecorded = written(1, 9, put("config", CONFIG.replace(b"}", b', "monitorExecution": false}')))
+    garbled = Nonsense(T + 29, "/job/sharding/0/instance", b"{")
+
+    def judged(*others: Entry) -> list[str]:
+        return broken(nothing_lost, sorted(calm(*LOST, *others), key=lambda entry: entry.at))
+
+    assert not judged(unrecorded, garbled)
+    assert judged(unrecorded)
+    assert judged(garbled)
+    assert judged(unrecorded, replace(garbled, at=T + 42))  # somebody should have said so before that
+    assert judged(unrecorded, replace(garbled, path="/job/sharding/1/instance"))
+
+
 def test_nothing_lost_excuses_who_could_not_hear_that_an_item_had_been_switched_on() -> None:
     switched = [written(15, 9, made("sharding/0/disabled")), written(26, 9, gone("sharding/0/disabled"))]
 
@@ -398,6 +424,10 @@ def test_nothing_lost_excuses_who_came_after_a_moment_before_its_item_began_by_a
 
     assert not judged()
     assert judged(ahead=0.4)  # the item began in time
+    changed = written(5, 9, put("config", CONFIG.replace(b"0/10", b"0/30")))
+    assert not judged(changed, ahead=0.4)  # but its schedule did not
+    assert judged(replace(changed, at=T + 0.39), ahead=0.4)
+    assert judged(replace(changed, changes=(put("config", CONFIG.replace(b"}", b', "misfire": false}')),)), ahead=0.4)
     assert judged(claimed=20)  # and owed the moment like any other
     assert judged(gone_at=31)  # there was time to tell
     assert not judged(Fault(T + 21, "pause", ("10.0.1.1",)), gone_at=31)
@@ -419,6 +449,7 @@ def test_nothing_lost_excuses_what_an_earlier_schedule_claimed_by_a_clock_that_w
         return broken(nothing_lost, sorted(told, key=lambda entry: entry.at))
 
     assert not judged()
+    assert not judged(ClockSet(T + 14, REGISTRY, -9), ClockSet(T + 16, REGISTRY, 0))  # it was behind by then
     assert judged(before=quick)  # the schedule stayed the same
     assert judged(claimed=20)  # the record says nothing of 30
     assert judged(claimed=80)  # the record says too much, so it is lowered

@@ -143,8 +143,8 @@ def _is_unread(job: JobFacts, item: int, last: float, at: float, over: float) ->
     return False
 
 
-def is_past_telling(job: JobFacts, item: int, slot: int) -> bool:
-    """Say whether a moment came before its item began by a clock that was ahead, and who knew so was kept from telling.
+def is_past_telling(job: JobFacts, item: int, slot: int, era: Era) -> bool:
+    """Say whether a moment came before its item or its schedule began by a clock ahead, and who knew so could not tell.
 
     The item has claimed later moments.  From one that has been there since before the moment to one that comes after
     it nothing is handed on that says since when the clock has been right.
@@ -152,15 +152,20 @@ def is_past_telling(job: JobFacts, item: int, slot: int) -> bool:
     path, nodes, moment, spans = f"/{job.name}/sharding/{item}", job.facts.nodes, slot / 1000, clocks(job.facts).spans
     writes = [(0.0, None), *nodes.changes(path)]
     made = [at for (_, before), (at, data) in pairwise(writes) if before is None and data is not None]
+    made.append(max((one.end for one in job.eras if one.end <= era.start and _differ(one, era)), default=0.0))
     gains = [(at, (holder or b"").decode()) for at, holder in nodes.changes(f"{path}/instance")]
     held = list(pairwise([*gains, (job.facts.end, "")]))
     for start, end, ahead in spans:
         begun = ahead > ASTRAY and any(start <= at < end and moment < at + ahead for at in made)
-        claims = nodes.over(f"/{job.name}/execution/{item}", start, end) if begun else []
+        claims = nodes.over(f"/{job.name}/execution/{item}", start, moment) if begun else []
         right = min((at for at, _, off in spans if at >= end and abs(off) <= ASTRAY), default=end)
         if right < moment and any(one and one.slot > slot for one in map(records.decode, filter(None, claims))):
             return not any(_could_tell(job, one, gained, lost, right, moment) for (gained, one), (lost, _) in held)
     return False
+
+
+def _differ(one: Era, other: Era) -> bool:
+    return one.config.schedule != other.config.schedule
 
 
 def _could_tell(job: JobFacts, holder: str, gained: float, lost: float, right: float, moment: float) -> bool:
@@ -181,7 +186,7 @@ def is_former(job: JobFacts, item: int, slot: int, era: Era) -> bool:
     The registry's clock was ahead when it was claimed, and had been put right when the schedule was changed.  Such a
     record stands for a minute at most, and nothing says whether the moments up to there were run by the clock ahead.
     """
-    former = [one for one in job.eras if one.start < era.start and one.config.schedule != era.config.schedule]
+    former = [one for one in job.eras if one.start < era.start and _differ(one, era)]
     changed = former[-1].end if former else 0.0
     claimed, reached, host = 0.0, 0, ""
     for at, data in job.facts.nodes.changes(f"/{job.name}/execution/{item}"):
@@ -190,7 +195,7 @@ def is_former(job: JobFacts, item: int, slot: int, era: Era) -> bool:
             claimed, reached, host = at, record.slot, record.instance.partition("@-@")[0]
     if not (claimed < changed and slot <= reached <= 1000 * changed + TOLERATED):
         return False
-    right = abs(clocks(job.facts).ahead(REGISTRY, changed, changed)[0]) <= ASTRAY
+    right = clocks(job.facts).ahead(REGISTRY, changed, changed)[0] <= ASTRAY  # or behind by now
     return right and ahead_of_time(job.facts, host, claimed) > ASTRAY
 
 

@@ -10,6 +10,7 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Record
 from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, Run, Violation, is_as_before
 from tests.simulation.history import Told, Written, of_kind
+from tests.simulation.judges import excuses
 
 RECENT = 4.0
 """Seconds after a change of settings in which somebody may still go by the old ones."""
@@ -116,7 +117,9 @@ def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:
     """Yield the claims that took the place of a run that was cut off, other than its rescue."""
     for item in facts.nodes.ever(f"/{name}/execution"):
         last, before, claimed = Record(), Record(), dict[int, float]()
-        for at, data in facts.nodes.changes(f"/{name}/execution/{item}"):
+        path = f"/{name}/execution/{item}"
+        garbled = [(at, nonsense) for at, _, nonsense in excuses.nonsense(facts, path)]
+        for at, data in sorted([*facts.nodes.changes(path), *garbled], key=lambda change: change[0]):
             record = records.decode(data or b"") or Record()  # of what was removed or made by hand nothing is owed
             cut_off = last.begun and not last.completed and record.begun not in (0, last.begun)
             claimed.setdefault(record.begun, at)

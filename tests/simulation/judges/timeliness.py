@@ -46,6 +46,8 @@ def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
         if len(runs) != 1:
             yield Violation("on time", moment, f"{job.name}/{item} {slot} is run {len(runs)} times in peace")
             continue
+        if max(excuses.clocks(job.facts).ahead(REGISTRY, runs[0].at, runs[0].at)) > ASTRAY:
+            continue  # it was run before there was peace, by the registry's clock that was ahead: that run stands
         late = [runs[0].at - moment] if abs(runs[0].skew) > 0.9 else []  # a clock a second astray is not followed
         late += [runs[0].at + runs[0].skew - moment] if abs(runs[0].skew) < 1.1 else []
         if not any(-EARLY <= seconds <= LATE for seconds in late):
@@ -123,12 +125,13 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     """Yield a moment without a word, unless it was nobody's to run, or who had to say so has not come back yet."""
     moment, facts, sharding = slot / 1000, job.facts, f"/{job.name}/sharding/{item}"
     runs = facts.runs_of.get((job.name, item), ())
-    later = (run.begun for run in runs if run.begun.slot > slot)
+    later = (run.begun for run in runs if run.begun.slot > slot and run.begun.at >= moment - ASTRAY)  # by a right clock
     following = min((begun.at for begun in later if begun.source in SCHEDULED), default=inf)
     start, end = moment - ASTRAY, min(max(following, moment + ASTRAY), facts.end)
     held = facts.nodes.over(f"{sharding}/instance", start, end)
     holders = {data.decode() for data in held if data}
-    if len(holders) > 1 and not all(config.monitor_execution for config in job.configs(start, end)):
+    garbled = any(at <= end and over >= start for at, over, _ in excuses.nonsense(facts, f"{sharding}/instance"))
+    if (garbled or len(holders) > 1) and not all(config.monitor_execution for config in job.configs(start, end)):
         return  # without claims the next holder cannot know what the one before has run
     hosts = {holder.partition("@-@")[0] for holder in holders}
     known = min([start, *(facts.heard_before(host, moment) for host in hosts)])
@@ -138,7 +141,7 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return
     if _came_early(job, item, moment) or excuses.is_hidden(job, item, slot, era):
         return
-    if excuses.is_overwritten(job, item, slot) or excuses.is_past_telling(job, item, slot):
+    if excuses.is_overwritten(job, item, slot) or excuses.is_past_telling(job, item, slot, era):
         return
     if excuses.is_former(job, item, slot, era):
         return
