@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, Literal
@@ -32,8 +33,6 @@ FEATURES: frozenset[str] = frozenset()
 MAX_ITEMS = 100_000
 MAX_CONCURRENCY = 100_000
 MAX_BATCH = 1_000_000
-FLOWING = ("streaming", "ordered", "concurrency", "batch_size", "prefetch", "max_failures", "record_timeout")
-"""Settings that mean something to dataflow jobs alone."""
 _NAME = re.compile(r"[\w.-]{1,200}")
 _KIND = re.compile(r"[A-Z][A-Z0-9_-]{0,99}")
 
@@ -74,6 +73,27 @@ Limit = Annotated[float, Field(ge=MILLISECOND, le=AGES, allow_inf_nan=False)]
 """Seconds that something may take: what is cut off before it has begun would be no limit but a mistake."""
 
 
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Where a form shows a setting; it stands beside the setting's type."""
+
+    title: str
+    kind: str | None = None
+    """The only kind of job that has such settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a form calls a setting whose name alone would not do."""
+
+    text: str
+
+
+SCHEDULE, ITEMS, SAFETY, FAILURES = Section("Schedule"), Section("Items"), Section("Safety"), Section("Failures")
+DATAFLOW, OWN = Section("Dataflow", kind="DATAFLOW"), Section("Own settings of this kind")
+MORE = Section("More")
+
+
 class JobConfig(BaseModel):
     """Everything that is configured of a job and shared by all its instances."""
 
@@ -84,25 +104,27 @@ class JobConfig(BaseModel):
     job_name: str
     job_type: str = "SIMPLE"
     """The kind of job: SIMPLE, DATAFLOW, SCRIPT, HTTP, or one of those that packages add."""
-    options: dict[str, JsonValue] = Field(default_factory=dict)
+    options: Annotated[dict[str, JsonValue], OWN] = Field(default_factory=dict)
     """Settings that only this kind of job has, such as a script's command."""
-    cron: str | None = None
+    cron: Annotated[str | None, SCHEDULE] = None
     """Quartz (6 or 7 fields) or Unix (5 fields, @daily); None for a job that only runs when it is triggered."""
-    time_zone: str = "UTC"
-    dst: Literal["cron", "quartz"] = "cron"
-    sharding_total_count: int = Field(default=1, ge=1, le=MAX_ITEMS)
-    sharding_item_parameters: ItemParameters = Field(default_factory=dict)
-    job_parameter: str = ""
-    per: Literal["item", "instance"] = "item"
-    streaming: bool = Field(
+    time_zone: Annotated[str, SCHEDULE] = "UTC"
+    dst: Annotated[Literal["cron", "quartz"], SCHEDULE, Label("When the clocks change")] = "cron"
+    sharding_total_count: Annotated[int, ITEMS, Label("Number of items")] = Field(default=1, ge=1, le=MAX_ITEMS)
+    sharding_item_parameters: Annotated[ItemParameters, ITEMS, Label("Parameters of items")] = Field(
+        default_factory=dict
+    )
+    job_parameter: Annotated[str, ITEMS] = ""
+    per: Annotated[Literal["item", "instance"], ITEMS, Label("One call per")] = "item"
+    streaming: Annotated[bool, DATAFLOW] = Field(
         default=False,
         validation_alias=AliasChoices("streaming", "streamingProcess"),
         serialization_alias="streamingProcess",
     )
     """Dataflow: fetch again and again until there is nothing, or somebody wants the run to end."""
-    ordered: bool = False
+    ordered: Annotated[bool, DATAFLOW] = False
     """Dataflow: the records of an item one after another, items side by side."""
-    concurrency: int = Field(
+    concurrency: Annotated[int, DATAFLOW] = Field(
         default=16,
         ge=1,
         le=MAX_CONCURRENCY,
@@ -110,46 +132,52 @@ class JobConfig(BaseModel):
         serialization_alias="concurrency",
     )
     """Dataflow, unless ordered: calls of process at the same time, over all items held here."""
-    batch_size: Annotated[int, Field(ge=1, le=MAX_BATCH)] | None = None
+    batch_size: Annotated[Annotated[int, Field(ge=1, le=MAX_BATCH)] | None, DATAFLOW] = None
     """Dataflow: process takes a list of at most so many records; None for one record at a time."""
-    prefetch: bool | None = None
+    prefetch: Annotated[bool | None, DATAFLOW] = None
     """Dataflow: fetch the next batch while one is in process; None to do so once fetch says offsets."""
-    max_failures: Annotated[int, Field(ge=0, le=AGES)] | None = None
+    max_failures: Annotated[Annotated[int, Field(ge=0, le=AGES)] | None, DATAFLOW] = None
     """Dataflow: records of an item that may fail in one run before no more are fetched; None for any number."""
-    record_timeout: Limit | None = None
+    record_timeout: Annotated[Limit | None, DATAFLOW, Label("Record timeout (seconds)")] = None
     """Dataflow: seconds that one call of process may take; None for no limit."""
-    failover: bool = False
-    max_rescues: int = Field(default=3, ge=1, le=AGES)
+    failover: Annotated[bool, SAFETY] = False
+    max_rescues: Annotated[int, SAFETY, Label("Give up after so many rescues")] = Field(default=3, ge=1, le=AGES)
     """Failover: rescues in a row that may be cut off like the run itself before the run is given up."""
-    misfire: bool = True
-    catch_up: Seconds = 0
+    misfire: Annotated[bool, SCHEDULE] = True
+    catch_up: Annotated[Seconds, SCHEDULE, Label("Catch up (seconds)")] = 0
     """Window in seconds within which a moment that nobody was up for is run once; 0 is off."""
-    monitor_execution: bool = True
-    max_time_diff_seconds: int = Field(default=-1, ge=-1, le=AGES)
-    sharding_strategy: str = Field(
+    monitor_execution: Annotated[bool, SAFETY] = True
+    max_time_diff_seconds: Annotated[int, SAFETY, Label("Clocks may differ (seconds)")] = Field(
+        default=-1, ge=-1, le=AGES
+    )
+    sharding_strategy: Annotated[str, ITEMS] = Field(
         default="average",
         validation_alias=AliasChoices("sharding_strategy", "jobShardingStrategyType", "shardingStrategy"),
         serialization_alias="jobShardingStrategyType",
     )
-    error_handler: str = Field(
+    error_handler: Annotated[str, FAILURES] = Field(
         default="log",
         validation_alias=AliasChoices("error_handler", "jobErrorHandlerType", "errorHandler"),
         serialization_alias="jobErrorHandlerType",
     )
-    error_handler_options: dict[str, str] = Field(default_factory=dict)
-    timeout: Limit | None = None
+    error_handler_options: Annotated[dict[str, str], FAILURES] = Field(default_factory=dict)
+    timeout: Annotated[Limit | None, SAFETY, Label("Timeout (seconds)")] = None
     """Seconds a run of an item may take; None for no limit."""
     executor: Literal["thread", "process"] = "thread"
     """Where a plain function runs; nothing to an async one."""
-    shutdown_timeout: Seconds = 30
-    reconcile_interval: Annotated[float, Field(ge=SECOND, le=DAY, allow_inf_nan=False)] = 60
-    sharding_quiet: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 0.5
-    server_retention: Seconds = 7 * DAY
+    shutdown_timeout: Annotated[Seconds, SAFETY, Label("Shutdown timeout (seconds)")] = 30
+    reconcile_interval: Annotated[
+        float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), Label("Reconcile interval (seconds)")
+    ] = 60
+    sharding_quiet: Annotated[
+        float, Field(ge=0, le=60, allow_inf_nan=False), Label("Quiet before sharding (seconds)")
+    ] = 0.5
+    server_retention: Annotated[Seconds, Label("Forget servers after (seconds)")] = 7 * DAY
     monitor_port: int = Field(default=-1, ge=-1, le=65_535)
     """Port on 127.0.0.1 that tells the job's nodes to whoever asks; 0 picks a free one, -1 is off."""
     description: str = ""
-    disabled: bool = False
-    requires: Features = ()
+    disabled: Annotated[bool, Label("New servers start disabled")] = False
+    requires: Annotated[Features, Label("Requires features")] = ()
     """Features that a worker has to know to run the job; one that does not know them all joins and runs nothing."""
     overwrite: bool = Field(default=False, exclude=True)
     """Replace the registry's configuration by this one at start; never stored."""
@@ -194,10 +222,9 @@ class JobConfig(BaseModel):
             raise InvalidSetting(
                 "catch_up", self.catch_up, "needs monitor_execution = True, whose records tell what nobody was up for"
             )
-        if self.job_type != "DATAFLOW":
-            for name in FLOWING:
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise InvalidSetting(name, getattr(self, name), "is for jobs declared with @app.dataflow")
+        for name, field in type(self).model_fields.items():
+            if section_of(name).kind not in (None, self.job_type) and getattr(self, name) != field.default:
+                raise InvalidSetting(name, getattr(self, name), "is for jobs declared with @app.dataflow")
         return self
 
     @classmethod
@@ -286,6 +313,19 @@ class JobConfig(BaseModel):
 
     def _as_settings(self) -> Mapping[str, object]:
         return {name: getattr(self, name) for name in type(self).model_fields}
+
+
+@cache
+def section_of(name: str) -> Section:
+    """Return where a form shows a setting."""
+    return next((one for one in JobConfig.model_fields[name].metadata if isinstance(one, Section)), MORE)
+
+
+@cache
+def label_of(name: str) -> str:
+    """Return what a form calls a setting."""
+    labels = (one.text for one in JobConfig.model_fields[name].metadata if isinstance(one, Label))
+    return next(labels, name.replace("_", " ").capitalize())
 
 
 @cache

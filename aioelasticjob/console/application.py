@@ -20,11 +20,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from aioelasticjob.clock import Clock, SystemClock
+from aioelasticjob.config import label_of
 from aioelasticjob.console.accounts import Accounts
 from aioelasticjob.console.audit import Audit
 from aioelasticjob.console.database import Database, open_database
 from aioelasticjob.console.drawing import spell, tone
-from aioelasticjob.console.fields import label
 from aioelasticjob.console.gate import Gate
 from aioelasticjob.console.live import Registries, Watched
 from aioelasticjob.console.routes import routes
@@ -205,5 +205,5 @@ def _templates() -> Environment:
         undefined=StrictUndefined,
         auto_reload=False,
     )
-    environment.globals |= {"spell": spell, "tone_of": tone, "label": label}
+    environment.globals |= {"spell": spell, "tone_of": tone, "label": label_of}
     return environment

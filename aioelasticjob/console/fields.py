@@ -1,4 +1,4 @@
-"""A job's settings as the fields of a form: made from the configuration's types, so a new setting has its field."""
+"""A job's settings as the fields of a form: made from what stands beside each setting, so a new one has its field."""
 
 from __future__ import annotations
 
@@ -10,38 +10,23 @@ from importlib.metadata import entry_points
 from types import NoneType
 from typing import Final, Literal, get_args, get_origin
 
-from aioelasticjob.config import JobConfig
+from aioelasticjob.config import (
+    DATAFLOW,
+    FAILURES,
+    ITEMS,
+    MORE,
+    OWN,
+    SAFETY,
+    SCHEDULE,
+    JobConfig,
+    Section,
+    label_of,
+    section_of,
+)
 from aioelasticjob.operations.changing import FIXED
 
-DATAFLOW: Final = ("streaming", "ordered", "concurrency", "batch_size", "prefetch", "max_failures", "record_timeout")
-SECTIONS: Final[Mapping[str, Sequence[str]]] = {
-    "Schedule": ("cron", "time_zone", "dst", "misfire", "catch_up"),
-    "Items": ("sharding_total_count", "sharding_item_parameters", "job_parameter", "sharding_strategy", "per"),
-    "Safety": ("monitor_execution", "failover", "max_rescues", "timeout", "shutdown_timeout", "max_time_diff_seconds"),
-    "Failures": ("error_handler", "error_handler_options"),
-    "Dataflow": DATAFLOW,
-    "Own settings of this kind": ("options",),
-}
-"""The form's parts; what is named nowhere goes under More."""
-MORE: Final = "More"
-LABELS: Final[Mapping[str, str]] = {
-    "catch_up": "Catch up (seconds)",
-    "max_rescues": "Give up after so many rescues",
-    "dst": "When the clocks change",
-    "per": "One call per",
-    "timeout": "Timeout (seconds)",
-    "shutdown_timeout": "Shutdown timeout (seconds)",
-    "max_time_diff_seconds": "Clocks may differ (seconds)",
-    "record_timeout": "Record timeout (seconds)",
-    "reconcile_interval": "Reconcile interval (seconds)",
-    "sharding_quiet": "Quiet before sharding (seconds)",
-    "server_retention": "Forget servers after (seconds)",
-    "sharding_total_count": "Number of items",
-    "sharding_item_parameters": "Parameters of items",
-    "requires": "Requires features",
-    "disabled": "New servers start disabled",
-}
-"""What a setting is called where its name alone would not do."""
+SECTIONS: Final[Sequence[Section]] = (SCHEDULE, ITEMS, SAFETY, FAILURES, DATAFLOW, OWN, MORE)
+"""The form's parts, in their order."""
 _SECRET: Final = re.compile(r"pass|secret|token|key|auth|credential|webhook|url|header|env", re.IGNORECASE)
 _LONG: Final = ("description", "sharding_item_parameters", "error_handler_options", "options")
 _FOUND_BY_NAME: Final = {
@@ -65,12 +50,7 @@ class Field:
     @property
     def label(self) -> str:
         """The setting's name in words; a key of the catalogue."""
-        return label(self.name)
-
-
-def label(name: str) -> str:
-    """Return what a setting is called; a key of the catalogue."""
-    return LABELS.get(name) or name.replace("_", " ").capitalize()
+        return label_of(self.name)
 
 
 def sections(config: JobConfig, *, masked: bool = False) -> list[tuple[str, list[Field]]]:
@@ -78,15 +58,12 @@ def sections(config: JobConfig, *, masked: bool = False) -> list[tuple[str, list
     if masked:
         hidden = {name: _hide(getattr(config, name)) for name in ("options", "error_handler_options")}
         config = config.model_copy(update=hidden)
-    names = [name for name in JobConfig.model_fields if name not in FIXED]
-    placed = {name for part in SECTIONS.values() for name in part}
-    parts = {**SECTIONS, MORE: [name for name in names if name not in placed]}
-    if config.job_type != "DATAFLOW":
-        del parts["Dataflow"]
-    if not config.options:
-        del parts["Own settings of this kind"]
-    found = [(title, [field_of(config, name) for name in part if name in names]) for title, part in parts.items()]
-    return [(title, fields) for title, fields in found if fields]
+    found: dict[Section, list[Field]] = {section: [] for section in SECTIONS}
+    for name in JobConfig.model_fields:
+        section = section_of(name)
+        if name not in FIXED and section.kind in (None, config.job_type) and (section is not OWN or config.options):
+            found[section].append(field_of(config, name))
+    return [(section.title, fields) for section, fields in found.items() if fields]
 
 
 def field_of(config: JobConfig, name: str) -> Field:

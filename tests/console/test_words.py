@@ -12,7 +12,7 @@ import pytest
 from aioelasticjob.config import JobConfig
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.drawing import _TONES
-from aioelasticjob.console.fields import MORE, SECTIONS, field_of
+from aioelasticjob.console.fields import SECTIONS, field_of
 from aioelasticjob.console.pages import history, job, servers
 from aioelasticjob.console.words import choose, language
 from aioelasticjob.model import FireSource, Outcome
@@ -41,7 +41,7 @@ def _made() -> Iterator[str]:
     yield from (action.label for action in servers.ACTIONS.values())
     yield from job.ACTIONS
     yield from (f"{name} server" for name in servers.ACTIONS)
-    yield from (*SECTIONS, MORE, "automatic", "yes", "no")
+    yield from (*(section.title for section in SECTIONS), "automatic", "yes", "no")
     for name in JobConfig.model_fields.keys() - FIXED.keys():
         field = field_of(JobConfig(job_name="job"), name)
         yield field.label

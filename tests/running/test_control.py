@@ -16,7 +16,7 @@ import pytest
 
 from aioelasticjob import Cron, ElasticJob, InstanceContext, ItemContext, JobConfig
 from aioelasticjob.clock import moment
-from aioelasticjob.config import FLOWING
+from aioelasticjob.config import DATAFLOW, section_of
 from aioelasticjob.errors import Conflict
 from aioelasticjob.registry.txn import Create, Delete, Set
 from aioelasticjob.testing import Process, VirtualClock
@@ -288,7 +288,7 @@ def test_every_setting_is_changed_below_or_there_is_a_reason() -> None:
         "monitor_port",  # test_dump
         "executor",  # test_blocking: threads and processes are real
         "error_handler_options",  # with the handler
-        *FLOWING,  # test_dataflow_cluster
+        *(name for name in JobConfig.model_fields if section_of(name) is DATAFLOW),  # test_dataflow_cluster
         "options",  # are a kind's, and checked by it: tests/jobs
     } == set(JobConfig.model_fields)
 
