@@ -203,7 +203,12 @@ def test_an_assignment_is_not_left_to_a_tick() -> None:
     again = written(22, 3, made("instances/10.0.1.3@-@1-d", b'{"ip": "10.0.1.3"}'))
     assert not broken(assignments.assigned_soon, told(joined, again, written(24, 1, answer)))
     assert not broken(assignments.assigned_soon, told(Fault(T + 19, "pause", ("10.0.1.1",)), joined))
-    assert broken(assignments.assigned_soon, told(written(20, 1, made("leader/sharding/necessary"))))
+    mark = written(20, 1, made("leader/sharding/necessary"))
+    assert broken(assignments.assigned_soon, told(mark))
+    unled = written(19, 1, gone("leader/election/host"))
+    assert broken(assignments.assigned_soon, told(unled, mark))
+    alone = [written(19.1, 2, gone(f"instances/{B}")), written(19.2, 9, made("servers/10.0.1.1/paused"))]
+    assert not broken(assignments.assigned_soon, told(unled, *alone, mark))
 
 
 DEATH = [claimed(12, B, session=2, slot=int(T + 10) * 1000, begun=7, completed=False)]

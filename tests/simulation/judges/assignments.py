@@ -52,8 +52,16 @@ class _Board:
 
     def members(self) -> tuple[str, ...]:
         """Return who may hold items: whoever leaves only while nobody stays."""
-        open_ = [one for one in self.instances.values() if not any(f"{one.ip}/" in flag for flag in self.closed)]
+        open_ = self._open()
         return in_order([one for one in open_ if not one.leaving] or open_)
+
+    def deciding(self) -> list[Instance]:
+        """Return who may assign: the leader, or while there is none whoever may become it."""
+        leads = self.instances.get(self.leader)
+        return [leads] if leads else [one for one in self._open() if not one.leaving]
+
+    def _open(self) -> list[Instance]:
+        return [one for one in self.instances.values() if not any(f"{one.ip}/" in flag for flag in self.closed)]
 
     def take(self, changes: list[Change], at: float) -> None:
         """Take in what a transaction changed."""
@@ -101,9 +109,8 @@ def _judged(board: _Board, facts: Facts, now: float) -> Iterator[Violation]:
     if board.told or now <= late:
         return
     board.told = True
-    leads = board.instances.get(board.leader)
-    who = [leads] if leads else list(board.instances.values())
-    if all(
+    who = board.deciding()
+    if who and all(
         facts.undisturbed(one.ip, board.due - RESENT, late, but="flag") and facts.alive(one.id, late) for one in who
     ):
         yield Violation("assigned soon", late, f"{board.job}: an assignment is due since {board.due:.3f}")
