@@ -280,6 +280,22 @@ def test_an_item_owes_what_comes_after_a_record_written_before_the_date_at_which
     test()
 
 
+def test_who_has_noticed_that_the_clock_was_put_right_knows_that_the_schedule_began_before() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(cron="0/5 * * * * ?", sharding_total_count=1)
+        await here.open(off=31, workers=2)
+        here.off = 0
+        await here.until(4.5)
+        (holder,) = [one for one in here.cluster.instances if await one.holds()]
+        holder.kill()
+        await here.until(60)
+        assert {*here.runs, *here.told()} >= set(range(5, 60, 5))
+        await here.cluster.close()
+
+    test()
+
+
 def test_who_has_not_noticed_a_clock_that_was_ahead_takes_nothing_for_missed_from_before_the_schedule() -> None:
     @simulated
     async def test() -> None:
