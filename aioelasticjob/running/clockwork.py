@@ -87,7 +87,7 @@ class Clockwork:
     def in_time(self, date: int, later: float = inf) -> int:
         """Return a date that the registry gave, or one known to be ``later``, or now, if its clock was ahead then."""
         now = self.now()
-        return date if date <= now + AHEAD or self.may_be_set_back else int(min(now, later))
+        return date if self.may_be_set_back else int(min(date if date <= now + AHEAD else now, later))
 
     @property
     def may_be_set_back(self) -> bool:

@@ -136,6 +136,7 @@ class Duty:
             since = self._set_back = self._clockwork.since
             self.timetable = Timetable(self.config.schedule, since)
             self.misses.lower_all(self.now() + TOLERATED, since, self._since if self._since > self.now() else 0)
+            self._since = since if self._since > self.now() + AHEAD else self._since
             floors = {item: max(self._floor, self._floors.get(item, 0)) for item in self.held}  # reports stay
             self._floors |= {item: min(floor, max(since, self.misses.newest(item))) for item, floor in floors.items()}
             self._floor = min(self._floor, since)

@@ -261,6 +261,41 @@ def test_an_item_that_was_made_by_a_clock_an_hour_ahead_owes_what_comes_between_
     test()
 
 
+def test_an_item_owes_what_comes_after_a_record_written_before_the_date_at_which_it_was_made() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(cron="0/5 * * * * ?", sharding_total_count=1)
+        await here.open(off=31)
+        await here.until(1.03)
+        here.off = 0
+        await here.until(20.5)
+        assert set(here.runs) == {10, 15, 20}
+        (holder,) = here.cluster.instances
+        await here.cluster.start(here.app)
+        holder.kill()
+        await here.until(60)
+        assert {*here.runs, *here.told()} >= set(range(15, 60, 5))
+        await here.cluster.close()
+
+    test()
+
+
+def test_who_has_noticed_that_the_clock_was_put_right_knows_that_the_schedule_began_before() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(cron="0/5 * * * * ?", sharding_total_count=1)
+        await here.open(off=31, workers=2)
+        here.off = 0
+        await here.until(4.5)
+        (holder,) = [one for one in here.cluster.instances if await one.holds()]
+        holder.kill()
+        await here.until(60)
+        assert {*here.runs, *here.told()} >= set(range(5, 60, 5))
+        await here.cluster.close()
+
+    test()
+
+
 def test_who_has_not_noticed_a_clock_that_was_ahead_takes_nothing_for_missed_from_before_the_schedule() -> None:
     @simulated
     async def test() -> None:
