@@ -31,6 +31,7 @@ from aioelasticjob import clock
 from aioelasticjob.testing.errors import Deadlock, Livelock, OutsideWorld, UnhandledErrors
 from aioelasticjob.testing.network import Network
 from aioelasticjob.testing.process import Process, current_process, describe
+from aioelasticjob.testing.simulated_loop import SimulatedLoop
 from aioelasticjob.testing.suspension import monotonic, wake
 
 __all__ = ["START", "Deadlock", "Livelock", "OutsideWorld", "UnhandledErrors", "VirtualClock", "VirtualLoop", "run"]
@@ -45,11 +46,10 @@ _PATIENCE = 200_000
 """So many turns of the loop without time passing are taken for an endless loop."""
 
 
-class VirtualLoop(asyncio.BaseEventLoop):
+class VirtualLoop(SimulatedLoop):
     """Asyncio's own scheduler over simulated time and an in-memory network."""
 
     _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
     _asyncgens: weakref.WeakSet[AsyncGenerator[object, object]]
 
     def __init__(self, *, seed: int = 0, start: float = START) -> None:

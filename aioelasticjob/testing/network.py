@@ -14,13 +14,11 @@ import socket
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aioelasticjob.testing.process import Process, current_process
+from aioelasticjob.testing.simulated_loop import SimulatedLoop
 from aioelasticjob.testing.transport import Connection, Endpoint, SocketFace
-
-if TYPE_CHECKING:
-    from aioelasticjob.testing.loop import VirtualLoop
 
 LOOPBACK = "127.0.0.1"
 _HERE = frozenset({None, "", "0.0.0.0", "::", "::1", "localhost", LOOPBACK})
@@ -105,7 +103,7 @@ class Listener(asyncio.AbstractServer):
 class Network:
     """All hosts, links, listeners and connections of one loop."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: SimulatedLoop) -> None:
         self.loop = loop
         self.default = Link()
         self.links: dict[tuple[str, str], Link] = {}

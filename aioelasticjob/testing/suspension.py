@@ -9,19 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
-from typing import TYPE_CHECKING
 
 from aioelasticjob.testing.process import Process, current_process
-
-if TYPE_CHECKING:
-    from aioelasticjob.testing.loop import VirtualLoop
-
+from aioelasticjob.testing.simulated_loop import SimulatedLoop
 
 ROUNDED = 1e-9
 """Seconds, more than what rounding makes of a sum of times."""
 
 
-def suspend(loop: VirtualLoop, process: Process) -> None:
+def suspend(loop: SimulatedLoop, process: Process) -> None:
     """Stop a process together with its monotonic clock: what it has set does not come due meanwhile."""
     mine = [timer for timer in loop._scheduled if _is_of(timer, process) and not timer.cancelled()]
     process.timers += mine
@@ -32,7 +28,7 @@ def suspend(loop: VirtualLoop, process: Process) -> None:
     process.pause()
 
 
-def wake(loop: VirtualLoop, process: Process) -> None:
+def wake(loop: SimulatedLoop, process: Process) -> None:
     """Let a suspended process go on, with its timers as far ahead of it as they were."""
     if process.suspended_at is None:
         return

@@ -11,12 +11,10 @@ from asyncio.transports import _FlowControlMixin
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from aioelasticjob.testing.process import Process, current_process
-
-if TYPE_CHECKING:
-    from aioelasticjob.testing.network import Network
+from aioelasticjob.testing.simulated_loop import SimulatedLoop
 
 Address = tuple[str, int]
 
@@ -74,11 +72,23 @@ class SocketFace:
         return 0
 
 
+class _Network(Protocol):
+    """What a connection needs of the network that it is part of."""
+
+    loop: SimulatedLoop
+    context: contextvars.Context
+    connections: dict[int, Connection]
+
+    def travel_time(self, source: str, target: str) -> float: ...
+    def passes(self, source: str, target: str) -> bool: ...
+    def delivered(self, source: Address, target: Address, data: bytes) -> None: ...
+
+
 class Connection:
     """A connection as the network sees it."""
 
     def __init__(
-        self, network: Network, number: int, client: Address, server: Address, server_process: Process | None
+        self, network: _Network, number: int, client: Address, server: Address, server_process: Process | None
     ) -> None:
         self.network, self.number = network, number
         self.client = Endpoint(self, client, server, current_process())
