@@ -45,7 +45,7 @@ from aioelasticjob.running.monitor import monitored
 from aioelasticjob.running.runner import Runner
 from aioelasticjob.running.standby import FAREWELL, wait_for_news, wait_until_known
 from aioelasticjob.running.stopping import LAST_WORD
-from aioelasticjob.running.surroundings import Surroundings
+from aioelasticjob.running.surroundings import Running, Surroundings
 
 CLOCK_CHECK = 1.0
 """Seconds between two looks at the time, to see whether it was set."""
@@ -305,7 +305,7 @@ async def watch_clock(session: Session, shared: Surroundings) -> None:
                 runner.look_again()
 
 
-async def retire(runner: Runner) -> None:
+async def retire(runner: Running) -> None:
     """Ask a runner to leave and give its handlers their grace; without a registry its items stay unsettled."""
     runner.leave()
     cut = get_running_loop().call_later(runner.shutdown_timeout, runner.cut)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from anyio import Lock
 
@@ -14,9 +14,41 @@ from aioelasticjob.events import Events
 from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.schedule import Starts
+from aioelasticjob.running.stopping import Stopping
 
-if TYPE_CHECKING:
-    from aioelasticjob.running.runner import Runner
+
+class Running(Protocol):
+    """A job that runs here, as the rest of its process sees it."""
+
+    stopping: Stopping
+
+    @property
+    def standing(self) -> tuple[str, int, bool]:
+        """The job, how many of its items are held here, and whether this instance leads."""
+
+    @property
+    def health(self) -> JobHealth:
+        """What the job holds and runs here."""
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether nothing is run because the clocks differ by more than the job tolerates."""
+
+    @property
+    def shutdown_timeout(self) -> float:
+        """Seconds that running items may take to finish when the job leaves."""
+
+    def leave(self) -> None:
+        """Claim nothing any more, and leave once nothing runs."""
+
+    def cut(self) -> None:
+        """Cancel what runs."""
+
+    def look_again(self) -> None:
+        """Look anew at what is due: the time was set."""
+
+    async def ask_time(self) -> None:
+        """Ask the registry what time it is; a RegistryError says why it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +59,7 @@ class Surroundings:
     events: Events
     means: Means
     complaints: Complaints
-    runners: dict[Runner, None] = field(default_factory=dict)  # a set that keeps its order, so simulations repeat
+    runners: dict[Running, None] = field(default_factory=dict)  # a set that keeps its order, so simulations repeat
     standing_by: dict[str, JobHealth] = field(default_factory=dict)
     """The jobs that cannot run here for the time being, by name."""
     comparing: Lock = field(default_factory=Lock)
