@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from aioelasticjob.clock import Clock
+from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination.ledger import TOLERATED, Ledger
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.events import Events, Misfired
 from aioelasticjob.model import Record
 from aioelasticjob.running.clockwork import Clockwork
-from aioelasticjob.running.schedule import Passed, Timetable
+from aioelasticjob.running.limited_log import LimitedLog
+from aioelasticjob.running.schedule import STEPS, Passed, Timetable
 
 AWAY = "the registry was away"
 BUSY = "the last run was still going on"
@@ -37,6 +38,7 @@ class Misses:
         self._member, self._clock, self._events, self._clockwork = member, clock, events, clockwork
         self._known = known
         """The newest moment of each item that was run or reported here, also before the job joined again."""
+        self._log = LimitedLog(log, member.layout.job)
         self._mourned: dict[int, int] = {}
         """When the run began that was last reported as cut off, by item."""
         self.lower_all(clockwork.now() + TOLERATED, clockwork.now())  # the clock may have been ahead in an earlier life
@@ -129,7 +131,8 @@ class Misses:
         if not concerned:
             return
         job, slot, moments = self._member.layout.job, passed.last, passed.count
-        log.warning("misfire: %s", why, extra={"job": job, "slot": slot, "items": concerned, "moments": moments})
+        message = f"{_items(concerned)} missed {_moments(passed)}: {why}"
+        self._log.warning(why, message, slot=slot, items=concerned, moments=moments)
         self._events.counts[job].misfired += moments * len(concerned)
         me, now = self._member.id, self._clock.now()
         self._events.put(Misfired(job, me, passed.first, slot, concerned, moments, why, cut_off, now))
@@ -152,3 +155,19 @@ class Misses:
                 if item >= view.config.sharding_total_count and item not in view.orphaned:
                     why = "its run was cut off, and the item is gone with the lower count"
                     self.put([item], Passed(slot, slot), why, cut_off)
+
+
+def _items(items: tuple[int, ...]) -> str:
+    """Return items in words; of more than ten the first and the last."""
+    if len(items) > 10:
+        return f"{len(items)} items ({items[0]} to {items[-1]})"
+    return f"item{'s' if len(items) > 1 else ''} {', '.join(map(str, items))}"
+
+
+def _moments(passed: Passed) -> str:
+    """Return in words which scheduled moments passed without a run."""
+    first, last = (moment(one / 1000).isoformat(timespec="seconds") for one in (passed.first, passed.last))
+    if passed.count == 1:
+        return f"the run of {last}"
+    at_least = "at least " if passed.count >= STEPS else ""
+    return f"{at_least}{passed.count} runs ({first} to {last})"

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+from anyio import sleep
+
+from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.events import Misfired
+from aioelasticjob.running.limited_log import INTERVAL, LimitedLog
+from aioelasticjob.running.misses import _items, _moments
+from aioelasticjob.running.schedule import STEPS, Passed
+from aioelasticjob.testing import VirtualCluster, run, simulated
+
+NINE = 1_767_258_000_000
+"""2026-01-01 at nine, in milliseconds."""
+
+
+def test_of_lines_alike_one_is_written_and_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        log = LimitedLog(logging.getLogger("test"), "job")
+        for _ in range(5):
+            log.warning("busy", "item 0 missed a run", slot=7)
+        log.warning("away", "item 1 missed a run")
+        await sleep(INTERVAL)
+        log.warning("busy", "item 2 missed a run")
+        await sleep(INTERVAL)
+        log.warning("busy", "item 3 missed a run")
+
+    run(main)
+    assert caplog.messages == [
+        "job: item 0 missed a run",
+        "job: item 1 missed a run",
+        "job: item 2 missed a run (and 4 more like this, left out since)",
+        "job: item 3 missed a run",
+    ]
+    assert [vars(record).get("slot") for record in caplog.records] == [7, None, None, None]
+    assert {vars(record)["job"] for record in caplog.records} == {"job"}
+
+
+@pytest.mark.parametrize(
+    ("passed", "words"),
+    [
+        (Passed(NINE, NINE), "the run of 2026-01-01T09:00:00+00:00"),
+        (Passed(NINE, NINE + 2000, 3), "3 runs (2026-01-01T09:00:00+00:00 to 2026-01-01T09:00:02+00:00)"),
+        (
+            Passed(NINE, NINE + 60_000, STEPS),
+            f"at least {STEPS} runs (2026-01-01T09:00:00+00:00 to 2026-01-01T09:01:00+00:00)",
+        ),
+    ],
+)
+def test_moments_are_told_as_times(passed: Passed, words: str) -> None:
+    assert _moments(passed) == words
+
+
+def test_of_many_items_the_first_and_the_last_are_named() -> None:
+    assert _items((2,)) == "item 2"
+    assert _items((0, 2)) == "items 0, 2"
+    assert _items(tuple(range(300))) == "300 items (0 to 299)"
+
+
+async def _slow(context: ItemContext) -> None:
+    await sleep(2.5)
+
+
+@simulated
+async def _a_job_that_is_always_late(cluster: VirtualCluster) -> None:
+    app = ElasticJob("embedded://")
+    app.add(_slow, name="slow", cron="* * * * * ?", misfire=False)
+    await cluster.start(app)
+    await sleep(50)
+    assert len([event for event in cluster.told if isinstance(event, Misfired)]) > 10
+
+
+def test_a_job_that_is_always_late_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    _a_job_that_is_always_late(VirtualCluster())
+    (line,) = [text for text in caplog.messages if " missed " in text]
+    assert line.startswith("slow: item 0 missed ")
+    assert line.endswith(": the last run was still going on")
