@@ -324,7 +324,8 @@ class BareSession:
                 raise Suspended("no connection, after some retries")
             await self.connected()
             with suppress(_Lost):
-                self.zxid, nodes = await self._send(lambda: self._past.choose(self.zxid, self._dice), write=False)
+                zxid, nodes = await self._send(lambda: self._past.choose(self.zxid, self._dice), write=False)
+                self.zxid = max(self.zxid, zxid)  # a mirror may have shown a newer state meanwhile
                 return nodes
 
     async def _send(self, act: Callable[[], T], *, write: bool) -> T:
