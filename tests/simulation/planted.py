@@ -174,9 +174,9 @@ BEHIND = (
         wild,
         seeds=3,
     ),
-    Behind(omissions.renew_what_is_taken, "one run per slot", (omissions.never_read_again,), bare, seeds=6),
-    Behind(omissions.mourn_unversioned, "only the dead are mourned", (omissions.look_with_old_eyes,), bare),
-    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=5),
+    Behind(omissions.renew_what_is_taken, "one run per slot", (omissions.never_read_again,), bare, seeds=5),
+    Behind(omissions.mourn_unversioned, "only the dead are mourned", (omissions.look_with_old_eyes,), bare, seeds=9),
+    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=3),
 )
 
 
