@@ -9,8 +9,10 @@ from tests.coordination.test_claims import LAYOUT, ME, Desk
 
 
 def test_the_leader_looks_for_cut_off_runs_when_members_or_orphans_change_and_on_every_tick() -> None:
+    desk = Desk()
+
     async def main() -> None:
-        desk, rest = Desk(), _Rest()
+        rest = _Rest()
         desk.config = desk.config.changed(failover=True)
         desk.write(Set(LAYOUT.config, desk.config.to_json(), -1), Create(LAYOUT.host, ME.encode()))
 

@@ -10,6 +10,7 @@ import pytest
 
 from aioelasticjob.coordination.claims import AT_ONCE
 from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.running import limited_log
 from tests.running.office import LAYOUT, REGISTRY, Office, play
 from tests.running.test_control import Staff, staff
 
@@ -134,7 +135,11 @@ def test_items_that_run_elsewhere_are_run_once_though_the_claim_of_those_beside_
     play(scene)
 
 
-def test_items_that_have_moved_before_they_could_be_run_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_items_that_have_moved_before_they_could_be_run_are_told_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limited_log, "INTERVAL", 0.0)
+
     async def scene(here: Office) -> None:
         them = await overtaken(here)
         await ask(here, them, "b")
@@ -150,7 +155,11 @@ def test_items_that_have_moved_before_they_could_be_run_are_told_of(caplog: pyte
     ]
 
 
-def test_items_put_off_by_one_who_leaves_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_items_put_off_by_one_who_leaves_are_told_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limited_log, "INTERVAL", 0.0)
+
     async def scene(here: Office) -> None:
         them = await overtaken(here)
         await ask(here, them, "b")

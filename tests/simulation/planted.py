@@ -186,7 +186,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":  # as the simulation's own command does
         command = [sys.executable, "-m", "tests.simulation.planted", *names]
         os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    try:
+        return _table(names)
+    finally:
+        logging.disable(before)
+
+
+def _table(names: Sequence[str]) -> int:
     unnoticed = 0
     print(f"{'defect':28} {'promise that it breaks':28} seeds needed")
     for one in (*PLANTED, *BEHIND):

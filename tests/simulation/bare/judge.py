@@ -78,7 +78,7 @@ class Judge:
             name = path.removeprefix(f"{self.layout.instances}/")
             if name != path and path in now and now[path].stat.ephemeral_owner == session:
                 self.names[session] = name
-                if (named := json.loads(now[path].data)["incarnation"]) != session:
+                if (named := json.loads(now[path].data or b"{}").get("incarnation", session)) != session:
                     self.break_("instances are of their session", f"{name}, of {named}, was made in {session}")
         if elected:
             self._leader = session
