@@ -1,4 +1,4 @@
-"""Log lines that can repeat: the first is written at once, those alike after it once a minute, with their number."""
+"""Warnings that can repeat: the first is written at once, then one a minute, which says how many were left out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from asyncio import get_running_loop
 from dataclasses import dataclass
 
 INTERVAL = 60.0
-"""Seconds after which a line is written again whose like has been written."""
+"""Seconds between two lines of the same kind."""
 
 
 @dataclass(slots=True)
@@ -15,11 +15,11 @@ class _Written:
     at: float
     """When the last line was written, by the loop's clock."""
     left_out: int = 0
-    """Lines alike that were left out since."""
+    """How many lines of the same kind were left out since then."""
 
 
 class LimitedLog:
-    """Writes the warnings of one job, few of each kind."""
+    """Writes the warnings of one job, at most one of each kind in ``INTERVAL`` seconds."""
 
     def __init__(self, log: logging.Logger, job: str) -> None:
         self._log, self._job = log, job
@@ -32,5 +32,7 @@ class LimitedLog:
             last.left_out += 1
             return
         self._written[kind] = _Written(now)
-        more = f" (and {last.left_out} more like this, left out since)" if last is not None and last.left_out else ""
+        more = (
+            f" ({last.left_out} such lines were left out before this one)" if last is not None and last.left_out else ""
+        )
         self._log.warning("%s: %s%s", self._job, message, more, extra={"job": self._job, **extra})

@@ -31,7 +31,7 @@ def test_of_lines_alike_one_is_written_and_the_rest_is_counted(caplog: pytest.Lo
     assert caplog.messages == [
         "job: item 0 missed a run",
         "job: item 1 missed a run",
-        "job: item 2 missed a run (and 4 more like this, left out since)",
+        "job: item 2 missed a run (4 such lines were left out before this one)",
         "job: item 3 missed a run",
     ]
     assert [vars(record).get("slot") for record in caplog.records] == [7, None, None, None]

@@ -63,6 +63,10 @@ def test_a_mark_made_again_by_hand_during_an_assignment_in_parts_looks_like_the_
     survives(seed)  # each part raises the version of the assignment, so the judge took it for several
 
 
+def test_a_slow_read_takes_nothing_back_that_its_session_has_seen() -> None:
+    survives(49504)  # a lost reply was then judged by what had been there before it
+
+
 def test_a_seed_repeats_itself_exactly() -> None:
     once, again, other = live(3, traced=True), live(3, traced=True), live(4, traced=True)
     assert once.trace == again.trace != other.trace
