@@ -15,11 +15,18 @@ class Latest(Generic[T]):
     def __init__(self, first: T) -> None:
         self.value = first
         self._changed = Event()
+        self._listeners: tuple[Callable[[], object], ...] = ()
 
     def set(self, value: T) -> None:
-        """Replace the value and wake every reader."""
+        """Replace the value, wake every reader, and call every listener."""
         stale, self.value, self._changed = self._changed, value, Event()
         stale.set()
+        for listener in self._listeners:
+            listener()
+
+    def listen(self, listener: Callable[[], object]) -> None:
+        """Call ``listener`` whenever the value has been replaced."""
+        self._listeners += (listener,)
 
     async def __aiter__(self) -> AsyncIterator[T]:
         while True:

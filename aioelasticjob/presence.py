@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from anyio import CancelScope, Event, create_task_group, move_on_after
-
 from aioelasticjob.addresses import Address, open_registry
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
@@ -23,12 +21,10 @@ from aioelasticjob.observers.vitals import Vitals
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.blocking import Means, pickled
 from aioelasticjob.running.health import Health
-from aioelasticjob.running.job import Host, retire, run_job, watch_clock
+from aioelasticjob.running.job import Host
+from aioelasticjob.running.process import run_jobs
 from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.running.watchdog import watchdog
-
-LAST_COMPLAINTS = 5.0
-"""Seconds that error handlers have for what is left to tell when the application ends."""
 
 
 @dataclass(slots=True, eq=False)
@@ -98,21 +94,6 @@ class Presence:
                 pickled(job.handler)
         complaints = Complaints(self.clock, self.events.counts)
         shared = self.shared = Surroundings(self.clock, self.events, means, complaints)
-        host, leaving = Host(session.host, socket.gethostname(), os.getpid()), Event()
-        async with means.processes.open(), create_task_group() as tasks:
-            tasks.start_soon(complaints.tell)
-            tasks.start_soon(watch_clock, session, shared)
-            async with create_task_group() as starting:
-                for job in jobs:
-                    starting.start_soon(tasks.start, run_job, job, session, host, shared, leaving)
-            try:
-                yield
-            finally:
-                with CancelScope(shield=True):
-                    leaving.set()
-                    async with create_task_group() as retiring:
-                        for runner in tuple(shared.runners):
-                            retiring.start_soon(retire, runner)
-                    with move_on_after(LAST_COMPLAINTS):
-                        await complaints.told()
-                tasks.cancel_scope.cancel()
+        host = Host(session.host, socket.gethostname(), os.getpid())
+        async with means.processes.open(), run_jobs(session, jobs, host, shared):
+            yield

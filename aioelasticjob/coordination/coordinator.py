@@ -1,22 +1,25 @@
-"""The loop that makes the registry what the rules want: view, decide, commit, until nothing is wanted."""
+"""Makes the registry what the rules want: view, decide, commit, again and again until nothing is wanted."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import partial
+from math import inf
+from typing import TypeAlias, TypeVarTuple
 
-from anyio import current_time, move_on_after
+from anyio import current_time
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.attendance import NOBODY_YET, Accounted, note_accounted
+from aioelasticjob.coordination.attendance import note_accounted
 from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, catch_up, write
 from aioelasticjob.coordination.effects import Assign, ClearRecords, Effect, GiveUp, Prune, Transaction, to_transactions
 from aioelasticjob.coordination.faults import Grumbler, faults
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.pacing import Pacing
 from aioelasticjob.coordination.progress import Tally
 from aioelasticjob.coordination.rules import Situation, decide
 from aioelasticjob.coordination.view import JobView, is_item, read
@@ -28,12 +31,6 @@ from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.registry.txn import Delete
 
-HESITATION = 0.3
-"""Seconds without a write after something was removed that no rule removes.
-
-Whoever removes a whole job removes node after node: what we made again in between would stand in his way."""
-PATIENCE = 1.0
-"""Seconds between two looks at what is run by instances that are registered no more."""
 CAUGHT_UP_WITHIN = 5.0
 """Seconds to wait for one's own write to come back through the mirror before looking again all the same."""
 
@@ -45,164 +42,150 @@ READ = "to read what the rules ask for"
 
 log = logging.getLogger(__name__)
 
+Ts = TypeVarTuple("Ts")
 Report: TypeAlias = Callable[[int, Record], None]
 """Takes an item and its run that was given up."""
-
-
-@dataclass(slots=True)
-class _Rest:
-    """When membership last changed and when the next tick is due, by the loop's clock."""
-
-    members: frozenset[str] = frozenset()
-    since: float = field(default_factory=current_time)
-    tick_at: float = 0.0
-    torn_at: float = float("-inf")
-    mourned: tuple[frozenset[str], int, frozenset[int]] | None = None
-    lingering: bool = False
-    unmonitored: bool = False
-    accounted: Accounted = NOBODY_YET
-
-    def see(self, before: JobView, view: JobView) -> None:
-        """Compare two views: has somebody removed what no rule removes?"""
-        if _is_torn(before, view):
-            self.torn_at = current_time()
-
-    @property
-    def hesitates(self) -> bool:
-        """Whether something was removed by hand just now."""
-        return current_time() < self.torn_at + HESITATION
-
-    def look(self, view: JobView) -> tuple[bool, bool]:
-        """Return whether membership is quiet and whether this is a tick."""
-        now = current_time()
-        if (members := frozenset(view.eligible)) != self.members:
-            self.members, self.since = members, now
-        self.tick_at = min(self.tick_at, now + view.config.reconcile_interval)  # it may have been made shorter
-        tick = now >= self.tick_at
-        if tick:
-            self.tick_at = now + view.config.reconcile_interval
-        return now >= self.since + view.config.sharding_quiet, tick  # as ``pause`` reckons: floats round
-
-    def mourns(self, member: Member, view: JobView, tick: bool) -> bool:
-        """Return whether to look for items cut off: I lead, and who is there or what is orphaned is new, or on a tick.
-
-        One that waits may have been rescued too often already: then nobody takes it, and it is to be given up.
-        """
-        if view.leader != member.id or not view.config.failover:
-            self.mourned, self.lingering = None, False
-            return False
-        seen = (frozenset(view.instances), view.config.sharding_total_count, view.orphans)
-        due = tick or seen != self.mourned
-        self.mourned = seen
-        return due
-
-    def clears(self, member: Member, view: JobView, tick: bool) -> bool:
-        """Return whether to look for records nobody wants: I lead, and monitoring was switched off, or it is a tick."""
-        unmonitored = view.leader == member.id and not view.config.monitor_execution
-        due = unmonitored and (tick or not self.unmonitored)
-        self.unmonitored = unmonitored
-        return due
-
-    def look_again(self) -> None:
-        """Forget what was looked up: the connection broke before anything came of it."""
-        self.mourned, self.unmonitored = None, False
-
-    def pause(self, view: JobView, quiet: bool) -> float:
-        """Return the seconds until something changes by time alone."""
-        if self.hesitates:
-            return self.torn_at + HESITATION - current_time()
-        until = self.tick_at if quiet else min(self.tick_at, self.since + view.config.sharding_quiet)
-        if self.lingering:
-            until = min(until, current_time() + PATIENCE)
-        return max(0.0, until - current_time())
+Work: TypeAlias = Callable[[], Awaitable[float]]
+"""What a turn cannot do at once; it returns the seconds until something changes by time alone."""
 
 
 def _unheard(item: int, run: Record) -> None:
     """Tell nobody of a run that was given up."""
 
 
-async def coordinate(
-    member: Member, trees: Latest[Tree], views: Latest[JobView], tally: Tally, clock: Clock, report: Report = _unheard
-) -> bool:
-    """Keep the registry as the rules want it, and ``views`` as the registry is; ``report`` the runs given up.
+class Coordinator:
+    """Keeps the registry as the rules want it, and ``views`` as the registry is, in turns.
 
-    Return True when this instance is asked to leave, False when its session is over.
+    A turn decides; what it wants written, or has to read first, is returned as work that has to wait.  ``given_up`` is
+    told of the runs given up, ``dismissed`` is called when this instance is asked to leave, ``over`` when the session
+    has ended.
     """
-    rest, grumbler, kind = _Rest(), Grumbler(member.layout.job), views.value.config.job_type
-    rest.tick_at = current_time() + views.value.config.reconcile_interval
-    while member.session.incarnation == member.incarnation:
-        tree, view = trees.value, views.value
-        if view.tree is not tree:
-            before, view = view, read(tree, member.layout, view.config, kind)
-            rest.see(before, view)
-            views.set(view)
-        if await dismissed(member, view):
-            return True
-        written, quiet = 0, False
+
+    def __init__(
+        self,
+        member: Member,
+        trees: Latest[Tree],
+        views: Latest[JobView],
+        tally: Tally,
+        clock: Clock,
+        given_up: Report,
+        dismissed: Callable[[], None],
+        over: Callable[[], None],
+    ) -> None:
+        self._member, self._trees, self._views, self._tally, self._clock = member, trees, views, tally, clock
+        self._given_up, self._dismissed, self._over = given_up, dismissed, over
+        self._pacing, self._grumbler = Pacing(), Grumbler(member.layout.job)
+        self._pacing.tick_at = current_time() + views.value.config.reconcile_interval
+        self._leaves = False
+        self._written, self._written_at = 0, 0.0
+        """The last transaction written, which the tree has yet to show, and when that was by the loop's clock."""
+
+    @property
+    def view(self) -> JobView:
+        """The newest view."""
+        return self._views.value
+
+    def turn(self) -> float | Work:
+        """Take in the newest tree and decide; return the seconds until something changes by time alone, or work."""
+        missing = self._written_at + CAUGHT_UP_WITHIN - current_time()
+        if self._trees.value.zxid < self._written and missing > 0:
+            return missing
+        self._written = 0
+        view = self._take_in()
+        if self._leaves:  # an instance that leaves has no more say in it
+            return inf
+        if _may_be_dismissed(self._member, view):
+            return partial(self._attempt, self._look_whether_dismissed, view)
+        return self._decide(view)
+
+    def _take_in(self) -> JobView:
+        tree, before = self._trees.value, self.view
+        if before.tree is tree:
+            return before
+        view = read(tree, self._member.layout, before.config, before.config.job_type)
+        self._pacing.see(before, view)
+        self._views.set(view)
+        return view
+
+    def _decide(self, view: JobView) -> float | Work:
+        pacing, member = self._pacing, self._member
+        if pacing.hesitates:
+            return self._pause(view, quiet=False)
+        self._grumbler.hear(faults(view, member.id))
+        quiet, tick = pacing.look(view)
+        clears, mourns = pacing.clears(member, view, tick), pacing.mourns(member, view, tick)
+        if tick or clears or mourns:
+            return partial(self._attempt, self._look_up, view, quiet, tick, clears, mourns)
+        member.refusals.accepted(READ)
+        return self._see_to(Situation(view, member.id, quiet, tick, self._time, {}, {}, {}, member.host))
+
+    def _see_to(self, situation: Situation) -> float | Work:
+        """Return what writes the effects that the rules want, or how long there is nothing to do."""
+        if effects := decide(situation):
+            return partial(self._attempt, self._write, situation, effects)
+        return self._pause(situation.view, situation.quiet)
+
+    async def _look_whether_dismissed(self, view: JobView) -> float:
+        if await dismissed(self._member, view):
+            self._leaves = True
+            self._dismissed()
+            return inf
+        found = self._decide(view)
+        return found if isinstance(found, float) else await found()
+
+    async def _look_up(self, view: JobView, quiet: bool, tick: bool, clears: bool, mourns: bool) -> float:
+        """Publish what is due, and read the busy nodes that the rules have to know; then see to what they want."""
+        member, pacing, time = self._member, self._pacing, self._time
+        if tick:
+            await self._tally.publish(member, view, time)
+            if member.id == (view.leader or min(view.instances, default="")):  # while all are off, nobody leads
+                pacing.accounted = await note_accounted(member, view, time, pacing.accounted)
+        unwanted = await _unwanted_records(member) if clears else {}
+        runs, cut_off = _Runs(), dict[int, int]()
+        if mourns:
+            cut_off = await _cut_off(member, view, runs)
+            pacing.lingering = runs.lingering
+        member.refusals.accepted(READ)
+        if cut_off or runs.lingering:  # look again until somebody has taken them
+            pacing.mourned = None
+        situation = Situation(view, member.id, quiet, tick, time, unwanted, cut_off, runs.cut_off, member.host)
+        found = self._see_to(situation)
+        return found if isinstance(found, float) else await found()
+
+    async def _write(self, situation: Situation, effects: Sequence[Effect]) -> float:
+        """Write effects, and wait until the tree shows them."""
+        self._written = await _commit(self._member, situation.view, effects, self._given_up)
+        self._written_at = current_time()
+        return 0.0 if self._written else self._pause(situation.view, situation.quiet)
+
+    async def _attempt(self, work: Callable[[*Ts], Awaitable[float]], *args: *Ts) -> float:
+        """Do some work; what the registry refuses is tried again."""
+        member = self._member
         try:
-            if not rest.hesitates:
-                grumbler.hear(faults(view, member.id))
-                now = await _situation(member, view, rest, tally, clock)
-                written, quiet = await _commit(member, view, decide(now), report), now.quiet
+            return await work(*args)
         except Suspended:
-            rest.look_again()
-            await _news_of_the_connection(member)
-            continue
+            self._pacing.look_again()
+            return 0.0 if member.session.status.value.state is SessionState.CONNECTED else inf  # which wakes it
         except SessionEnded:
-            return False
-        except RegistryError as error:  # it cannot be read now; the runner goes on meanwhile
+            self._over()
+            return inf
+        except RegistryError as error:  # it cannot be read now; the runs go on meanwhile
             member.refusals.refused(READ, error)
-            rest.look_again()
-        if written:
-            with move_on_after(CAUGHT_UP_WITHIN):
-                await trees.until(lambda newer, at=written: newer.zxid >= at)  # type: ignore[misc]
-            continue
-        pause = rest.pause(view, quiet)
-        with move_on_after(min(pause, AGAIN_AFTER) if member.refusals.present else pause):
-            await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
-    return False
+            self._pacing.look_again()
+            return self._pause(self.view, quiet=False)
+
+    def _pause(self, view: JobView, quiet: bool) -> float:
+        pause = self._pacing.pause(view, quiet)
+        return min(pause, AGAIN_AFTER) if self._member.refusals.present else pause
+
+    @property
+    def _time(self) -> float:
+        """The registry's time in seconds since the epoch."""
+        return self._clock.now() - (self._member.session.clock_skew or 0.0)
 
 
-async def follow(trees: Latest[Tree], views: Latest[JobView]) -> None:
-    """Keep ``views`` as the registry is, for an instance that leaves and has no more say in it."""
-    kind = views.value.config.job_type
-    async for tree in trees:
-        views.set(read(tree, views.value.layout, views.value.config, kind))
-
-
-async def _situation(member: Member, view: JobView, rest: _Rest, tally: Tally, clock: Clock) -> Situation:
-    """Return all that the rules may look at, the busy nodes only when there is a reason to look them up."""
-    quiet, tick = rest.look(view)
-    time = clock.now() - (member.session.clock_skew or 0.0)
-    if tick:
-        await tally.publish(member, view, time)
-        if member.id == (view.leader or min(view.instances, default="")):  # while all are switched off, nobody leads
-            rest.accounted = await note_accounted(member, view, time, rest.accounted)
-    unwanted = await _unwanted_records(member) if rest.clears(member, view, tick) else {}
-    runs, cut_off = _Runs(), dict[int, int]()
-    if rest.mourns(member, view, tick):
-        cut_off = await _cut_off(member, view, runs)
-        rest.lingering = runs.lingering
-    member.refusals.accepted(READ)
-    if cut_off or runs.lingering:  # look again until somebody has taken them
-        rest.mourned = None
-    return Situation(view, member.id, quiet, tick, time, unwanted, cut_off, runs.cut_off, member.host)
-
-
-async def _news_of_the_connection(member: Member) -> None:
-    """Wait for a connection, or for the end of the session."""
-    over = (SessionState.CONNECTED, SessionState.CLOSED)
-    await member.session.status.until(lambda now: now.state in over or now.incarnation != member.incarnation)
-
-
-def _is_torn(before: JobView, now: JobView) -> bool:
-    """Whether something has gone that nobody but a hand removes."""
-    layout = now.layout
-    lasting = (layout.config, layout.epoch, *layout.mirrored_parents)
-    parents = any(path in before.tree and path not in now.tree for path in lasting)
-    seat = before.leader in now.staying and now.leader is None  # a leader that leaves, or may not lead, gives it up
-    same = before.sharding_version == now.sharding_version  # every assignment raises it, and nothing else takes items
-    return parents or seat or (same and bool(before.assignment.keys() - now.assignment.keys()))
+def _may_be_dismissed(member: Member, view: JobView) -> bool:
+    return member.id not in view.instances or member.layout.shutdown(member.id) in view.tree
 
 
 async def dismissed(member: Member, view: JobView) -> bool:
@@ -242,7 +225,7 @@ class _Runs:
 
 
 async def _cut_off(member: Member, view: JobView, runs: _Runs) -> dict[int, int]:
-    """Return the versions of records of items begun, not completed and running nowhere; ``runs`` takes the rest."""
+    """Return the versions of records of items begun, not completed and running nowhere; ``runs`` takes the pacing."""
     items = sorted(view.items)
     paths = [path for item in items for path in (member.layout.item(item).execution, member.layout.item(item).running)]
     nodes = iter(await member.session.get_many(paths))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Collection, Sequence, Set
 from contextlib import ExitStack, asynccontextmanager, closing
 from typing import Final
 
@@ -29,19 +29,29 @@ async def mirror(
 
     Raises: NotPermitted, SessionEnded when the session is closed first.
     """
-    with closing(_Follower(session, roots, shallow)) as follower:
+    news = asyncio.Event()
+    with closing(Follower(session, roots, shallow, news.set)) as follower:
+
+        async def follow() -> None:
+            while True:
+                await news.wait()
+                news.clear()
+                await follower.catch_up()
+
         await follower.catch_up()
-        async with beside(follower.follow):
+        async with beside(follow):
             yield follower.trees
 
 
-class _Follower:
-    """Notes what has changed, and reads it again.
+class Follower:
+    """Notes what has changed, calls ``news``, and reads it again when told to catch up.
 
     Events are hints: they say where to look, never what is there.  All that came in one breath are read in one request.
     """
 
-    def __init__(self, session: Session, roots: Collection[str], shallow: Collection[str]) -> None:
+    def __init__(
+        self, session: Session, roots: Collection[str], shallow: Collection[str], news: Callable[[], None]
+    ) -> None:
         deep = [root for root in dict.fromkeys(roots) if root not in shallow]
         self._roots = tuple(root for root in deep if not any(_below(root, other) for other in deep))
         self._shallow = tuple(root for root in dict.fromkeys(shallow) if not self._is_below(root))
@@ -50,7 +60,7 @@ class _Follower:
         self._watched: dict[str, ExitStack] = {}
         self._dirty: dict[str, None] = {}
         self._stale = True  # all of it
-        self._news = asyncio.Event()
+        self._news = news
         for root in (*self._roots, *self._shallow):  # before the first read, or changes between the two would be lost
             self._watch(root)
 
@@ -64,19 +74,13 @@ class _Follower:
         touched = (path, parent(path)) if kind in (CREATED, DELETED) else (path,)
         if noted := [one for one in touched if self._is_read(one)]:
             self._dirty |= dict.fromkeys(noted)
-            self._news.set()
+            self._news()
 
     def reset(self) -> None:
         """Note that everything has to be read again: a new connection does not replay what was missed."""
         self._stale = True
         self.trees.value.lose_touch()
-        self._news.set()
-
-    async def follow(self) -> None:
-        """Keep up until cancelled."""
-        while True:
-            await self._news.wait()
-            await self.catch_up()
+        self._news()
 
     async def catch_up(self) -> None:
         """Read until the tree is one that was true at one moment, then show it.
@@ -87,7 +91,6 @@ class _Follower:
         are newer than the tree, and wait for the next one.  (Several replies are of several moments: then until there
         are no notes.)
         """
-        self._news.clear()
         tree, complete, rounds, read = self.trees.value, 0, 0, dict[str, None]()
         while (self._stale or not self._dirty.keys() <= _at_once(read)) and rounds < MOST_ROUNDS:
             complete = self._session.zxid

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from math import inf
 
 from anyio import move_on_after
@@ -20,7 +19,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting, RegistryError
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
-from aioelasticjob.registry.session import Session, beside
+from aioelasticjob.registry.session import Session
 
 HERE = "127.0.0.1"
 OFF = -1
@@ -40,40 +39,25 @@ COMMANDS = {"dump": False, "dump@masked": True}
 log = logging.getLogger(__name__)
 
 
-@asynccontextmanager
-async def monitored(session: Session, layout: Layout, views: Latest[JobView], *, strict: bool) -> AsyncIterator[None]:
-    """Keep the job's monitor port open while the block runs, wherever its configuration says.
+class MonitorPort:
+    """A job's monitor port, wherever the newest view says, and those who ask there."""
 
-    Raises:
-        InvalidSetting: at the beginning, if ``strict``: the port cannot be had.  Otherwise that is logged, and the port
-            tried again: it belongs to one process, and whoever has it may go.
-    """
-    port = _Port(session, layout)
-    try:
-        await port.move(views.value.config.monitor_port, strict=strict)
-        async with beside(partial(port.follow, views)):
-            yield
-    finally:
-        port.close()
-
-
-class _Port:
-    """A port that can be moved, and those who ask there."""
-
-    def __init__(self, session: Session, layout: Layout) -> None:
-        self._session, self._layout = session, layout
+    def __init__(self, session: Session, layout: Layout, views: Latest[JobView]) -> None:
+        self._session, self._layout, self._views = session, layout, views
         self._wanted = OFF
         self._refused = OFF
         self._server: asyncio.Server | None = None
         self._clients: set[StreamWriter] = set()
 
-    async def follow(self, views: Latest[JobView]) -> None:
-        """Go where the newest view says; a port that could not be had is tried again."""
-        while True:
-            view = views.value
-            await self.move(view.config.monitor_port, strict=False)
-            with move_on_after(AGAIN_AFTER if self.missing else inf):
-                await views.until(lambda newer, old=view: newer is not old)  # type: ignore[misc]
+    def turn(self) -> float | Callable[[], Awaitable[float]]:
+        """Follow the newest view; a port that could not be had is tried again."""
+        if self._views.value.config.monitor_port == self._wanted and not self.missing:
+            return inf
+        return self._follow
+
+    async def _follow(self) -> float:
+        await self.move(self._views.value.config.monitor_port, strict=False)
+        return AGAIN_AFTER if self.missing else inf
 
     @property
     def missing(self) -> bool:
@@ -81,7 +65,12 @@ class _Port:
         return self._wanted != OFF and self._server is None
 
     async def move(self, port: int, *, strict: bool) -> None:
-        """Listen on another port, or no more; try again for one that could not be had."""
+        """Listen on another port, or no more; try again for one that could not be had.
+
+        Raises:
+            InvalidSetting: if ``strict``: the port cannot be had.  Otherwise that is logged: the port belongs to one
+                process, which may go.
+        """
         if port == self._wanted and not self.missing:
             return
         self.close()

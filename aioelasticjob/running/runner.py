@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from asyncio import Future, sleep
+from collections.abc import Callable
+from math import inf
 from zlib import crc32
 
-from anyio import CancelScope, create_task_group, current_time, get_cancelled_exc_class, move_on_after, sleep_forever
+from anyio import CancelScope, current_time, get_cancelled_exc_class, move_on_after
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
-from aioelasticjob.coordination.commit import connected
 from aioelasticjob.coordination.coordinator import CAUGHT_UP_WITHIN
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Claimed, Tally
@@ -19,6 +20,7 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, tenure
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.txn import Hold
 from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.around import fly
@@ -31,6 +33,7 @@ from aioelasticjob.running.reins import Reins, left_open
 from aioelasticjob.running.requests import Requests
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.schedule import Passed
+from aioelasticjob.running.scheduler import TaskScope, Work
 from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.running.trace import trace_of
@@ -57,24 +60,29 @@ class Runner:
         member: Member,
         views: Latest[JobView],
         shared: Surroundings,
+        tasks: TaskScope,
+        over: Callable[[], None],
         up_since: float,
-        accounted: int = 0,
-        known: dict[int, int] | None = None,
+        accounted: int,
+        known: dict[int, int],
     ) -> None:
         self._job, self._member, self._views, self._shared = job, member, views, shared
-        known = {} if known is None else known
+        self._tasks, self._over = tasks, over
+        self.wake: Callable[[], None] = lambda: None
+        """Asks for a turn."""
         self._duty = Duty(member, views.value, shared.clock, shared.events, up_since, known)
         self._duty.accounted = accounted
         self._claims = Claims(member, self._duty.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
         self._requests = Requests(member, self._duty, self._accounts, job.listeners)
         self.rescues = Rescues(member, self._duty, self._accounts, self._claims, views)
-        self._waiting = Waiting(member, self._duty, self._claims, self._freed)
+        self._waiting = Waiting(member, self._duty, self._claims, tasks, self._freed)
         self.stopping = Stopping(member)
-        self.again = False
-        """Whether the job has been here before under this session, and may have left locks."""
         self._lead = LEADS[crc32(job.config.job_name.encode()) % len(LEADS)]
         self._leaving = False
+        self._refused = 0
+        self._rest_first: float | None = None
+        """Seconds to rest before what is owed is tried again: it could not be had, and nothing will change at once."""
         self._nap, self._flight = CancelScope(), Cut(lambda: None)
         self._hold: Hold | None = None
         self._start: Future[bool] | None = None
@@ -121,24 +129,33 @@ class Runner:
         return self._views.value.config
 
     def leave(self) -> None:
-        """Claim nothing any more; ``run`` returns once the flight is over."""
+        """Claim nothing any more, and leave once nothing runs."""
         self._leaving = True
         self._nap.cancel()
         self._rein_in()
         self.reconsider()
 
+    def release_left(self) -> None:
+        """Remove the locks that an earlier life of the job may have left under this session."""
+        self._tasks.start_soon(self._waiting.release_left)
+
+    def end(self) -> None:
+        """Report what was put off and will not be run here any more."""
+        self._requests.give_up()
+
     def reconsider(self) -> None:
-        """Take back a claim that waits for its moment: what it was decided on has changed."""
+        """Take back a claim that waits for its moment, and look again: what was decided may be wrong by now."""
         if self._hold is not None:
             self._member.session.withdraw(self._hold)
         if self._start is not None and not self._start.done():
             self._start.set_result(False)
+        self.wake()
 
     def look_again(self) -> None:
         """Look anew at what is due: the time was set."""
         self._duty.now()  # which notices it, also while a flight is under way
-        self.reconsider()
         self._nap.cancel()
+        self.reconsider()
 
     async def ask_time(self) -> None:
         """Ask the registry what time it is; a RegistryError says why it cannot."""
@@ -153,45 +170,46 @@ class Runner:
         """Cancel the flight; its items are settled as cancelled."""
         self._flight.cancel()
 
-    async def run(self) -> None:
-        """Fly until asked to leave; return early when the session is over."""
-        refused = 0
-        tenure.set(self._member.session.tenure(self._member.incarnation))
-        async with create_task_group() as self._waiting.tasks:
-            if self.again:
-                self._waiting.tasks.start_soon(self._waiting.release_left)
-            while not self._leaving:
-                try:
-                    view = await self._up_to_date()
-                    self._waiting.follow(await self._duty.look(view))
-                    if not (
-                        await self.rescues.answer(view, self._fly)
-                        or await self._requests.answer(view, self._fly)
-                        or await self._fly_owed(view)
-                        or await self._fly_ahead(view)
-                    ):
-                        await self._rest(view)
-                    refused = 0
-                    self._member.refusals.accepted("to read what is due")
-                except Suspended:
-                    if not await self._connected():
-                        break
-                except SessionEnded:
-                    break
-                except RegistryError as error:  # what is owed stays owed
-                    self._member.refusals.refused("to read what is due", error)
-                    with CancelScope() as self._nap:
-                        if not self._leaving:
-                            await self._member.session.back_off(refused)
-                    refused += 1
-            self._requests.give_up()
-            self._waiting.tasks.cancel_scope.cancel()
+    def turn(self) -> float | Work:
+        """Begin to do what is to be done now."""
+        return self._run
 
-    async def _connected(self) -> bool:
-        """Wait for the connection, if not asked to leave, which needs none; False when the session is over."""
+    async def _run(self) -> float:
+        """Run all that is due; return the seconds until the next moment, after which there will be more to do."""
+        tenure.set(self._member.session.tenure(self._member.incarnation))
+        while not self._leaving:
+            try:
+                view = await self._up_to_date()
+                self._waiting.follow(await self._duty.look(view))
+                self._rest_first = None
+                busy = (
+                    await self.rescues.answer(view, self._fly)
+                    or await self._requests.answer(view, self._fly)
+                    or await self._fly_owed(view)
+                    or await self._fly_ahead(view)
+                )
+                self._refused = 0
+                self._member.refusals.accepted("to read what is due")
+            except Suspended:
+                if self._member.session.status.value.state is not SessionState.CONNECTED:
+                    return inf  # a new connection wakes it
+            except SessionEnded:
+                break
+            except RegistryError as error:  # what is owed stays owed
+                self._member.refusals.refused("to read what is due", error)
+                await self._back_off()
+            else:
+                if not busy or self._rest_first is not None:
+                    return self._rest(view) if self._rest_first is None else self._rest_first
+        self._over()
+        return inf
+
+    async def _back_off(self) -> None:
+        """Wait before something that the registry has refused is tried again."""
         with CancelScope() as self._nap:
-            return self._leaving or await connected(self._member.session, self._member.incarnation)
-        return True
+            if not self._leaving:
+                await self._member.session.back_off(self._refused)
+        self._refused += 1
 
     async def _up_to_date(self) -> JobView:
         """Return the newest view, after an outage one read since: what is due may be another schedule's by then."""
@@ -317,7 +335,7 @@ class Runner:
         duty = self._duty
         if not view.config.monitor_execution:
             if not self._member.session.is_proven():  # of a claim that is written the registry's client sees to it
-                await self._pause()
+                self._rest_first = UNCERTAIN
                 return Taken(None)
             taken = Taken(self._claims.unmonitored(fire, items))
             if fire.source is FireSource.TRIGGER:
@@ -342,7 +360,7 @@ class Runner:
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             self._waiting.refused(view, fire, frozenset(taken.elsewhere))
         if taken.stale and fire.source is not FireSource.FAILOVER and not self._leaving:
-            await self._rest(view)
+            self._rest_first = self._rest(view)
         if taken.claim is not None and taken.claim.incarnation != self._member.session.incarnation:
             raise SessionEnded("the session was lost while claiming")
         return taken
@@ -372,26 +390,21 @@ class Runner:
             flight.trace.handed_over(handed_over)
         return handed_over is not None
 
-    async def _pause(self) -> None:
-        """Wait a moment for the session to be certain again."""
-        with move_on_after(UNCERTAIN) as self._nap:
-            if not self._leaving:
-                await sleep_forever()
-
     def _freed(self) -> None:
         """Look again: an item of ours runs nowhere else any more."""
         self._nap.cancel()
         self._rein_in()
+        self.wake()
 
     def _failed(self, context: Context, error: Exception) -> None:
         self._accounts.failed(self._config, context, error)
 
-    async def _rest(self, view: JobView) -> None:
-        """Wait for the next moment, for news in the view, or to be woken."""
+    def _rest(self, view: JobView) -> float:
+        """Return the seconds until the next moment, or until the time is to be looked at again; 0 for a newer view."""
+        if self._views.value is not view:
+            return 0.0
         upcoming = self._duty.timetable.upcoming
         delay = LONGEST_NAP * 1000 if upcoming is None else max(0, upcoming - self._duty.now())
         if view.config.monitor_execution and delay > self._lead:
             delay -= self._lead
-        with move_on_after(min(LONGEST_NAP, delay / 1000, self._duty.unsteady)) as self._nap:
-            if not self._leaving:  # it may have been asked to before there was a nap to cancel
-                await self._views.until(lambda newer: newer is not view)
+        return min(LONGEST_NAP, delay / 1000, self._duty.unsteady)

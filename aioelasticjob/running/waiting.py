@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 
 from anyio import sleep
-from anyio.abc import TaskGroup
 
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.commit import connected
@@ -15,6 +14,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.duty import Duty
+from aioelasticjob.running.scheduler import TaskScope
 
 LOOK_AGAIN_AFTER = 1.0
 """Seconds between two looks at a run that the leader has yet to give up."""
@@ -23,11 +23,8 @@ LOOK_AGAIN_AFTER = 1.0
 class Waiting:
     """Waits until items run nowhere; ``freed`` is called whenever one does."""
 
-    tasks: TaskGroup
-    """Where the waiting is done."""
-
-    def __init__(self, member: Member, duty: Duty, claims: Claims, freed: Callable[[], None]) -> None:
-        self._member, self._duty, self._claims, self._freed = member, duty, claims, freed
+    def __init__(self, member: Member, duty: Duty, claims: Claims, tasks: TaskScope, freed: Callable[[], None]) -> None:
+        self._member, self._duty, self._claims, self.tasks, self._freed = member, duty, claims, tasks, freed
 
     def follow(self, items: Iterable[int]) -> None:
         """Wait for each of these items."""

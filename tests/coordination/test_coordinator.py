@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aioelasticjob.coordination.coordinator import _Rest
+from aioelasticjob.coordination.pacing import Pacing
 from aioelasticjob.registry.txn import Create, Delete, Set
 from aioelasticjob.testing import run
 from tests.coordination.test_claims import LAYOUT, ME, Desk
@@ -12,7 +12,7 @@ def test_the_leader_looks_for_cut_off_runs_when_members_or_orphans_change_and_on
     desk = Desk()
 
     async def main() -> None:
-        rest = _Rest()
+        rest = Pacing()
         desk.config = desk.config.changed(failover=True)
         desk.write(Set(LAYOUT.config, desk.config.to_json(), -1), Create(LAYOUT.host, ME.encode()))
 

@@ -259,7 +259,7 @@ def test_a_job_whose_configuration_makes_no_sense_at_the_start_waits_until_it_is
     data: bytes, mixed: Mix, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(here: Office) -> None:
-        caplog.set_level("INFO", "aioelasticjob.running.job")
+        caplog.set_level("INFO", "aioelasticjob.running.life")
         them = mixed(here)
         await here.write(Create(LAYOUT.root), Create(LAYOUT.config, data))
         await them.start("a", overwrite=b"options" not in data)  # which would be replaced: it is a configuration

@@ -21,7 +21,7 @@ from aioelasticjob.registry.codec import failure, render
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Committed, Create, Delete, Op, Set
 from aioelasticjob.running.absence import NOBODY
-from aioelasticjob.running.job import _Life
+from aioelasticjob.running.life import History
 from aioelasticjob.testing import run
 from tests.running.office import LAYOUT, REGISTRY, Office, listening, play
 
@@ -298,9 +298,9 @@ def test_why_a_job_joins_again_is_logged_once_a_minute_while_the_reason_stays_th
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
-        life = _Life(anyio.TASK_STATUS_IGNORED)
+        past = History()
         for _ in range(90):
-            life.complain(SessionEnded("over"), "job")
+            past.complain(SessionEnded("over"), "job")
             await anyio.sleep(1)
 
     run(main, seed=0)

@@ -11,9 +11,9 @@ from unittest import mock
 
 from aioelasticjob.coordination import claims, effects, records, rules
 from aioelasticjob.coordination.claims import Claims, _ended
-from aioelasticjob.coordination.coordinator import _Rest
 from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.pacing import Pacing
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.rules import Situation
 from aioelasticjob.coordination.rules.sharding import require
@@ -21,7 +21,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, RegistryError
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
-from aioelasticjob.registry.mirror import _Follower
+from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.running import executor
@@ -71,7 +71,7 @@ def claim_without_lock() -> AbstractContextManager[object]:
 
 def deaf_mirror() -> AbstractContextManager[object]:
     """Do not read again what was missed while there was no connection."""
-    return mock.patch.object(_Follower, "reset")
+    return mock.patch.object(Follower, "reset")
 
 
 def settle_in_any_session() -> AbstractContextManager[object]:
@@ -122,10 +122,10 @@ def forget_orphans() -> AbstractContextManager[object]:
 def mourn_on_ticks_only() -> AbstractContextManager[object]:
     """Look for orphans on ticks only."""
 
-    def mourns(_rest: _Rest, member: Member, view: JobView, tick: bool) -> bool:
+    def mourns(_rest: Pacing, member: Member, view: JobView, tick: bool) -> bool:
         return tick and view.leader == member.id and view.config.failover
 
-    return mock.patch.object(_Rest, "mourns", mourns)
+    return mock.patch.object(Pacing, "mourns", mourns)
 
 
 def require_on_ticks_only() -> AbstractContextManager[object]:

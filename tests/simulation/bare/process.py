@@ -14,7 +14,8 @@ from aioelasticjob.events import Events, JobEvent, Misfired
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import ItemContext, tenure
 from aioelasticjob.running.blocking import Means
-from aioelasticjob.running.job import Host, retire, run_job
+from aioelasticjob.running.job import Host, LocalJob
+from aioelasticjob.running.process import run_jobs
 from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.testing.loop import VirtualClock
 from aioelasticjob.testing.process import Process as Simulated
@@ -88,18 +89,16 @@ class Process:
     async def _main(self) -> None:
         job = Job.declare(self.world.config, self._handler)
         host = Host(self.ip, "", self.number)
-        async with create_task_group() as tasks:
-            tasks.start_soon(self._shared.complaints.tell)
-            tasks.start_soon(self._retire)
-            await run_job(job, self.session.as_session(), host, self._shared, self._leaving)
+        running = run_jobs(self.session.as_session(), [job], host, self._shared)
+        async with running as (local,), create_task_group() as tasks:
+            tasks.start_soon(self._leave, local)
+            await local.gone.wait()
             tasks.cancel_scope.cancel()
         self.world.left(self)
 
-    async def _retire(self) -> None:
+    async def _leave(self, job: LocalJob) -> None:
         await self._leaving.wait()
-        async with create_task_group() as retiring:
-            for runner in tuple(self._shared.runners):
-                retiring.start_soon(retire, runner)
+        await job.leave()
 
     async def _handler(self, context: ItemContext) -> None:
         claimed = tenure.get()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
 from math import inf
@@ -371,16 +371,35 @@ class BareSession:
         return SLOWEST * (0.02 if self.calm else float(self._dice.random() ** 3))
 
 
-@asynccontextmanager
-async def bare_mirror(
-    session: BareSession, _roots: Collection[str], *, shallow: Collection[str] = ()
-) -> AsyncIterator[Latest[Tree]]:
-    """Follow the tree as the house's mirror does, without its reads."""
-    del shallow
-    while session.trees.value.outdated or not len(session.trees.value):
-        session.hear()
-        await session.trees.changed()
-    yield session.trees
+class BareFollower:
+    """Follows the tree as the house's own follower does, without its reads."""
+
+    def __init__(
+        self, session: BareSession, _roots: Collection[str], _shallow: Collection[str], _news: Callable[[], None]
+    ) -> None:
+        self._session = session
+        self.trees = Latest(Tree())
+        self._closed = self._caught_up = False
+        session.trees.listen(self._show)
+
+    async def catch_up(self) -> None:
+        """Wait until there is something to see for the first time; after that every change is shown at once."""
+        while not self._caught_up:
+            newest = self._session.trees.value
+            if not newest.outdated and len(newest):
+                self._caught_up = True
+                self._show()
+            else:
+                self._session.hear()
+                await self._session.trees.changed()
+
+    def close(self) -> None:
+        """Show nothing any more."""
+        self._closed = True
+
+    def _show(self) -> None:
+        if self._caught_up and not self._closed:
+            self.trees.set(self._session.trees.value)
 
 
 def _changes(before: Tree, now: Tree) -> dict[str, Node | None]:

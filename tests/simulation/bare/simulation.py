@@ -24,11 +24,11 @@ from unittest import mock
 from aioelasticjob.coordination import claims, effects
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.running import job
+from aioelasticjob.running import life
 from aioelasticjob.testing.loop import run_on
 from tests.simulation.bare.events import happen
 from tests.simulation.bare.loop import SteppedLoop
-from tests.simulation.bare.session import bare_mirror
+from tests.simulation.bare.session import BareFollower
 from tests.simulation.bare.world import World
 
 START = 1_000_000_000.0
@@ -70,18 +70,18 @@ def _live(seed: int, *, traced: bool) -> Verdict:
     loop = SteppedLoop(dice, start=START + dice.random())
     worlds, broken = list[World](), list[str]()
 
-    async def life() -> None:
+    async def happening() -> None:
         worlds.append(World(loop, dice, traced=traced))
         await worlds[0].live(happen)
 
     with (
         mock.patch.object(effects, "PER_TRANSACTION", 6 if small else effects.PER_TRANSACTION),
         mock.patch.object(claims, "AT_ONCE", 2 if small else claims.AT_ONCE),
-        mock.patch.object(job, "mirror", bare_mirror),
+        mock.patch.object(life, "Follower", BareFollower),
         mock.patch.object(Claims, "_claim", _noting(worlds, Claims._claim)),
     ):
         try:
-            run_on(loop, life, seed)
+            run_on(loop, happening, seed)
         except Exception:
             broken.append(f"the world goes on: {traceback.format_exc()}")
     judge, cost = worlds[0].judge, time.process_time() - began

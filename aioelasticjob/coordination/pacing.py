@@ -1,0 +1,96 @@
+"""When an instance coordinates its job next: ticks, quiet membership, and what it has looked up already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anyio import current_time
+
+from aioelasticjob.coordination.attendance import NOBODY_YET, Accounted
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.view import JobView
+
+HESITATION = 0.3
+"""Seconds without a write after something was removed that no rule removes.
+
+Whoever removes a whole job removes node after node: what we made again in between would stand in his way."""
+PATIENCE = 1.0
+"""Seconds between two looks at what is run by instances that are registered no more."""
+
+
+@dataclass(slots=True)
+class Pacing:
+    """When membership last changed and when the next tick is due, by the loop's clock."""
+
+    members: frozenset[str] = frozenset()
+    since: float = field(default_factory=current_time)
+    tick_at: float = 0.0
+    torn_at: float = float("-inf")
+    mourned: tuple[frozenset[str], int, frozenset[int]] | None = None
+    lingering: bool = False
+    unmonitored: bool = False
+    accounted: Accounted = NOBODY_YET
+
+    def see(self, before: JobView, view: JobView) -> None:
+        """Compare two views: has somebody removed what no rule removes?"""
+        if _is_torn(before, view):
+            self.torn_at = current_time()
+
+    @property
+    def hesitates(self) -> bool:
+        """Whether something was removed by hand just now."""
+        return current_time() < self.torn_at + HESITATION
+
+    def look(self, view: JobView) -> tuple[bool, bool]:
+        """Return whether membership is quiet and whether this is a tick."""
+        now = current_time()
+        if (members := frozenset(view.eligible)) != self.members:
+            self.members, self.since = members, now
+        self.tick_at = min(self.tick_at, now + view.config.reconcile_interval)  # it may have been made shorter
+        tick = now >= self.tick_at
+        if tick:
+            self.tick_at = now + view.config.reconcile_interval
+        return now >= self.since + view.config.sharding_quiet, tick  # as ``pause`` reckons: floats round
+
+    def mourns(self, member: Member, view: JobView, tick: bool) -> bool:
+        """Return whether to look for items cut off: I lead, and who is there or what is orphaned is new, or on a tick.
+
+        One that waits may have been rescued too often already: then nobody takes it, and it is to be given up.
+        """
+        if view.leader != member.id or not view.config.failover:
+            self.mourned, self.lingering = None, False
+            return False
+        seen = (frozenset(view.instances), view.config.sharding_total_count, view.orphans)
+        due = tick or seen != self.mourned
+        self.mourned = seen
+        return due
+
+    def clears(self, member: Member, view: JobView, tick: bool) -> bool:
+        """Return whether to look for records nobody wants: I lead, and monitoring was switched off, or it is a tick."""
+        unmonitored = view.leader == member.id and not view.config.monitor_execution
+        due = unmonitored and (tick or not self.unmonitored)
+        self.unmonitored = unmonitored
+        return due
+
+    def look_again(self) -> None:
+        """Forget what was looked up: the connection broke before anything came of it."""
+        self.mourned, self.unmonitored = None, False
+
+    def pause(self, view: JobView, quiet: bool) -> float:
+        """Return the seconds until something changes by time alone."""
+        if self.hesitates:
+            return self.torn_at + HESITATION - current_time()
+        until = self.tick_at if quiet else min(self.tick_at, self.since + view.config.sharding_quiet)
+        if self.lingering:
+            until = min(until, current_time() + PATIENCE)
+        return max(0.0, until - current_time())
+
+
+def _is_torn(before: JobView, now: JobView) -> bool:
+    """Whether something has gone that nobody but a hand removes."""
+    layout = now.layout
+    lasting = (layout.config, layout.epoch, *layout.mirrored_parents)
+    parents = any(path in before.tree and path not in now.tree for path in lasting)
+    seat = before.leader in now.staying and now.leader is None  # a leader that leaves, or may not lead, gives it up
+    same = before.sharding_version == now.sharding_version  # every assignment raises it, and nothing else takes items
+    return parents or seat or (same and bool(before.assignment.keys() - now.assignment.keys()))

@@ -1,0 +1,192 @@
+"""The scheduler of one process: each job gets a turn when there is news for it, or when its time has come.
+
+A job at rest is a value in a heap: it owns no task and no timer.  One timer serves all jobs of the process, and one
+loop gives turns to all that were woken, one after another.  A turn decides and does not wait; it returns what has
+to wait (a request to the registry, an execution), and that gets a task, which ends with it.
+"""
+
+from __future__ import annotations
+
+from asyncio import Event, TimerHandle, get_running_loop
+from collections.abc import Awaitable, Callable
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from typing import TypeAlias, TypeVar, TypeVarTuple
+
+from anyio import CancelScope
+from anyio.abc import TaskGroup
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+Work: TypeAlias = Callable[[], Awaitable[float]]
+"""Does what has to wait; its result is that of the turn."""
+Turn: TypeAlias = Callable[[], float | Work]
+"""Returns after how many seconds it is to be called again unless it is woken before, or what has to be done first."""
+
+
+class Scheduler:
+    """Gives turns to the activities of one process, in the order in which they were woken."""
+
+    def __init__(self, tasks: TaskGroup) -> None:
+        self.tasks = tasks
+        """The group in which all tasks of all jobs begin."""
+        self._woken: dict[Activity, None] = {}
+        self._news = Event()
+        self._heap: list[tuple[float, int, Activity]] = []
+        self._order = count()
+        self._timer: TimerHandle | None = None
+        self._timer_at = inf
+
+    async def run(self) -> None:
+        """Give turns until cancelled."""
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                woken, self._woken = self._woken, {}
+                for activity in woken:
+                    activity.take_turn()
+        finally:
+            self._heap.clear()
+            self._set_timer()
+
+    def wake(self, activity: Activity) -> None:
+        """Give an activity a turn as soon as those have had theirs that were woken before."""
+        self._woken[activity] = None
+        self._news.set()
+
+    def wake_at(self, when: float, activity: Activity) -> None:
+        """Give an activity a turn at a time of the loop's clock."""
+        heappush(self._heap, (when, next(self._order), activity))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        earliest = self._heap[0][0] if self._heap else inf
+        if self._timer is not None and earliest != self._timer_at:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and earliest < inf:
+            self._timer = get_running_loop().call_at(earliest, self._time_has_come)
+        self._timer_at = earliest
+
+    def _time_has_come(self) -> None:
+        self._timer, until = None, max(self._timer_at, get_running_loop().time())
+        while self._heap and self._heap[0][0] <= until:
+            when, _, activity = heappop(self._heap)
+            activity.time_has_come(when)
+        self._set_timer()
+
+
+class TaskScope:
+    """The tasks of one job in one session: they are cancelled together, and none of their errors concerns others."""
+
+    def __init__(self, scheduler: Scheduler, failed: Callable[[Exception], None]) -> None:
+        self._scheduler, self.failed = scheduler, failed
+        self._scopes: dict[CancelScope, None] = {}
+        self._count = 0
+        self._none_left: Event | None = None
+        self.over = False
+        """Whether everything was cancelled, so that nothing begins any more."""
+
+    def start_soon(self, work: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
+        """Start a task, unless all were cancelled; what it raises is reported to ``failed``."""
+        if not self.over:
+            self._count += 1
+            self._scheduler.tasks.start_soon(self._report_errors, work, args)
+
+    async def run(self, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T | None:
+        """Run something in the present task and return its result; None if it was cancelled with the others."""
+        self._count += 1
+        return await self._run(work, args)
+
+    def cancel(self) -> None:
+        """Cancel all tasks."""
+        self.over = True
+        for scope in self._scopes:
+            scope.cancel()
+
+    async def ended(self) -> None:
+        """Wait until no task is left."""
+        while self._count:
+            self._none_left = Event()
+            await self._none_left.wait()
+
+    async def _report_errors(self, work: Callable[[*Ts], Awaitable[object]], args: tuple[*Ts]) -> None:
+        try:
+            await self._run(work, args)
+        except Exception as error:
+            self.failed(error)
+
+    async def _run(self, work: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts]) -> T | None:
+        scope = CancelScope()
+        self._scopes[scope] = None
+        try:
+            with scope:
+                if not self.over:
+                    return await work(*args)
+        finally:
+            del self._scopes[scope]
+            self._count -= 1
+            if not self._count and self._none_left is not None:
+                self._none_left.set()
+        return None
+
+
+class Activity:
+    """Something that a job does in turns; news that come during a turn are good for another one after it."""
+
+    __slots__ = ("_again", "_due", "_queued", "_scheduler", "_tasks", "_turn", "_under_way")
+
+    def __init__(self, scheduler: Scheduler, tasks: TaskScope, turn: Turn) -> None:
+        self._scheduler, self._tasks, self._turn = scheduler, tasks, turn
+        self._under_way = self._again = False
+        self._due = self._queued = inf
+
+    def wake(self) -> None:
+        """Let it have a turn soon."""
+        if self._under_way:
+            self._again = True
+        else:
+            self._scheduler.wake(self)
+
+    def time_has_come(self, when: float) -> None:
+        """Let it have a turn if its time has come; it may have asked for a later one since."""
+        self._queued = inf
+        if self._due <= when:
+            self.wake()
+        else:
+            self._queue()
+
+    def take_turn(self) -> None:
+        """Decide; start a task for what has to wait, or rest."""
+        if self._under_way or self._tasks.over:
+            return
+        self._due = inf
+        try:
+            found = self._turn()
+        except Exception as error:
+            self._tasks.failed(error)
+            return
+        if isinstance(found, float):
+            self._rest(found)
+        else:
+            self._under_way, self._again = True, False
+            self._tasks.start_soon(self._finish, found)
+
+    async def _finish(self, work: Work) -> None:
+        try:
+            self._rest(await work())
+        finally:
+            self._under_way = False
+        if self._again:
+            self.wake()
+
+    def _rest(self, seconds: float) -> None:
+        self._due = get_running_loop().time() + seconds
+        self._queue()
+
+    def _queue(self) -> None:
+        if self._due < self._queued:
+            self._queued = self._due
+            self._scheduler.wake_at(self._due, self)
