@@ -117,9 +117,11 @@ class LocalJob:
                 raise
             self._past.complain(error, self._job.config.job_name)
             return False
-        if lives and self._leaving.is_set():
+        if not lives or life.tasks.over:  # the session may have ended when nothing was left to wait for
+            return False
+        if self._leaving.is_set():
             life.leave()
-        return bool(lives)
+        return True
 
     def _over(self, life: Life) -> None:
         """End a life once: its session has ended, or its job, or it has failed."""
