@@ -14,13 +14,14 @@ class Latest(Generic[T]):
 
     def __init__(self, first: T) -> None:
         self.value = first
-        self._changed = Event()
+        self._changed: Event | None = None  # until somebody waits: most values at rest have nobody
         self._listeners: tuple[Callable[[], object], ...] = ()
 
     def set(self, value: T) -> None:
         """Replace the value, wake every reader, and call every listener."""
-        stale, self.value, self._changed = self._changed, value, Event()
-        stale.set()
+        stale, self.value, self._changed = self._changed, value, None
+        if stale is not None:
+            stale.set()
         for listener in self._listeners:
             listener()
 
@@ -30,17 +31,23 @@ class Latest(Generic[T]):
 
     async def __aiter__(self) -> AsyncIterator[T]:
         while True:
-            changed = self._changed  # taken before the reader works, so nothing falls between
+            changed = self._next()  # taken before the reader works, so nothing falls between
             yield self.value
             await changed.wait()
 
     async def changed(self) -> T:
         """Wait for the next ``set`` and return the value then current."""
-        await self._changed.wait()
+        await self._next().wait()
         return self.value
 
     async def until(self, holds: Callable[[T], bool]) -> T:
         """Wait for a value that satisfies ``holds``."""
         while not holds(self.value):
-            await self._changed.wait()
+            await self._next().wait()
         return self.value
+
+    def _next(self) -> Event:
+        """Return what is set with the next value."""
+        if self._changed is None:
+            self._changed = Event()
+        return self._changed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence, Set
-from contextlib import ExitStack, asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing
 from typing import Final
 
 from aioelasticjob.errors import Suspended
@@ -57,7 +57,7 @@ class Follower:
         self._shallow = tuple(root for root in dict.fromkeys(shallow) if not self._is_below(root))
         self.trees = Latest(Tree())
         self._session = session
-        self._watched: dict[str, ExitStack] = {}
+        self._watched = set[str]()
         self._dirty: dict[str, None] = {}
         self._stale = True  # all of it
         self._news = news
@@ -67,7 +67,7 @@ class Follower:
     def close(self) -> None:
         """Watch no more."""
         for path in tuple(self._watched):
-            self._watched.pop(path).close()
+            self._unwatch(path)
 
     def changed(self, kind: int, path: str) -> None:
         """Note that ``path`` has to be read again, and its parent when that has gained or lost a child."""
@@ -81,6 +81,11 @@ class Follower:
         self._stale = True
         self.trees.value.lose_touch()
         self._news()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something has changed that has not been read."""
+        return self._stale or bool(self._dirty)
 
     async def catch_up(self) -> None:
         """Read until the tree is one that was true at one moment, then show it.
@@ -132,15 +137,19 @@ class Follower:
 
     def _watch_children(self, root: str, children: set[str], tree: Tree) -> None:
         """Watch the present children of a shallow root and no others; what is new has to be read under its watch."""
-        for path in [path for path in self._watched if parent(path) == root and path not in children]:
-            self._watched.pop(path).close()
-        for path in sorted(children - self._watched.keys()):
+        for path in sorted(path for path in self._watched if parent(path) == root and path not in children):
+            self._unwatch(path)
+        for path in sorted(children - self._watched):
             self._watch(path)
         self._dirty |= dict.fromkeys(path for path in sorted(children) if path not in tree)
 
     def _watch(self, path: str) -> None:
-        self._watched[path] = watched = ExitStack()
-        watched.enter_context(self._session.watching((path,), self, shallow=self._is_shallow(path)))
+        self._watched.add(path)
+        self._session.watch(path, self, shallow=self._is_shallow(path))
+
+    def _unwatch(self, path: str) -> None:
+        self._watched.discard(path)
+        self._session.unwatch(path, self)
 
     def _is_read(self, path: str) -> bool:
         return path in self._watched or self._is_below(path)

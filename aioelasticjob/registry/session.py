@@ -210,12 +210,20 @@ class Session:
         ``shallow``: of what happens below them no more need be told than that children have come or gone.
         """
         for root in roots:
-            self._keeper.watch(root, watcher, shallow=shallow)
+            self.watch(root, watcher, shallow=shallow)
         try:
             yield
         finally:
             for root in roots:
-                self._keeper.unwatch(root, watcher)
+                self.unwatch(root, watcher)
+
+    def watch(self, root: str, watcher: Watcher, *, shallow: bool = False) -> None:
+        """Do as ``watching`` does, until ``unwatch`` is called."""
+        self._keeper.watch(root, watcher, shallow=shallow)
+
+    def unwatch(self, root: str, watcher: Watcher) -> None:
+        """Tell ``watcher`` no more of what happens at and below ``root``."""
+        self._keeper.unwatch(root, watcher)
 
     def deadline(self, incarnation: int) -> AbstractContextManager[anyio.CancelScope]:
         """Cancel what runs inside before the registry can have ended that session; at once if there is another."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
-from anyio import TASK_STATUS_IGNORED, Event, move_on_after
+from anyio import TASK_STATUS_IGNORED, move_on_after
 from anyio.abc import TaskStatus
 
 from aioelasticjob.coordination.member import Member
@@ -21,6 +21,7 @@ from aioelasticjob.errors import (
     unwrapped,
 )
 from aioelasticjob.jobs.base import Job
+from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import instance_id
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
@@ -50,13 +51,13 @@ class LocalJob:
 
     def __init__(self, job: Job, session: Session, host: Host, shared: Surroundings, scheduler: Scheduler) -> None:
         self._job, self._session, self._host, self._shared = job, session, host, shared
-        self._scheduler, self._leaving = scheduler, Event()
+        self._scheduler, self._leaving = scheduler, Latest(False)
         self._past = History()
         self._incarnation, self._instance = 0, ""
         self.life: Life | None = None
         """The present life; None before the first, between two, and once the job has left."""
-        self.gone = Event()
-        """Set when the job has left for good."""
+        self.gone = Latest(False)
+        """Whether the job has left for good."""
 
     async def live(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """Join, as often as it takes, and return once the job lives; or when it has left.
@@ -74,7 +75,7 @@ class LocalJob:
                 self._past.is_up = True
                 task_status.started()
 
-        while not self._leaving.is_set():
+        while not self._leaving.value:
             await self._pause()
             status = await self._session.status.until(lambda now: now.state in READABLE)
             if status.state is SessionState.CLOSED:
@@ -85,7 +86,7 @@ class LocalJob:
             if await self._end(life):
                 break
         up()
-        self.gone.set()
+        self.gone.set(True)
 
     def session_changed(self, status: SessionStatus) -> None:
         """Tell the present life that the session's state has changed."""
@@ -94,7 +95,7 @@ class LocalJob:
 
     async def leave(self) -> None:
         """Leave, and give the handlers their time; without a registry the items stay unsettled."""
-        self._leaving.set()
+        self._leaving.set(True)
         if self.life is not None:
             await self.life.retire()
 
@@ -119,7 +120,7 @@ class LocalJob:
             return False
         if not lives or life.tasks.over:  # the session may have ended when nothing was left to wait for
             return False
-        if self._leaving.is_set():
+        if self._leaving.value:
             life.leave()
         return True
 
@@ -139,7 +140,7 @@ class LocalJob:
             name = self._job.config.job_name
             log.error("%s: joins again after an error of ours", name, exc_info=life.error, extra={"job": name})
         if await self._end(life):
-            self.gone.set()
+            self.gone.set(True)
         else:
             await self.live()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
-from anyio import CancelScope, Event, move_on_after
+from anyio import CancelScope, move_on_after
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
@@ -29,7 +29,7 @@ from aioelasticjob.registry.session import SessionState, SessionStatus
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.monitor import MonitorPort
 from aioelasticjob.running.runner import Runner
-from aioelasticjob.running.scheduler import Activity, Scheduler, TaskScope
+from aioelasticjob.running.scheduler import Activity, Scheduler, TaskScope, Work
 from aioelasticjob.running.standby import FAREWELL, wait_for_news, wait_until_known
 from aioelasticjob.running.stopping import LAST_WORD
 from aioelasticjob.running.surroundings import Surroundings
@@ -111,14 +111,14 @@ class Life:
         self._follower = Follower(
             member.session, member.layout.mirrored, member.layout.shallow, lambda: self._following.wake()
         )
-        self._following = Activity(scheduler, self.tasks, lambda: self._catch_up)
+        self._following = Activity(scheduler, self.tasks, self._follow)
         self._activities = [self._following]
         self.lives = self.is_over = False
         """Whether it has begun to run, and whether it is to end."""
         self.left = False
         """Whether the job has left because it was asked to."""
 
-    async def begin(self, past: History, leaving: Event, up: Callable[[], None]) -> bool:
+    async def begin(self, past: History, leaving: Latest[bool], up: Callable[[], None]) -> bool:
         """Join, and call ``up`` then, or when the job has to wait before it can; return whether it lives now.
 
         Raises:
@@ -257,6 +257,9 @@ class Life:
                 log.debug("cannot leave yet: %s", error, extra={"job": member.layout.job})
                 await member.session.back_off(failures)
                 failures += 1
+
+    def _follow(self) -> float | Work:
+        return self._catch_up if self._follower.is_behind else inf
 
     async def _catch_up(self) -> float:
         await self._follower.catch_up()

@@ -83,7 +83,8 @@ class Runner:
         self._refused = 0
         self._rest_first: float | None = None
         """Seconds to rest before what is owed is tried again: it could not be had, and nothing will change at once."""
-        self._nap, self._flight = CancelScope(), Cut(lambda: None)
+        self._nap: CancelScope | None = None
+        self._flight: Cut | None = None
         self._hold: Hold | None = None
         self._start: Future[bool] | None = None
         self._reins: Reins | None = None
@@ -131,7 +132,7 @@ class Runner:
     def leave(self) -> None:
         """Claim nothing any more, and leave once nothing runs."""
         self._leaving = True
-        self._nap.cancel()
+        self._end_nap()
         self._rein_in()
         self.reconsider()
 
@@ -154,7 +155,7 @@ class Runner:
     def look_again(self) -> None:
         """Look anew at what is due: the time was set."""
         self._duty.now()  # which notices it, also while a flight is under way
-        self._nap.cancel()
+        self._end_nap()
         self.reconsider()
 
     async def ask_time(self) -> None:
@@ -168,7 +169,8 @@ class Runner:
 
     def cut(self) -> None:
         """Cancel the flight; its items are settled as cancelled."""
-        self._flight.cancel()
+        if self._flight is not None:
+            self._flight.cancel()
 
     def turn(self) -> float | Work:
         """Begin to do what is to be done now."""
@@ -203,6 +205,10 @@ class Runner:
                     return self._rest(view) if self._rest_first is None else self._rest_first
         self._over()
         return inf
+
+    def _end_nap(self) -> None:
+        if self._nap is not None:
+            self._nap.cancel()
 
     async def _back_off(self) -> None:
         """Wait before something that the registry has refused is tried again."""
@@ -392,7 +398,7 @@ class Runner:
 
     def _freed(self) -> None:
         """Look again: an item of ours runs nowhere else any more."""
-        self._nap.cancel()
+        self._end_nap()
         self._rein_in()
         self.wake()
 

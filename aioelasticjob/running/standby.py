@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from anyio import CancelScope, Event, create_task_group, move_on_after
+from anyio import CancelScope, create_task_group, move_on_after
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.coordinator import dismissed
@@ -21,7 +21,7 @@ FAREWELL = 1.0
 """Seconds that unregistering may take, with what is published before."""
 
 
-async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree], leaving: Event) -> bool:
+async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree], leaving: Latest[bool]) -> bool:
     """Be registered and run nothing until this instance knows all that the job requires.
 
     ``config`` is the process's own: nothing of it is written, and nothing of it is compared with the registry's, which
@@ -45,14 +45,14 @@ async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree
     return stays
 
 
-async def wait_for_news(member: Member, trees: Latest[Tree], seen: Tree, leaving: Event) -> None:
+async def wait_for_news(member: Member, trees: Latest[Tree], seen: Tree, leaving: Latest[bool]) -> None:
     """Wait until the registry holds something else of the job than was seen, or there is no time left to wait."""
     async with _while_in_session(member, leaving):
         await trees.until(lambda newer: newer is not seen)
 
 
 @asynccontextmanager
-async def _while_in_session(member: Member, leaving: Event) -> AsyncIterator[None]:
+async def _while_in_session(member: Member, leaving: Latest[bool]) -> AsyncIterator[None]:
     """Cancel the block when the job is to leave, or the session is over."""
     over = (SessionState.EXPIRED, SessionState.CLOSED)
     async with create_task_group() as tasks:
@@ -64,7 +64,7 @@ async def _while_in_session(member: Member, leaving: Event) -> AsyncIterator[Non
         def session_over() -> Awaitable[object]:
             return member.session.status.until(lambda now: now.state in over or now.incarnation != member.incarnation)
 
-        tasks.start_soon(cancel_after, leaving.wait)
+        tasks.start_soon(cancel_after, lambda: leaving.until(bool))
         tasks.start_soon(cancel_after, session_over)
         yield
         tasks.cancel_scope.cancel()

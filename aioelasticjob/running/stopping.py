@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from anyio import CancelScope, Event, current_time
+from anyio import CancelScope, current_time
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.latest import Latest
@@ -26,8 +26,8 @@ class Stopping:
 
     def __init__(self, member: Member) -> None:
         self._member = member
-        self.done = Event()
-        """Set when the job has left or its session is over."""
+        self.done = False
+        """Whether the job has left or its session is over."""
         self.settling: Claim | None = None
         """What is being settled."""
         self.last_word = LAST_WORD
@@ -48,13 +48,13 @@ class Stopping:
 
     def end(self) -> None:
         """Note that the job has left or its session is over."""
-        self.done.set()
+        self.done = True
         self._handling.set(False)
 
     async def stopped(self) -> None:
         """Wait until the job has left; at most LAST_WORD from when its handlers have ended."""
         self._since = current_time()
-        while not self.done.is_set():
+        while not self.done:
             await self._handling.until(lambda handling: not handling)
             if not await self._news(SILENT_FOR):
                 self._say(f"{LAST_WORD:g} s at most")
@@ -66,7 +66,7 @@ class Stopping:
     async def _news(self, patience: float) -> bool:
         """Wait until the job has left or begun to run something all the same; False if neither comes in time."""
         with CancelScope(deadline=self._since + patience) as limit:
-            await self._handling.until(lambda handling: handling or self.done.is_set())
+            await self._handling.until(lambda handling: handling or self.done)
         return not limit.cancelled_caught
 
     def _say(self, how_long: str) -> None:

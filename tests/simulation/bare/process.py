@@ -92,7 +92,7 @@ class Process:
         running = run_jobs(self.session.as_session(), [job], host, self._shared)
         async with running as (local,), create_task_group() as tasks:
             tasks.start_soon(self._leave, local)
-            await local.gone.wait()
+            await local.gone.until(bool)
             tasks.cancel_scope.cancel()
         self.world.left(self)
 

@@ -382,6 +382,11 @@ class BareFollower:
         self._closed = self._caught_up = False
         session.trees.listen(self._show)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether nothing has been seen yet."""
+        return not self._caught_up
+
     async def catch_up(self) -> None:
         """Wait until there is something to see for the first time; after that every change is shown at once."""
         while not self._caught_up:
