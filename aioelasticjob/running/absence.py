@@ -43,7 +43,7 @@ class Absence:
         """
         after, missed = dict[int, int](), dict[int, int]()
         for item, owed in owed_after.items():
-            last = max(self._ledger.record(item).slot, self._ledger.missed(item)[0].until, made_at(view, item))
+            last = max(self._ledger.record(item).slot, self._ledger.items[item].mark.until, made_at(view, item))
             for table, since, until in spans:
                 if passed := table.passed(max(last, since), min(until, owed)):
                     after[item], missed[item] = last, passed.last

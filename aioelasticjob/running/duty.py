@@ -24,6 +24,7 @@ from aioelasticjob.running.ahead import SET_BACK, Ahead
 from aioelasticjob.running.clockwork import AHEAD, ASTRAY, Clockwork
 from aioelasticjob.running.misses import AWAY, BUSY, UNKNOWN, UNRECORDED, Misses
 from aioelasticjob.running.schedule import Passed, Timetable
+from aioelasticjob.running.state import Items
 from aioelasticjob.running.succession import Succession
 
 SOON = 500  # milliseconds before its moment at which a claim may leave, and be refused
@@ -33,17 +34,17 @@ class Duty:
     """The items held here, what is known of them, and the moments that are due; times in milliseconds."""
 
     def __init__(
-        self, member: Member, view: JobView, clock: Clock, events: Events, up_since: float, known: dict[int, int]
+        self, member: Member, view: JobView, clock: Clock, events: Events, up_since: float, items: Items
     ) -> None:
         self._clockwork = Clockwork(member.session, clock)
-        self.ledger, self.offsets = Ledger(member, self._clockwork.believable), Offsets(member)
+        self.items = items
+        items.join_again()
+        self.ledger, self.offsets = Ledger(member, self._clockwork.believable, items), Offsets(member)
         self.held: frozenset[int] = frozenset()
-        self.elsewhere: set[int] = set()
-        """Items of ours that another instance still runs."""
         self.view = view
         """The newest view taken in."""
-        self.misses = Misses(member, clock, events, self._clockwork, known)
-        self._ahead = Ahead(member, self.ledger, self.misses)
+        self.misses = Misses(member, clock, events, self._clockwork, items)
+        self._ahead = Ahead(member, self.ledger, self.misses, items)
         self._absence = Absence(member, self.ledger, self.misses)
         self._member, self._up_since = member, up_since
         self._set_back = inf
@@ -52,17 +53,6 @@ class Duty:
         """Since when the schedule is known to be in force."""
         self._floor = 0
         """Up to this moment nothing is owed by anybody here."""
-        self._floors: dict[int, int] = {}
-        self._given: dict[int, int] = {}
-        """When each item was given to us, as a zxid: it may have gone away and come back between two looks."""
-        self._closed: frozenset[int] = frozenset()
-        """Items of ours that are not to be run, for they or this server are switched off."""
-        self._rescued: frozenset[int] = frozenset()
-        """Items of ours that are being rescued, or wait to be."""
-        self._followed: dict[int, int] = {}
-        """The last moment of each item when the schedule in force began to be followed for it: later ones are its."""
-        self._late: dict[int, int] = {}
-        """The moment of each item that came while others ran it."""
         self._looked_at: JobView | None = None
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
@@ -71,6 +61,16 @@ class Duty:
         self.timetable = Timetable(view.config.schedule, self.now())
         self._scheduled_since = view.schedule_dated
         """The same as the registry says it, whose clock may be ahead."""
+
+    @property
+    def elsewhere(self) -> frozenset[int]:
+        """Items of ours that another instance still runs."""
+        return frozenset(number for number, item in self.items.items() if item.elsewhere)
+
+    @elsewhere.setter
+    def elsewhere(self, items: frozenset[int]) -> None:
+        for number in items:
+            self.items[number].elsewhere = True
 
     @property
     def config(self) -> JobConfig:
@@ -99,7 +99,7 @@ class Duty:
         """
         before, begun = self.view, frozenset[int]()
         self._follow_clock()
-        self.misses.tell_withdrawn(self.ledger)
+        self.misses.tell_withdrawn()
         if view is not self._looked_at:
             if self._succession(view).has_changed:
                 self._change_schedule(view)
@@ -116,8 +116,10 @@ class Duty:
         self._advance()
         self._drop_after_outage()
         closed = self.held & view.disabled_items if self._member.id in view.eligible else self.held
-        self._report_gaps((closed - self._closed) & self.taken_off())  # what passed before that is missed all the same
-        self._closed = closed
+        taken_off = self.taken_off()  # what passed before that is missed all the same
+        self._report_gaps(number for number in closed & taken_off if not self.items[number].closed)
+        for number, item in self.items.items():
+            item.closed = number in closed
         if self._member.id not in view.eligible:
             self.pass_over()
         self.pass_over(self.held & view.disabled_items)
@@ -137,8 +139,8 @@ class Duty:
             self.timetable = Timetable(self.config.schedule, since)
             self.misses.lower_all(self.now() + TOLERATED, since, self._since if self._since > self.now() else 0)
             self._since = since if self._since > self.now() + AHEAD else self._since
-            floors = {item: max(self._floor, self._floors.get(item, 0)) for item in self.held}  # reports stay
-            self._floors |= {item: min(floor, max(since, self.misses.newest(item))) for item, floor in floors.items()}
+            for item in map(self.items.__getitem__, self.held):
+                item.floor = min(max(self._floor, item.floor), max(since, item.reported))  # reports stay
             self._floor = min(self._floor, since)
 
     async def _settle_ahead(self, view: JobView) -> None:
@@ -146,7 +148,8 @@ class Duty:
         if not self._ahead or self._clockwork.unsteady or self._member.id not in view.eligible:
             return
         lowered = await self._ahead.settle(view, self.timetable, self.held - view.disabled_items)
-        self._floors.update({item: min(self._floors.get(item, 0), self.ledger.slot(item)) for item in lowered})
+        for item in map(self.items.__getitem__, lowered):
+            item.floor = min(item.floor, item.record.slot)
         self._tell(lowered, 0, self.timetable.newest - 1, SET_BACK)
 
     def owed(self, moment: int | None = None) -> frozenset[int]:
@@ -158,9 +161,7 @@ class Duty:
         """Return the items held here for which a moment has neither been claimed nor passed over."""
         if not self._floor < moment <= self.now() + AHEAD:  # else the time was set back, which is not concluded yet
             return frozenset()
-        record, floors = self.ledger.record, self._floors
-        known = ((item, record(item)) for item in self.held if floors.get(item, 0) < moment)
-        return frozenset(item for item, last in known if last.slot < moment != last.ahead)
+        return frozenset(number for number in self.held if self.items[number].owes(moment))
 
     def _due(self, view: JobView | None = None) -> frozenset[int]:
         """Return the owed items that may run here: nobody misses the others, or their next holder reports them."""
@@ -170,7 +171,7 @@ class Duty:
         due = self._unclaimed(self.timetable.newest) - self.taken_off(view) - view.disabled_items
         if view is self.view:
             return due
-        return frozenset(item for item in due - self._rescued if view.assignment.get(item) == self._member.id)
+        return frozenset(n for n in due if not self.items[n].rescued and view.assignment.get(n) == self._member.id)
 
     def taken_off(self, view: JobView | None = None) -> frozenset[int]:
         """Return the items that others run, rescue or have yet to rescue."""
@@ -180,12 +181,12 @@ class Duty:
         view = view or self.view
         if not view.config.failover:
             return frozenset()
-        return view.orphans.union(view.rescues, filter(self._is_cut_off, self.held))
+        return view.orphans.union(view.rescues, (number for number in self.held if self.items[number].cut_off))
 
     def source(self, items: Iterable[int]) -> FireSource:
         """Return why items would be run for the newest moment now: on time, or as the rerun for what was missed."""
         newest = self.timetable.newest
-        late = any(self._late.get(item) == newest or self.misses.knows(item, newest) for item in items)
+        late = any(item.late == newest or item.knows(newest) for item in map(self.items.__getitem__, items))
         late = late or self._clockwork.was_away(newest) or self.is_catch_up(newest)
         return FireSource.MISFIRE if late else FireSource.CRON
 
@@ -205,12 +206,14 @@ class Duty:
         if items is None:
             self._floor = max(self._floor, self.timetable.newest)
         else:
-            self._floors.update(dict.fromkeys(items, self.timetable.newest))
+            for item in items:
+                self.items[item].floor = self.timetable.newest
 
     def _start_anew(self, moment: int) -> None:
         """Owe nothing that came up to a moment: it was another schedule's."""
         self._floor = max(self._floor, moment)
-        self._floors = {item: max(floor, moment) for item, floor in self._floors.items()}
+        for item in self.items.values():
+            item.floor = max(item.floor, moment)
 
     def collapse(self, view: JobView, *, rerun: bool) -> None:
         """Let the moments that came during a flight become one: it is run once, or dropped.
@@ -244,13 +247,13 @@ class Duty:
 
     def freed(self, item: int) -> None:
         """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
-        self.elsewhere.discard(item)
-        newest = self.timetable.newest
-        if item in self.ledger.known():
-            self._rescued -= {item} - self._in_rescue()  # what comes from now on it may miss like any other
+        newest, freed = self.timetable.newest, self.items[item]
+        freed.elsewhere = False
+        if freed.seen is not None:
+            freed.rescued = freed.rescued and item in self._in_rescue()  # what comes from now on it may miss, too
             self._report_gaps([item])
         if self.config.misfire:
-            self._late[item] = newest
+            freed.late = newest
         elif item in self._unclaimed(newest):
             self._tell([item], newest - 1, newest, "another instance still ran it")
             self.pass_over([item])
@@ -263,7 +266,7 @@ class Duty:
             self._tell(kept_from, 0, self.timetable.newest, UNRECORDED)
             self.pass_over(kept_from)
             for item in self.held:
-                self.ledger.assume([item], self._last(item))
+                self.ledger.assume([item], self.items[item].last)
             return
         known = (self.ledger.slot(item) for item in self.ledger.known())
         self._floor = max(self._floor, int(view.configured_at * 1000), *known)
@@ -275,7 +278,7 @@ class Duty:
             if holder == self._member.id
         }
         held = frozenset(given)
-        kept = {item for item in held if self._given.get(item) == given[item]}
+        kept = {item for item in held if self.items[item].given == given[item]}
         renew = self._switched and view.config.monitor_execution
         self.ledger.forget(self.ledger.known() if renew else self.ledger.known() - kept)
         self.held &= self.ledger.known()
@@ -289,13 +292,16 @@ class Duty:
         await self.offsets.learn(gained)
         self._ahead.find(gained, self.now(), self._clockwork.since)
         for item in gained:
-            told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
-            self._floors[item] = max(self._begin_holding(view, item), told)
-            self._followed[item] = self._last(item)
+            gain = self.items[item]
+            told = 0 if view.config.misfire else gain.reported  # which is not to be run any more
+            gain.floor = max(self._begin_holding(view, item), told)
+            gain.followed = gain.last
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
         spans.append((self.timetable, self._since, self.now() + int(ASTRAY * 1000)))
-        unsure = await self._absence.report(view, spans, {item: self._floors[item] for item in gained})
-        self.held, self._given, self._switched = held - unsure, given, False
+        unsure = await self._absence.report(view, spans, {item: self.items[item].floor for item in gained})
+        self.held, self._switched = held - unsure, False
+        for number, one in self.items.items():
+            one.given = given.get(number, 0)
         self.ledger.forget(unsure)  # they are gained with the next view
         self._report_gaps(gained - unsure)
 
@@ -308,28 +314,28 @@ class Duty:
         """Return the moment after which an item gained owes what comes."""
         caught_up = self.now() / 1000 - view.config.catch_up if view.config.catch_up else inf
         up_since = min(view.up_since, self._up_since, caught_up)
-        in_time, written_after = self._clockwork.in_time, self.ledger.written_after
-        made = in_time(made_at(view, item), written_after(item, made_by(view, item)))
-        return max(made, in_time(int(up_since * 1000)), in_time(self._since, written_after(item, view.scheduled_by)))
+        in_time, written_after = self._clockwork.in_time, self.items[item].written_after
+        made = in_time(made_at(view, item), written_after(made_by(view, item)))
+        return max(made, in_time(int(up_since * 1000)), in_time(self._since, written_after(view.scheduled_by)))
 
     async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
         """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
-        unsure = {item for item in self.held - view.orphans - view.rescues.keys() if self._is_cut_off(item)}
+        unsure = {item for item in self.held - view.orphans - view.rescues.keys() if self.items[item].cut_off}
         running = frozenset(await self.ledger.learn(gained | unsure))
-        self._rescued |= unsure if view.config.failover else frozenset()  # their rescue may be over before it was seen
+        for item in unsure if view.config.failover else ():  # their rescue may be over before it was seen
+            self.items[item].rescued = True
         await self.offsets.learn(unsure)
         if not view.config.failover:
-            self.misses.mourn({item: self.ledger.record(item) for item in filter(self._is_cut_off, gained - running)})
+            found = {item: self.ledger.record(item) for item in gained - running}
+            self.misses.mourn({item: record for item, record in found.items() if is_cut_off(record)})
 
     def _begun_elsewhere(self) -> frozenset[int]:
         """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""
-        view, begun = self.view, self.ledger.locked & self.held  # left from before it joined again under this session
-        if view.config.failover or view.config.streaming:  # else a claim finds it out, but for moments left open
-            begun.update(filter(self._is_cut_off, self.held))
-        return frozenset(begun) - self.elsewhere - view.orphans - view.rescues.keys()
-
-    def _is_cut_off(self, item: int) -> bool:
-        return is_cut_off(self.ledger.record(item))
+        view = self.view
+        found = view.config.failover or view.config.streaming  # else a claim finds it out, but for moments left open
+        held = ((number, self.items[number]) for number in self.held - view.orphans - view.rescues.keys())
+        # a lock of ours is left from before it joined again under this session
+        return frozenset(n for n, item in held if not item.elsewhere and (item.locked or (found and item.cut_off)))
 
     def _report_gaps(self, items: Iterable[int]) -> None:
         """Report moments that came while nobody could run an item: only its next holder can report them."""
@@ -339,18 +345,16 @@ class Duty:
 
     def _tell(self, items: Iterable[int], after: int, until: int, why: str) -> None:
         """Report the moments later than ``after`` that these items have missed and have not claimed, if they came."""
-        self.misses.tell_withdrawn(self.ledger)
+        self.misses.tell_withdrawn()
         until = min(until, self.now() + SOON)
-        self.misses.tell({item: max(after, self._last(item)) for item in items}, self.timetable, until, why)
-
-    def _last(self, item: int) -> int:
-        """Return the moment after which an item's holders owe what comes."""
-        return max(self._floors.get(item, 0), self.ledger.record(item).slot)
+        self.misses.tell({item: max(after, self.items[item].last) for item in items}, self.timetable, until, why)
 
     def _note_rescued(self) -> None:
         """Report moments that came while our items were being rescued: only now may we run the items again."""
-        rescued, self._rescued = self._rescued, self._in_rescue() & self.held
-        self._report_gaps((rescued - self._rescued - self.elsewhere) & self.held)
+        rescued, still = (number for number, item in self.items.items() if item.rescued), self._in_rescue() & self.held
+        self._report_gaps([n for n in rescued if n in self.held - still and not self.items[n].elsewhere])
+        for number, item in self.items.items():
+            item.rescued = number in still
 
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
@@ -368,13 +372,14 @@ class Duty:
             run = open_ - self.view.disabled_items
             for one in self._succession(view).between:
                 self._tell_hidden(run, Timetable(one.cron, one.until), one.since, one.until)
-                last = {item: max(self._last(item), one.since) for item in open_}
+                last = {item: max(self.items[item].last, one.since) for item in open_}
                 self.misses.tell(last, Timetable(one.cron, one.until), one.until, ENDED)
             self._tell_hidden(run, Timetable(view.config.schedule, self.now()), written)
         self._since, self._scheduled_since = written, view.schedule_dated
         self.timetable = Timetable(view.config.schedule, self.now())
         self._start_anew(written)
-        self._followed = {item: self._last(item) for item in self.held}
+        for number, item in self.items.items():
+            item.followed = item.last if number in self.held else None
         self._ahead.schedule_changed(self.now())
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._member.id}
         self._tell(mine, written, self.timetable.newest - 1, UNKNOWN)
@@ -384,8 +389,8 @@ class Duty:
 
     def _tell_hidden(self, items: Iterable[int], table: Timetable, since: int, until: float = inf) -> None:
         """Report a schedule's moments that came before it was known here, and before what was run by the one before."""
-        last = {item: int(min(until, self._last(item))) for item in items}
-        spans = {item: (max(since, self._followed.get(item, since)), end) for item, end in last.items()}
+        held = {number: self.items[number] for number in items}
+        spans = {n: (max(since, item.followed or 0), int(min(until, item.last))) for n, item in held.items()}
         self.misses.tell_hidden(spans, table, self.timetable, UNKNOWN)
 
     def _succession(self, view: JobView) -> Succession:

@@ -44,6 +44,7 @@ from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.monitor import monitored
 from aioelasticjob.running.runner import Runner
 from aioelasticjob.running.standby import FAREWELL, wait_for_news, wait_until_known
+from aioelasticjob.running.state import Items
 from aioelasticjob.running.stopping import LAST_WORD
 from aioelasticjob.running.surroundings import Running, Surroundings
 
@@ -134,7 +135,7 @@ class _Life:
     """Whether the last of them was under the present session, too."""
     accounted: int = 0
     """The newest moment that was run here or reported, in milliseconds since the epoch."""
-    known: dict[int, int] = field(default_factory=dict)
+    items: Items = field(default_factory=Items)
     """The same of each item under the present session: an earlier one may not have heard of another schedule."""
 
     @property
@@ -184,7 +185,7 @@ class _Life:
         self.again = incarnation == self.incarnation
         if not self.again:
             self.incarnation, self.name = incarnation, instance_id(host.ip, host.pid, uuid4().hex[:8])
-            self.known = {}
+            self.items = Items()
         return self.name
 
 
@@ -224,7 +225,7 @@ async def _live(job: Job, member: Member, shared: Surroundings, leaving: Event, 
                 here = views.value.instances.get(member.id)
                 life.since = shared.clock.now() if here is None else here.up_since
             life.begin()
-            runner = views.runner = Runner(job, member, views, shared, life.since, life.accounted, life.known)
+            runner = views.runner = Runner(job, member, views, shared, life.since, life.accounted, life.items)
             runner.again = life.again
             await _work(runner, member, trees, views, shared, leaving, life)
     return not runner.left

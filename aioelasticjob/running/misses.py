@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from aioelasticjob.clock import Clock, moment
-from aioelasticjob.coordination.ledger import TOLERATED, Ledger
+from aioelasticjob.coordination.ledger import TOLERATED
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.events import Events, Misfired
@@ -14,6 +14,7 @@ from aioelasticjob.model import Record
 from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.schedule import STEPS, Passed, Timetable
+from aioelasticjob.running.state import Items
 
 AWAY = "the registry was away"
 BUSY = "the last run was still going on"
@@ -32,46 +33,34 @@ log = logging.getLogger(__name__)
 class Misses:
     """What one instance says of the moments that its items missed: an event, a count and a line in the log."""
 
-    def __init__(
-        self, member: Member, clock: Clock, events: Events, clockwork: Clockwork, known: dict[int, int]
-    ) -> None:
+    def __init__(self, member: Member, clock: Clock, events: Events, clockwork: Clockwork, items: Items) -> None:
         self._member, self._clock, self._events, self._clockwork = member, clock, events, clockwork
-        self._known = known
-        """The newest moment of each item that was run or reported here, also before the job joined again."""
+        self._items = items
         self._log = LimitedLog(log, member.layout.job)
-        self._mourned: dict[int, int] = {}
-        """When the run began that was last reported as cut off, by item."""
         self.lower_all(clockwork.now() + TOLERATED, clockwork.now())  # the clock may have been ahead in an earlier life
 
     def ran(self, items: Iterable[int], slot: int) -> None:
         """Note that items were run for a moment; lowering the number of items may remove their records."""
         for item in items:
-            self._known[item] = max(slot, self._known.get(item, 0))
+            self._items[item].reported = max(slot, self._items[item].reported)
 
     @property
     def newest_of_all(self) -> int:
         """The newest moment of any item that was run or reported here, 0 if there is none."""
-        return max(self._known.values(), default=0)
-
-    def lower(self, item: int, moment: int) -> None:
-        """Take nothing later than a moment for known of an item: the clock was ahead, and what follows comes again."""
-        self._known[item] = min(moment, self._known.get(item, 0))
+        return max((item.reported for item in self._items.values()), default=0)
 
     def lower_all(self, beyond: int, moment: int, former: int = 0) -> None:
         """Take nothing later than a moment for known of the items of which something later than ``beyond`` is.
 
         Nor of those of which nothing later than ``former`` is: that was another schedule's.
         """
-        for item in [item for item, known in self._known.items() if known > beyond or known <= former]:
-            self.lower(item, moment)
-
-    def newest(self, item: int) -> int:
-        """Return the newest moment of an item that was run or reported here, 0 if there is none."""
-        return self._known.get(item, 0)
+        for item in self._items.values():
+            if item.reported > beyond or item.reported <= former:
+                item.reported = min(moment, item.reported)
 
     def knows(self, item: int, moment: int) -> bool:
         """Whether an item's moment, or a later one, was run here or told of."""
-        return self._known.get(item, 0) >= moment > 0
+        return self._items[item].knows(moment)
 
     def tell(self, last: Mapping[int, int], table: Timetable, until: int, why: str, *, late: bool = False) -> None:
         """Tell that the moments up to ``until`` have passed without a run, for each item those after its ``last``.
@@ -80,7 +69,7 @@ class Misses:
         Of the moments that came while this process could not hear the registry, that is the reason, whatever ``why``;
         so it is of those that the clock skipped.
         """
-        after = {item: known if late else max(known, self.newest(item)) for item, known in last.items()}
+        after = {item: known if late else max(known, self._items[item].reported) for item, known in last.items()}
         oldest = min(after.values(), default=until)
         away = [(began, ended, AWAY) for began, ended in self._clockwork.outages()]
         for began, ended, reason in sorted([*away, *((*jump, SKIPPED) for jump in self._clockwork.skipped)]):
@@ -89,15 +78,15 @@ class Misses:
                 self._tell(after, table, min(until, ended), reason)
         self._tell(after, table, until, why)
 
-    def tell_withdrawn(self, ledger: Ledger) -> None:
+    def tell_withdrawn(self) -> None:
         """Tell of moments that others gave back without a run, if a later one has been claimed or told of here.
 
         That was done while the item counted as claimed.  Else the moment is still owed, like any other.
         """
-        for item, slot in ledger.withdrawn.items():
-            if ledger.slot(item) > slot or self.knows(item, slot + 1):
-                self.put([item], Passed(slot, slot), WITHDRAWN)
-        ledger.withdrawn.clear()
+        for number, item in self._items.items():
+            slot, item.withdrawn = item.withdrawn, 0
+            if slot and (item.record.slot > slot or item.knows(slot + 1)):
+                self.put([number], Passed(slot, slot), WITHDRAWN)
 
     def tell_hidden(
         self, spans: Mapping[int, tuple[int, int]], table: Timetable, followed: Timetable, why: str
@@ -143,8 +132,8 @@ class Misses:
         The run may still have been going on when its item was gained.
         """
         for item, record in cut_off.items():
-            if self._mourned.get(item) != record.begun:
-                self._mourned[item] = record.begun
+            if self._items[item].lost_run != record.begun:
+                self._items[item].lost_run = record.begun
                 slot = Passed(record.moment, record.moment)
                 self.put([item], slot, "its run was cut off, and failover is off", record.instance)
 

@@ -31,6 +31,7 @@ from aioelasticjob.running.reins import Reins, left_open
 from aioelasticjob.running.requests import Requests
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.schedule import Passed
+from aioelasticjob.running.state import Items
 from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.running.trace import trace_of
@@ -59,11 +60,11 @@ class Runner:
         shared: Surroundings,
         up_since: float,
         accounted: int = 0,
-        known: dict[int, int] | None = None,
+        items: Items | None = None,
     ) -> None:
         self._job, self._member, self._views, self._shared = job, member, views, shared
-        known = {} if known is None else known
-        self._duty = Duty(member, views.value, shared.clock, shared.events, up_since, known)
+        items = Items() if items is None else items
+        self._duty = Duty(member, views.value, shared.clock, shared.events, up_since, items)
         self._duty.accounted = accounted
         self._claims = Claims(member, self._duty.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)

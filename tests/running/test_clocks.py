@@ -21,6 +21,7 @@ from aioelasticjob.running.ahead import SET_BACK, Ahead
 from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.misses import Misses
 from aioelasticjob.running.schedule import Timetable
+from aioelasticjob.running.state import Items
 from aioelasticjob.running.succession import Succession
 from aioelasticjob.testing import Faults, VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.loop import START
@@ -218,16 +219,18 @@ def test_nothing_is_claimed_of_the_future_though_it_is_not_certain_yet_that_the_
 
 def test_a_record_is_lowered_to_what_was_run_here_if_that_was_not_by_the_clock_that_was_ahead() -> None:
     desk, now = Desk(1), 1_010_500
-    ledger = Ledger(desk.member, lambda: inf)
+    items = Items()
+    items[0].reported = now - 1000
+    ledger = Ledger(desk.member, lambda: inf, items)
     desk.elsewhere(0, Record(now + 3_600_000, "CRON", "other", 1, 1, 0, completed=True), running=False)
     done(ledger.learn([0]))
     clockwork = Clockwork(desk.member.session, Still(now / 1000))
-    misses = Misses(desk.member, Still(now / 1000), Events(), clockwork, {0: now - 1000})
-    ahead = Ahead(desk.member, ledger, misses)
+    misses = Misses(desk.member, Still(now / 1000), Events(), clockwork, items)
+    ahead = Ahead(desk.member, ledger, misses, items)
     ahead.find([0], now, now - 9000)
     view = desk.view()
     assert done(ahead.settle(view, Timetable(view.config.schedule, now), frozenset([0]))) == {0}
-    assert ledger.slot(0) == misses.newest(0) == now - 1000
+    assert ledger.slot(0) == items[0].reported == now - 1000
 
 
 def test_no_schedule_came_after_the_one_in_force_though_an_earlier_one_was_dated_by_a_clock_ahead() -> None:
