@@ -88,6 +88,20 @@ class Entry:
         self.seen = self.stat = self.lowered = self.mark_version = None
         self.mark, self.withdrawn, self.marked, self.locked = NO_MARK, 0, False, False
 
+    def lower(self, slot: int) -> None:
+        """Take the item for claimed up to an earlier moment, whenever its present record is read, until the next claim.
+
+        The moment that the record claims was run, early: it is not to be run again.
+        """
+        assert self.seen is not None
+        self.lowered = replace(self.record, slot=slot, ahead=self.record.slot)
+        self.seen = Seen(self.lowered, self.seen.version)
+
+    def assume(self, slot: int) -> Seen:
+        """Take the item for claimed up to a moment without asking the registry: the job keeps no records."""
+        self.seen = Seen(Record(slot=slot), None)
+        return self.seen
+
     def written_after(self, zxid: int) -> float:
         """Return when the record was written, in ms, as it was read, if that was after a transaction; else infinity."""
         return inf if self.stat is None or self.stat.mzxid <= zxid else self.stat.mtime * 1000
@@ -142,15 +156,6 @@ class Ledger:
         for item, seen in written.items():
             self.items[item].seen = seen
 
-    def lower(self, item: int, slot: int) -> None:
-        """Take an item for claimed up to an earlier moment, whenever its present record is read, until the next claim.
-
-        The moment that the record claims was run, early: it is not to be run again.
-        """
-        entry, record = self.items[item], self.record(item)
-        entry.lowered = replace(record, slot=slot, ahead=record.slot)
-        entry.seen = Seen(entry.lowered, self.version(item))
-
     def moment(self, item: int) -> int:
         """Return what an item's newest run is for, in milliseconds since the epoch, also if its record was lowered."""
         record, lowered = self.record(item), self.items[item].lowered
@@ -159,9 +164,7 @@ class Ledger:
 
     def assume(self, items: Collection[int], slot: int) -> dict[int, Seen]:
         """Take note of a moment without asking the registry, for a job whose execution is not monitored."""
-        assumed = {item: Seen(Record(slot=slot), None) for item in items}
-        self.note(assumed)
-        return assumed
+        return {item: self.items[item].assume(slot) for item in items}
 
     async def learn(self, items: Collection[int]) -> dict[int, Node]:
         """Read records and marks; return the ``running`` nodes found."""

@@ -9,30 +9,26 @@ future, its item would be silent for too long, so the record is lowered to the p
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from aioelasticjob.clock import moment
-from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
-from aioelasticjob.coordination.ledger import TOLERATED, Ledger, Mark
-from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.absence import MARKED_AT_ONCE
+from aioelasticjob.coordination.ledger import TOLERATED, Mark
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.absence import made_at
 from aioelasticjob.running.clockwork import AHEAD
-from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.commands import Command, MarkMissed, SayLowered
+from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import Items
 
 SET_BACK = "the registry's clock was ahead and has been set back"
 
-log = logging.getLogger(__name__)
-
 
 class Ahead:
     """The items whose records claim moments that have yet to come; times in milliseconds."""
 
-    def __init__(self, member: Member, ledger: Ledger, misses: Misses, items: Items) -> None:
-        self._member, self._ledger, self._misses, self._items = member, ledger, misses, items
+    def __init__(self, missed: MissedMoments, items: Items, commands: list[Command]) -> None:
+        self._missed, self._items, self._commands = missed, items, commands
 
     def __bool__(self) -> bool:
         return any(item.ahead_since is not None for item in self._items.values())
@@ -55,14 +51,12 @@ class Ahead:
         for item in self._items.values():
             item.ahead_found = now + AHEAD
 
-    async def settle(self, view: JobView, table: Timetable, items: frozenset[int]) -> frozenset[int]:
-        """Report the moments that nobody will run, lower the records that claim too much; return the items lowered.
+    def settle(
+        self, view: JobView, table: Timetable, items: frozenset[int], then: Callable[[frozenset[int]], None]
+    ) -> None:
+        """Report the moments that nobody will run, and lower the records that claim too much; say which were lowered.
 
         ``items`` are those held that are to be run; the others have time.
-
-        Raises:
-            Suspended: there is no connection; what is left is done next time.
-            SessionEnded: the session was lost.
         """
         lowered, missed, until = set[int](), dict[int, Passed](), dict[int, int]()
         for number in items:
@@ -84,35 +78,34 @@ class Ahead:
                 missed[number] = passed
             else:
                 item.ahead_since = None
-        await self._tell(view, missed, until)
-        return frozenset(lowered)
+        self._mark(view, missed, until, lambda: then(frozenset(lowered)))
 
-    async def _tell(self, view: JobView, missed: Mapping[int, Passed], until: Mapping[int, int]) -> None:
-        """Report moments as missed, and mark their items, or the next holder would report them again."""
-        for first in range(0, len(missed), MARKED_AT_ONCE):
-            part = dict(sorted(missed.items())[first : first + MARKED_AT_ONCE])
-            said = {item: Mark(until[item], self._items[item].ahead_since) for item in part}
-            if (marked := await mark(self._member, self._ledger, view, said)) is None:
-                return  # the view is old
-            for passed in sorted({part[item] for item in marked}, key=lambda gap: (gap.first, gap.last)):
-                alike = [item for item in marked if part[item] == passed]
-                self._misses.put(alike, passed, SET_BACK)
-                self._misses.ran(alike, passed.last)
+    def _mark(
+        self, view: JobView, missed: Mapping[int, Passed], until: Mapping[int, int], then: Callable[[], None]
+    ) -> None:
+        """Mark items, or the next holder would report again what they missed; then report it."""
+        part = dict(sorted(missed.items())[:MARKED_AT_ONCE])
+
+        def marked(items: frozenset[int] | None) -> None:
+            if items is None:
+                return then()  # the view is old
+            for passed in sorted({part[item] for item in items}, key=lambda gap: (gap.first, gap.last)):
+                alike = [item for item in items if part[item] == passed]
+                self._missed.put(alike, passed, SET_BACK)
+                self._missed.ran(alike, passed.last)
             for item in part:
                 self._items[item].ahead_since = None
+            self._mark(view, {item: passed for item, passed in missed.items() if item not in part}, until, then)
+
+        if not part:
+            return then()
+        said = {item: Mark(until[item], self._items[item].ahead_since) for item in part}
+        self._commands.append(MarkMissed(view, said, marked))
 
     def _lower(self, number: int, since: int) -> None:
         item = self._items[number]
         slot, known = item.record.slot, item.reported
         since = max(since, known) if known <= item.ahead_found else since  # which was run here, and not by that clock
-        log.warning(
-            "%s: item %d is claimed up to %s, though it was only %s just now: the registry's clock was ahead.  The "
-            "item counts as claimed up to now; the moment claimed is not run again, others up to it may run twice",
-            self._member.layout.job,
-            number,
-            moment(slot / 1000).isoformat(timespec="seconds"),
-            moment(since / 1000).isoformat(timespec="seconds"),
-            extra={"job": self._member.layout.job, "item": number, "slot": slot},
-        )
-        self._ledger.lower(number, since)
+        self._commands.append(SayLowered(number, slot, since))
+        item.lower(since)
         item.reported, item.ahead_since = min(since, item.reported), None

@@ -39,7 +39,7 @@ from aioelasticjob.model import instance_id
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.running.clockwork import Clockwork
+from aioelasticjob.running.clockwork import Clockwork, Reading
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.monitor import monitored
 from aioelasticjob.running.runner import Runner
@@ -283,10 +283,11 @@ async def watch_clock(session: Session, shared: Surroundings) -> None:
 
     Only writes are answered with the registry's time: jobs that are at rest would follow a clock that was put right.
     """
-    time, pause, asked = Clockwork(session, shared.clock), CLOCK_CHECK, 0.0
+    time, pause, asked = Clockwork(Reading.of(session, shared.clock)), CLOCK_CHECK, 0.0
     turn = refused = 0
     while True:
         await sleep(CLOCK_CHECK)
+        time.take(Reading.of(session, shared.clock))
         refusing = time.is_astray and any(runner.is_refusing for runner in shared.runners)
         wait = min(pause, CLOCK_CHECK_REFUSING) if refusing else pause
         if time.is_astray and shared.runners and session.steady_time() >= asked + wait - CLOCK_CHECK / 2:
@@ -299,7 +300,7 @@ async def watch_clock(session: Session, shared: Surroundings) -> None:
                 turn, refused = turn + 1, refused + 1
                 if refused < len(shared.runners):
                     pause = CLOCK_CHECK
-        time.now()
+        time.take(Reading.of(session, shared.clock))
         if time.has_jumped():
             pause = CLOCK_CHECK
             for runner in shared.runners:
