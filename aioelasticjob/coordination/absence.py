@@ -28,10 +28,10 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
         SessionEnded: the session was lost.
         RegistryError: the registry refuses it; nothing was written.
     """
-    left = {item: said.joined(ledger.missed(item)[0]) for item, said in missed.items()}
+    left = {item: said.joined(ledger.items[item].mark) for item, said in missed.items()}
     if not view.config.monitor_execution:
         for item, said in left.items():
-            ledger.note_missed(item, said, ledger.missed(item)[1])
+            ledger.items[item].mark = said
         return frozenset(left)
     entitled, refused = Check(member.layout.sharding, view.sharding_version), set[int]()
     while left:
@@ -39,8 +39,8 @@ async def mark(member: Member, ledger: Ledger, view: JobView, missed: Mapping[in
         match await write(member, [entitled, *writes], "to mark items that nobody was up for"):
             case Applied(committed):
                 for n, (item, said) in enumerate(left.items()):
-                    ledger.note_missed(item, said, committed.versions[2 + 2 * n])
-                ledger.marked |= left.keys()
+                    entry = ledger.items[item]
+                    entry.mark, entry.mark_version, entry.marked = said, committed.versions[2 + 2 * n], True
                 ledger.note({item: Seen(Record(), 0) for item in left if ledger.version(item) is None})
                 break
             case Refused(Conflict() as conflict):
@@ -60,7 +60,7 @@ async def _left(
     await ledger.learn(list(wanted))
     # who has claimed a later moment knows the rest; rescues and their ends say nothing of it
     taken = {item for item in wanted if ledger.record(item).slot > before[item][0]}
-    known = {item for item, said in wanted.items() if ledger.missed(item)[0].covers(said)}
+    known = {item for item, said in wanted.items() if ledger.items[item].mark.covers(said)}
     unmoved = {item for item in wanted if ledger.version(item) == before[item][1]}
     again = {item for item in unmoved if _refused(member.layout.item(item), conflict)}
     over = taken | known | (again & refused)
@@ -71,7 +71,7 @@ async def _left(
 def _marking(paths: ItemPaths, ledger: Ledger, item: int, said: Mark) -> Iterable[Op]:
     record = ledger.version(item)
     yield Create(paths.execution) if record is None else Check(paths.execution, record)  # empty: it never ran
-    version, data = ledger.missed(item)[1], said.encode()
+    version, data = ledger.items[item].mark_version, said.encode()
     yield Create(paths.misfire, data) if version is None else Set(paths.misfire, data, version)
 
 

@@ -54,9 +54,6 @@ class Claims:
 
     def __init__(self, member: Member, ledger: Ledger) -> None:
         self._member, self._ledger = member, ledger
-        self._rescuing: set[int] = set()
-        self._executing: set[int] = set()
-        """Items claimed and not yet settled: their locks are wanted."""
 
     async def claim(
         self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int, hold: Hold | None = None
@@ -71,11 +68,13 @@ class Claims:
             RegistryError: the registry refuses it, and nothing was taken.
         """
         taken = Taken()
-        self._executing.update(items)  # before anything is sent: ``release`` must not take the locks for leftovers
+        for item in items:  # before anything is sent: ``release`` must not take the locks for leftovers
+            self._ledger.items[item].executing = True
         try:
             await self._claim(view, fire, sorted(items), (now, next_fire), hold, taken)
         finally:
-            self._executing.difference_update(items if taken.claim is None else set(items) - taken.claim.items.keys())
+            for item in items if taken.claim is None else set(items) - taken.claim.items.keys():
+                self._ledger.items[item].executing = False
         return taken
 
     async def _claim(
@@ -99,7 +98,8 @@ class Claims:
                 break  # what was taken before is run and settled; the rest is still owed
             if committed is not None:
                 if fire.source is FireSource.FAILOVER:
-                    self._rescuing |= wanted.keys()
+                    for item in wanted:
+                        ledger.items[item].rescuing = True
                 else:
                     taken.cut_off |= {item: before[item] for item in wanted if is_cut_off(before[item])}
                 found |= before
@@ -155,13 +155,13 @@ class Claims:
             RegistryError: the registry cannot be read.
         """
         await self._ledger.learn([item])
-        if item not in self._ledger.locked or item in self._executing:
+        entry = self._ledger.items[item]
+        if not entry.locked or entry.executing:
             return
         (rescue,) = await self._member.session.get_many([self._member.layout.item(item).failover])
         if rescue is not None and rescue.stat.ephemeral_owner == self._member.incarnation:
-            self._rescuing.add(item)
-        seen = Seen(self._ledger.record(item), self._ledger.version(item))
-        if await self._give_back({item: seen}, hand_over) is not None:
+            entry.rescuing = True
+        if await self._give_back({item: Seen(entry.record, self._ledger.version(item))}, hand_over) is not None:
             log.warning(
                 "%s: item %d was still locked here though its run had been cut off; it is free again",
                 *(self._member.layout.job, item),
@@ -196,7 +196,7 @@ class Claims:
         entitled = Check(self._member.layout.sharding, view.sharding_version)
         mark = Create(self._member.layout.item(item).misfire, str(slot).encode())
         await write(self._member, [entitled, mark], "to mark an item whose run was missed")  # perhaps it is there
-        self._ledger.marked.add(item)
+        self._ledger.items[item].marked = True
 
     async def _take(
         self,
@@ -238,8 +238,8 @@ class Claims:
         first = len(operations)
         for item, record in wanted.items():
             operations += _claiming(member, item, record, ledger.version(item))
-        marked = ledger.marked - ledger.stuck
-        operations += [Delete(member.layout.item(item).misfire) for item in wanted if item in marked]
+        marked = [item for item in wanted if ledger.items[item].marked and not ledger.items[item].stuck]
+        operations += [Delete(member.layout.item(item).misfire) for item in marked]
         return first, operations
 
     async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], refused: set[int]) -> bool:
@@ -248,7 +248,7 @@ class Claims:
         for item in list(wanted):
             paths = self._member.layout.item(item)
             if conflict.path == paths.misfire and conflict.reason == "not empty":
-                ledger.stuck.add(item)
+                ledger.items[item].stuck = True
             elif conflict.reason == "no ephemeral children" and conflict.path in (paths.execution, paths.running):
                 ledger.tell(conflict.path, 0, "its parent is ephemeral, so the item cannot run")
                 refused.add(item)
@@ -282,7 +282,8 @@ class Claims:
                 ended = await self._still_mine(ended)
         cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
         while ended:
-            operations = _settling(member.layout, ended, self._rescuing, cut_off)
+            rescued = [item for item in ended if self._ledger.items[item].rescuing]
+            operations = _settling(member.layout, ended, rescued, cut_off)
             match await write(member, operations, what, wait=True):
                 case Applied(committed):
                     settled = zip(ended.items(), committed.versions[::2], strict=False)
@@ -300,22 +301,19 @@ class Claims:
             with suppress(RegistryError):  # then the next attempt is refused again
                 ended = await self._still_mine(ended)
                 cut_off = cut_off.intersection(ended)
-        self._rescuing -= items
-        self._executing -= items
-        self._ledger.locked -= items
+        for entry in map(self._ledger.items.__getitem__, items):
+            entry.rescuing = entry.executing = entry.locked = False
         return cut_off
 
     async def _still_mine(self, ended: dict[int, Seen]) -> dict[int, Seen]:
         """Return what is yet to be settled, at the records' present versions: somebody touched them by hand."""
         await self._ledger.learn(list(ended))
-        locked, version = self._ledger.locked, self._ledger.version
-        mine = {item: replace(seen, version=version(item)) for item, seen in ended.items() if item in locked}
-        rescued = sorted(self._rescuing & mine.keys())
+        entries, version = self._ledger.items, self._ledger.version
+        mine = {item: replace(seen, version=version(item)) for item, seen in ended.items() if entries[item].locked}
+        rescued = [item for item in sorted(mine) if entries[item].rescuing]
         marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
-        ours = self._member.incarnation  # what is not ours was removed and made again by hand
-        self._rescuing -= {
-            item for item, mark in zip(rescued, marks, strict=True) if not mark or mark.stat.ephemeral_owner != ours
-        }
+        for item, mark in zip(rescued, marks, strict=True):  # what is not ours was removed and made again by hand
+            entries[item].rescuing = mark is not None and mark.stat.ephemeral_owner == self._member.incarnation
         return mine
 
 
@@ -349,7 +347,7 @@ def _settling(layout: Layout, ended: Mapping[int, Seen], rescued: Collection[int
         paths = layout.item(item)
         assert seen.version is not None  # a claim has written it
         operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
-    operations += [Delete(layout.item(item).failover) for item in ended if item in rescued]
+    operations += [Delete(layout.item(item).failover) for item in rescued]
     operations += [Create(layout.item(item).orphan, records.mark(ended[item].record)) for item in cut_off]
     return operations
 

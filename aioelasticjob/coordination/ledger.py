@@ -6,6 +6,7 @@ Known once per assignment, not once per fire: a claim is refused where it is out
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
@@ -49,99 +50,121 @@ class Mark:
 NO_MARK = Mark()
 
 
+@dataclass(slots=True)
+class Entry:
+    """What is known of one item from the registry, as it was read or written here last."""
+
+    seen: Seen | None = None
+    """The record and its version; None until it has been read."""
+    stat: Stat | None = None
+    """When the record had been written when it was read, and by which transaction."""
+    lowered: Record | None = None
+    """The record that is taken in place of one that claims too much of the future."""
+    mark: Mark = NO_MARK
+    """What the item's mark says has been reported."""
+    mark_version: int | None = None
+    """The mark's version, if there is one."""
+    marked: bool = False
+    """Whether the item bears a mark of what it missed, which the next claim removes."""
+    stuck: bool = False
+    """Whether the mark cannot be removed, because something was made beneath it by hand."""
+    locked: bool = False
+    """Whether our own session held the item's lock when its record was read."""
+    withdrawn: int = 0
+    """The moment that another instance had claimed, and has given back without a run; 0 if there is none."""
+    executing: bool = False
+    """Whether the item is claimed here and not settled yet: its lock is wanted."""
+    rescuing: bool = False
+    """Whether the run is a rescue, whose mark the settlement removes."""
+
+    @property
+    def record(self) -> Record:
+        """What is known of the item's newest run; only if it has been read."""
+        assert self.seen is not None
+        return self.seen.record
+
+    def forget(self) -> None:
+        """Drop what was read: another instance writes the record now."""
+        self.seen = self.stat = self.lowered = self.mark_version = None
+        self.mark, self.withdrawn, self.marked, self.locked = NO_MARK, 0, False, False
+
+    def lower(self, slot: int) -> None:
+        """Take the item for claimed up to an earlier moment, whenever its present record is read, until the next claim.
+
+        The moment that the record claims was run, early: it is not to be run again.
+        """
+        assert self.seen is not None
+        self.lowered = replace(self.record, slot=slot, ahead=self.record.slot)
+        self.seen = Seen(self.lowered, self.seen.version)
+
+    def assume(self, slot: int) -> Seen:
+        """Take the item for claimed up to a moment without asking the registry: the job keeps no records."""
+        self.seen = Seen(Record(slot=slot), None)
+        return self.seen
+
+    def written_after(self, zxid: int) -> float:
+        """Return when the record was written, in ms, as it was read, if that was after a transaction; else infinity."""
+        return inf if self.stat is None or self.stat.mzxid <= zxid else self.stat.mtime * 1000
+
+
 class Ledger:
     """The items' records as far as they are known; it reads the registry, and writes nothing there."""
 
-    def __init__(self, member: Member, believable: Callable[[], float] = lambda: 0) -> None:
+    def __init__(
+        self,
+        member: Member,
+        believable: Callable[[], float] = lambda: 0,
+        items: Mapping[int, Entry] | None = None,
+    ) -> None:
         self._member, self._believable = member, believable
-        self._seen: dict[int, Seen] = {}
-        self._stats: dict[int, Stat] = {}
-        """When each record had been written when it was read, and by which transaction."""
+        self.items: Mapping[int, Entry] = defaultdict(Entry) if items is None else items
+        """What is known of each item; whoever asks for one that is not there makes its entry."""
         self._told: dict[str, int] = {}
-        self._lowered: dict[int, Record] = {}
-        """The records that claimed too much of the future, as they were read."""
-        self.marked: set[int] = set()
-        """Items that bear the mark of what they missed, which the next claim removes."""
-        self._missed: dict[int, tuple[Mark, int | None]] = {}
-        """What each mark says, and its version."""
-        self.locked: set[int] = set()
-        """Items that were locked by our own session when their records were read."""
-        self.stuck: set[int] = set()
-        """Items whose mark cannot be removed, for something was made beneath it by hand."""
-        self.withdrawn: dict[int, int] = {}
-        """The moment of each item that another instance had claimed, and has given back without a run."""
 
     def known(self) -> frozenset[int]:
         """Return the items whose records have been read."""
-        return frozenset(self._seen)
+        return frozenset(item for item, entry in self.items.items() if entry.seen is not None)
 
     def forget(self, items: Iterable[int]) -> None:
         """Drop items that are no longer held here: another instance writes their records now."""
         for item in items:
-            self._seen.pop(item, None)
-            self._stats.pop(item, None)
-            self._missed.pop(item, None)
-            self._lowered.pop(item, None)
-            self.withdrawn.pop(item, None)
-            self.marked.discard(item)
-            self.locked.discard(item)
+            self.items[item].forget()
 
     def slot(self, item: int) -> int:
         """Return the last moment known to be claimed, in milliseconds since the epoch."""
-        return self._seen[item].record.slot
+        return self.items[item].record.slot
 
     def record(self, item: int) -> Record:
         """Return what is known of an item's newest run."""
-        return self._seen[item].record
-
-    def written_after(self, item: int, zxid: int) -> float:
-        """Return when a record was written, in ms, as it was read, if that was after a transaction; else infinity."""
-        stat = self._stats.get(item)
-        return inf if stat is None or stat.mzxid <= zxid else stat.mtime * 1000
+        return self.items[item].record
 
     def version(self, item: int) -> int | None:
         """Return the version of the record known; None where there was none."""
-        return self._seen[item].version
-
-    def missed(self, item: int) -> tuple[Mark, int | None]:
-        """Return what an item's mark says has been reported, and the mark's version, if there is one."""
-        return self._missed.get(item, (NO_MARK, None))
+        seen = self.items[item].seen
+        assert seen is not None
+        return seen.version
 
     def unmark(self, items: Iterable[int]) -> None:
         """Take note that a claim of ours has removed the marks of items; what they said is still known here."""
-        for item in items:
-            self.marked.discard(item)
-            if item in self._missed and item not in self.stuck:
-                self._missed[item] = self._missed[item][0], None
-
-    def note_missed(self, item: int, mark: Mark, version: int | None) -> None:
-        """Take note of a mark as a transaction of ours wrote it; without a version it is known here only."""
-        self._missed[item] = mark, version
+        for entry in map(self.items.__getitem__, items):
+            entry.marked = False
+            if not entry.stuck:
+                entry.mark_version = None
 
     def note(self, written: Mapping[int, Seen]) -> None:
         """Take note of records as a transaction of ours wrote them."""
-        self._seen.update(written)
-
-    def lower(self, item: int, slot: int) -> None:
-        """Take an item for claimed up to an earlier moment, whenever its present record is read, until the next claim.
-
-        The moment that the record claims was run, early: it is not to be run again.
-        """
-        record, version = self._seen[item].record, self._seen[item].version
-        self._lowered[item] = replace(record, slot=slot, ahead=record.slot)
-        self._seen[item] = Seen(self._lowered[item], version)
+        for item, seen in written.items():
+            self.items[item].seen = seen
 
     def moment(self, item: int) -> int:
         """Return what an item's newest run is for, in milliseconds since the epoch, also if its record was lowered."""
-        record, lowered = self.record(item), self._lowered.get(item)
+        record, lowered = self.record(item), self.items[item].lowered
         as_lowered = lowered is not None and (record.slot, record.ahead) == (lowered.slot, lowered.ahead)
         return record.ahead if as_lowered and not record.asked else record.moment
 
     def assume(self, items: Collection[int], slot: int) -> dict[int, Seen]:
         """Take note of a moment without asking the registry, for a job whose execution is not monitored."""
-        assumed = {item: Seen(Record(slot=slot), None) for item in items}
-        self._seen.update(assumed)
-        return assumed
+        return {item: self.items[item].assume(slot) for item in items}
 
     async def learn(self, items: Collection[int]) -> dict[int, Node]:
         """Read records and marks; return the ``running`` nodes found."""
@@ -157,17 +180,16 @@ class Ledger:
         running = {}
         for item, path in zip(chosen, paths, strict=True):
             record, mark, runner = next(nodes), next(nodes), next(nodes)
-            before = self.record(item) if item in self._seen else Record()
-            self._seen[item] = Seen(Record(), None) if record is None else self._understood(item, record)
-            if record is not None and is_cut_off(before) and self.slot(item) < before.slot:
-                self.withdrawn[item] = before.slot
-            (self.marked.discard if mark is None else self.marked.add)(item)
-            self._missed.pop(item, None)
+            entry = self.items[item]
+            before = Record() if entry.seen is None else entry.record
+            entry.seen = Seen(Record(), None) if record is None else self._understood(item, record)
+            if record is not None and is_cut_off(before) and entry.record.slot < before.slot:
+                entry.withdrawn = before.slot
+            entry.mark, entry.mark_version, entry.marked, entry.stuck = NO_MARK, None, mark is not None, False
             if mark is not None:
-                self._missed[item] = _decoded(mark.data), mark.stat.version
-            (self.stuck.add if mark is not None and mark.stat.num_children else self.stuck.discard)(item)
-            ours = runner is not None and runner.stat.ephemeral_owner == self._member.incarnation
-            (self.locked.add if ours else self.locked.discard)(item)
+                entry.mark, entry.mark_version = _decoded(mark.data), mark.stat.version
+                entry.stuck = mark.stat.num_children > 0
+            entry.locked = runner is not None and runner.stat.ephemeral_owner == self._member.incarnation
             if runner is not None:
                 running[item] = runner
                 if not runner.stat.ephemeral_owner:
@@ -183,8 +205,7 @@ class Ledger:
     def _understood(self, item: int, node: Node) -> Seen:
         """Return what a record says; of what was written by hand, that whatever was due until then was claimed."""
         record, written = records.decode(node.data), int(node.stat.mtime * 1000)
-        self._stats[item] = node.stat
-        lowered = self._lowered.get(item)
+        self.items[item].stat, lowered = node.stat, self.items[item].lowered
         if record is not None and lowered is not None and record.slot == lowered.ahead:
             record = replace(record, slot=lowered.slot, ahead=lowered.ahead)
         if record is None or record.slot > max(written, self._believable()) + TOLERATED:  # clocks may be set back, too

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from anyio import current_time
-
-from aioelasticjob.coordination.absence import MARKED_AT_ONCE, mark
-from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
-from aioelasticjob.coordination.ledger import Ledger, Mark
-from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.absence import MARKED_AT_ONCE
+from aioelasticjob.coordination.attendance import Accounted
+from aioelasticjob.coordination.ledger import Mark
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
-from aioelasticjob.running.clockwork import ASTRAY
-from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.clockwork import ASTRAY, Clockwork
+from aioelasticjob.running.commands import Command, MarkMissed, ReadAccounted, WriteAccounted
+from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Timetable
+from aioelasticjob.running.state import Items
 
 NOBODY = "nobody was up when they came"
 AGAIN_AFTER = 5.0
@@ -27,75 +25,102 @@ Span = tuple[Timetable, int, int]
 class Absence:
     """What one instance reports of the time in which no instance was there; moments are in milliseconds."""
 
-    def __init__(self, member: Member, ledger: Ledger, misses: Misses) -> None:
-        self._member, self._ledger, self._misses = member, ledger, misses
+    def __init__(
+        self, me: str, clockwork: Clockwork, missed: MissedMoments, items: Items, commands: list[Command]
+    ) -> None:
+        self._me, self._clockwork, self._missed, self._items, self._commands = me, clockwork, missed, items, commands
         self._reported = False
         """Whether what a job without records has missed has been looked up."""
         self._again_at = 0.0
-        """When it may be looked up again, by the loop's clock, if the registry has refused to have it noted."""
+        """When it may be looked up again, by the steady clock, if the registry has refused to have it noted."""
 
-    async def report(self, view: JobView, spans: Sequence[Span], owed_after: Mapping[int, int]) -> frozenset[int]:
+    def report(
+        self,
+        view: JobView,
+        spans: Sequence[Span],
+        owed_after: Mapping[int, int],
+        then: Callable[[frozenset[int]], None],
+    ) -> None:
         """Report for items just gained what nobody has run; of items switched off nothing is missed.
 
         ``owed_after`` is the moment after which each item owes what comes, and ``spans`` are the schedules until now,
         oldest first, by the registry's clock: this host's may be behind.  All items are marked, or their next holders
-        would report it again.  Return those that could not be marked, for the view is old.
+        would report it again.  ``then`` is told of those that could not be marked, because the view is old.
         """
         after, missed = dict[int, int](), dict[int, int]()
-        for item, owed in owed_after.items():
-            last = max(self._ledger.record(item).slot, self._ledger.missed(item)[0].until, made_at(view, item))
+        for number, owed in owed_after.items():
+            item = self._items[number]
+            last = max(item.record.slot, item.mark.until, made_at(view, number))
             for table, since, until in spans:
                 if passed := table.passed(max(last, since), min(until, owed)):
-                    after[item], missed[item] = last, passed.last
-        open_ = missed.keys() - view.disabled_items if self._member.id in view.eligible else frozenset[int]()
-        while missed:
-            part = {item: missed[item] for item in sorted(missed)[:MARKED_AT_ONCE]}
-            said = {item: Mark(until) for item, until in part.items()}
-            if (marked := await mark(self._member, self._ledger, view, said)) is None:
-                break
-            for table, since, until in spans:
-                for newest in sorted({min(part[item], until) for item in marked & open_}):
-                    alike = {i: max(after[i], since) for i in marked & open_ if min(part[i], until) == newest}
-                    nobody = newest if table is spans[-1][0] else int(min(newest, view.up_since * 1000))
-                    self._misses.tell(alike, table, nobody, NOBODY)
-                    self._misses.tell(alike, table, newest, ENDED)
-            missed = {item: until for item, until in missed.items() if item not in part}
-        return frozenset(missed)
+                    after[number], missed[number] = last, passed.last
+        self._mark(view, spans, after, missed, then)
 
-    async def report_unrecorded(self, view: JobView, table: Timetable, known_since: int, now: int) -> None:
+    def _mark(
+        self,
+        view: JobView,
+        spans: Sequence[Span],
+        after: Mapping[int, int],
+        missed: Mapping[int, int],
+        then: Callable[[frozenset[int]], None],
+    ) -> None:
+        """Mark up to which moment items have missed all; then report it of those that may run here."""
+        part = {item: missed[item] for item in sorted(missed)[:MARKED_AT_ONCE]}
+
+        def marked(items: frozenset[int] | None) -> None:
+            if items is None:
+                return then(frozenset(missed))
+            open_ = items - view.disabled_items if self._me in view.eligible else frozenset[int]()
+            for table, since, until in spans:
+                for newest in sorted({min(part[item], until) for item in open_}):
+                    alike = {i: max(after[i], since) for i in open_ if min(part[i], until) == newest}
+                    nobody = newest if table is spans[-1][0] else int(min(newest, view.up_since * 1000))
+                    self._missed.report(alike, table, nobody, NOBODY)
+                    self._missed.report(alike, table, newest, ENDED)
+            self._mark(view, spans, after, {item: until for item, until in missed.items() if item not in part}, then)
+
+        if not part:
+            return then(frozenset())
+        self._commands.append(MarkMissed(view, {item: Mark(until) for item, until in part.items()}, marked))
+
+    def report_unrecorded(self, view: JobView, table: Timetable, known_since: int, then: Callable[[], None]) -> None:
         """Let the leader report, once, what came while nobody was up, for all items of a job that keeps no records.
 
         If nobody has written yet up to when somebody was there, as an older release does not, it counts from now on.
         A registry that refuses to have it noted is asked again after a while, and keeps no item from running.
-
-        Raises:
-            Suspended: there is no connection; nothing was reported.
-            SessionEnded: the session was lost.
         """
-        if view.config.monitor_execution or view.leader != self._member.id or self._reported:
-            return
-        if current_time() < self._again_at:
-            return
-        self._again_at = current_time() + AGAIN_AFTER
-        known, before = await read_accounted(self._member), None
-        while known is not None and known != before:
-            last = max(known[0], known_since)
+        if view.config.monitor_execution or view.leader != self._me or self._reported:
+            return then()
+        if self._clockwork.steady < self._again_at:
+            return then()
+        self._again_at, before, now = self._clockwork.steady + AGAIN_AFTER, None, self._clockwork.now
+
+        def read(known: Accounted | None) -> None:
+            nonlocal before
+            if known is None or known == before:
+                return then()
+            before, last = known, max(known.moment, known_since)
             passed = table.passed(last, int(min(view.up_since * 1000, now + ASTRAY * 1000)))
-            until = now if not known[0] else 0 if passed is None else passed.last
-            try:
-                if until and not await advance_accounted(self._member, view, until, known[1]):
-                    before, known = known, await read_accounted(self._member)
-                    continue
-            except (Suspended, SessionEnded):
-                raise
-            except RegistryError:  # which the job's refusals show
-                return
-            if known[0] and passed is not None:
-                items = [item for item in view.items - view.disabled_items if item < view.config.sharding_total_count]
-                after = {item: max(last, made_at(view, item)) for item in items}
-                self._misses.tell(after, table, passed.last, NOBODY, late=True)
-            self._reported = True
-            return
+            until = now if not known.moment else 0 if passed is None else passed.last
+
+            def written(done: bool | None) -> None:
+                if done is None:
+                    return then()  # which the job's refusals show
+                if not done:
+                    return self._commands.append(ReadAccounted(read))  # somebody else has written
+                if known.moment and passed is not None:
+                    items = view.items - view.disabled_items
+                    open_ = [item for item in items if item < view.config.sharding_total_count]
+                    after = {item: max(last, made_at(view, item)) for item in open_}
+                    self._missed.report(after, table, passed.last, NOBODY, late=True)
+                self._reported = True
+                return then()
+
+            if until:
+                return self._commands.append(WriteAccounted(view, until, known.version, written))
+            return written(True)
+
+        self._commands.append(ReadAccounted(read))
 
 
 def made_at(view: JobView, item: int) -> int:

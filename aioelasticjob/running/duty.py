@@ -1,94 +1,64 @@
-"""What one instance owes: which of its items, for which moment.
-
-It follows from state, not from wake-ups: an item held here whose record lies before the newest due moment is owed.
-So a moment survives a re-sharding, whoever held the item when it came.
-"""
+"""Performs what the state of a job's items commands, and tells it the facts: answers, and what the clocks show."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 from math import inf
 
-from aioelasticjob.clock import Clock
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.claims import SCHEDULED
-from aioelasticjob.coordination.ledger import TOLERATED, Ledger, is_cut_off
+from aioelasticjob.clock import Clock, moment
+from aioelasticjob.coordination.absence import mark
+from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
+from aioelasticjob.coordination.ledger import Ledger
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.errors import ClockSkew
-from aioelasticjob.events import Events
-from aioelasticjob.model import Fire, FireSource
-from aioelasticjob.running.absence import ENDED, Absence, given_at, made_at, made_by
-from aioelasticjob.running.ahead import SET_BACK, Ahead
-from aioelasticjob.running.clockwork import AHEAD, ASTRAY, Clockwork
-from aioelasticjob.running.misses import AWAY, BUSY, UNKNOWN, UNRECORDED, Misses
-from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.succession import Succession
+from aioelasticjob.errors import ClockSkew, RegistryError, SessionEnded, Suspended
+from aioelasticjob.events import Events, Misfired
+from aioelasticjob.model import Fire, Record
+from aioelasticjob.running.clockwork import Reading
+from aioelasticjob.running.commands import (
+    Command,
+    MarkMissed,
+    ReadAccounted,
+    ReadItems,
+    Report,
+    SayLowered,
+    WriteAccounted,
+)
+from aioelasticjob.running.limited_log import LimitedLog
+from aioelasticjob.running.schedule import STEPS, Passed
+from aioelasticjob.running.state import Items
+from aioelasticjob.running.step import JobState
 
-SOON = 500  # milliseconds before its moment at which a claim may leave, and be refused
+log = logging.getLogger(__name__)
 
 
-class Duty:
-    """The items held here, what is known of them, and the moments that are due; times in milliseconds."""
+class Duty(JobState):
+    """The state of a job's items, and what performs its commands.  It decides nothing."""
 
     def __init__(
-        self, member: Member, view: JobView, clock: Clock, events: Events, up_since: float, known: dict[int, int]
+        self, member: Member, view: JobView, clock: Clock, events: Events, up_since: float, items: Items
     ) -> None:
-        self._clockwork = Clockwork(member.session, clock)
-        self.ledger, self.offsets = Ledger(member, self._clockwork.believable), Offsets(member)
-        self.held: frozenset[int] = frozenset()
-        self.elsewhere: set[int] = set()
-        """Items of ours that another instance still runs."""
-        self.view = view
-        """The newest view taken in."""
-        self.misses = Misses(member, clock, events, self._clockwork, known)
-        self._ahead = Ahead(member, self.ledger, self.misses)
-        self._absence = Absence(member, self.ledger, self.misses)
-        self._member, self._up_since = member, up_since
-        self._set_back = inf
-        """To where the time was last set back: what came since then this instance was up for."""
-        self._since = int(view.scheduled_since * 1000)
-        """Since when the schedule is known to be in force."""
-        self._floor = 0
-        """Up to this moment nothing is owed by anybody here."""
-        self._floors: dict[int, int] = {}
-        self._given: dict[int, int] = {}
-        """When each item was given to us, as a zxid: it may have gone away and come back between two looks."""
-        self._closed: frozenset[int] = frozenset()
-        """Items of ours that are not to be run, for they or this server are switched off."""
-        self._rescued: frozenset[int] = frozenset()
-        """Items of ours that are being rescued, or wait to be."""
-        self._followed: dict[int, int] = {}
-        """The last moment of each item when the schedule in force began to be followed for it: later ones are its."""
-        self._late: dict[int, int] = {}
-        """The moment of each item that came while others ran it."""
-        self._looked_at: JobView | None = None
-        self._switched = False
-        """Whether records were switched on or off since the items were last held."""
-        self.accounted = 0
-        """The newest moment that an earlier life of this process has seen to."""
-        self.timetable = Timetable(view.config.schedule, self.now())
-        self._scheduled_since = view.schedule_dated
-        """The same as the registry says it, whose clock may be ahead."""
-
-    @property
-    def config(self) -> JobConfig:
-        """The configuration in force."""
-        return self.view.config
+        super().__init__(member.id, view, Reading.of(member.session, clock), up_since, items)
+        self._member, self._wall, self._events = member, clock, events
+        self._log = LimitedLog(log, member.layout.job)
+        self.ledger, self.offsets = Ledger(member, self._believable, items), Offsets(member)
 
     def now(self) -> int:
         """Return the time that the job goes by."""
-        return self._clockwork.now()
+        return self.clock.take(Reading.of(self._member.session, self._wall))
 
     def intolerable_skew(self) -> ClockSkew | None:
         """Return the clocks' difference if it is beyond what the job tolerates."""
-        return self._clockwork.intolerable(self.config)
+        self.now()
+        return self.clock.intolerable(self.config)
 
     @property
     def unsteady(self) -> float:
         """Return after how many seconds to look again because the time was set; infinite if it was not."""
-        wait = self._clockwork.unsteady if self._clockwork.may_be_set_back or self._ahead else 0.0
+        self.now()
+        wait = self.steady_in
         return max(wait, 0.01) if wait else inf  # timers are rounded; once the time is steady, every look sees to it
 
     async def look(self, view: JobView) -> frozenset[int]:
@@ -96,305 +66,127 @@ class Duty:
 
         Return the items begun elsewhere that this view was the first to show: they are ``freed`` when that run is over,
         which no view will tell.
-        """
-        before, begun = self.view, frozenset[int]()
-        self._follow_clock()
-        self.misses.tell_withdrawn(self.ledger)
-        if view is not self._looked_at:
-            if self._succession(view).has_changed:
-                self._change_schedule(view)
-            if view.config.monitor_execution != before.config.monitor_execution:
-                self._switch_monitoring(view)
-            self.misses.report_removed_orphans(before, view)
-            self.view = view
-            await self._hold(view)
-            self._looked_at, begun = view, self._begun_elsewhere()
-            self.elsewhere |= begun
-            self._note_rescued()
-        await self._absence.report_unrecorded(view, self.timetable, max(self.accounted, self._since), self.now())
-        await self._settle_ahead(view)
-        self._advance()
-        self._drop_after_outage()
-        closed = self.held & view.disabled_items if self._member.id in view.eligible else self.held
-        self._report_gaps((closed - self._closed) & self.taken_off())  # what passed before that is missed all the same
-        self._closed = closed
-        if self._member.id not in view.eligible:
-            self.pass_over()
-        self.pass_over(self.held & view.disabled_items)
-        return begun
 
-    def _follow_clock(self) -> None:
-        """Notice that the time was set.
-
-        That it was set back is believed once it has stayed there, and then all begins anew from there: what was set by
-        mistake for some seconds costs no more than the moments in them.
+        Raises:
+            RegistryError: something could not be read or written; what is left is done when it is looked again.
         """
         self.now()
-        if self._clockwork.has_jumped():
-            self._ahead.find_anew(self.held, self._clockwork.set_to, self._clockwork.since)
-        if self._clockwork.is_set_back():
-            since = self._set_back = self._clockwork.since
-            self.timetable = Timetable(self.config.schedule, since)
-            self.misses.lower_all(self.now() + TOLERATED, since, self._since if self._since > self.now() else 0)
-            self._since = since if self._since > self.now() + AHEAD else self._since
-            floors = {item: max(self._floor, self._floors.get(item, 0)) for item in self.held}  # reports stay
-            self._floors |= {item: min(floor, max(since, self.misses.newest(item))) for item, floor in floors.items()}
-            self._floor = min(self._floor, since)
-
-    async def _settle_ahead(self, view: JobView) -> None:
-        """See to records from the future, once it is certain that they are."""
-        if not self._ahead or self._clockwork.unsteady or self._member.id not in view.eligible:
-            return
-        lowered = await self._ahead.settle(view, self.timetable, self.held - view.disabled_items)
-        self._floors.update({item: min(self._floors.get(item, 0), self.ledger.slot(item)) for item in lowered})
-        self._tell(lowered, 0, self.timetable.newest - 1, SET_BACK)
-
-    def owed(self, moment: int | None = None) -> frozenset[int]:
-        """Return the items whose newest moment (or the one given) has not been claimed and is ours to claim."""
-        owed = self._unclaimed(moment or self.timetable.newest)
-        return owed - self.taken_off() if owed else owed
-
-    def _unclaimed(self, moment: int) -> frozenset[int]:
-        """Return the items held here for which a moment has neither been claimed nor passed over."""
-        if not self._floor < moment <= self.now() + AHEAD:  # else the time was set back, which is not concluded yet
-            return frozenset()
-        record, floors = self.ledger.record, self._floors
-        known = ((item, record(item)) for item in self.held if floors.get(item, 0) < moment)
-        return frozenset(item for item, last in known if last.slot < moment != last.ahead)
-
-    def _due(self, view: JobView | None = None) -> frozenset[int]:
-        """Return the owed items that may run here: nobody misses the others, or their next holder reports them."""
-        view = view or self.view
-        if self._member.id not in view.eligible:
-            return frozenset()
-        due = self._unclaimed(self.timetable.newest) - self.taken_off(view) - view.disabled_items
-        if view is self.view:
-            return due
-        return frozenset(item for item in due - self._rescued if view.assignment.get(item) == self._member.id)
-
-    def taken_off(self, view: JobView | None = None) -> frozenset[int]:
-        """Return the items that others run, rescue or have yet to rescue."""
-        return self._in_rescue(view).union(self.elsewhere)
-
-    def _in_rescue(self, view: JobView | None = None) -> frozenset[int]:
-        view = view or self.view
-        if not view.config.failover:
-            return frozenset()
-        return view.orphans.union(view.rescues, filter(self._is_cut_off, self.held))
-
-    def source(self, items: Iterable[int]) -> FireSource:
-        """Return why items would be run for the newest moment now: on time, or as the rerun for what was missed."""
-        newest = self.timetable.newest
-        late = any(self._late.get(item) == newest or self.misses.knows(item, newest) for item in items)
-        late = late or self._clockwork.was_away(newest) or self.is_catch_up(newest)
-        return FireSource.MISFIRE if late else FireSource.CRON
-
-    def _drop_after_outage(self) -> None:
-        """Report the newest moment, unless it is to be run again, if it came while the registry could not be heard."""
-        newest = self.timetable.newest
-        if not self.config.misfire and self._clockwork.was_away(newest) and (due := self._due()):
-            self._tell(due, newest - 1, newest, AWAY)
-            self.pass_over(due)
-
-    def is_catch_up(self, slot: int) -> bool:
-        """Whether nobody was up when the moment came."""
-        return slot < min(self.view.up_since * 1000, self._up_since * 1000, self._set_back)
-
-    def pass_over(self, items: Iterable[int] | None = None) -> None:
-        """Owe the newest moment no longer: to these items, or to any."""
-        if items is None:
-            self._floor = max(self._floor, self.timetable.newest)
-        else:
-            self._floors.update(dict.fromkeys(items, self.timetable.newest))
-
-    def _start_anew(self, moment: int) -> None:
-        """Owe nothing that came up to a moment: it was another schedule's."""
-        self._floor = max(self._floor, moment)
-        self._floors = {item: max(floor, moment) for item, floor in self._floors.items()}
+        self.see(view)
+        while self.commands:
+            await self._perform(self.commands.pop(0))
+        return self.begun_elsewhere
 
     def collapse(self, view: JobView, *, rerun: bool) -> None:
-        """Let the moments that came during a flight become one: it is run once, or dropped.
-
-        ``view`` is the newest: the items to run may have changed.  If it has another schedule, ``look`` does the rest.
-        """
-        before, table = self.timetable.newest, self.timetable
-        if self._succession(view).has_changed:
-            written = self._succession(view).ended
-            table.advance(min(self.now(), written))
-            missed = self._due(view).union(self._succession(view).given_away_since(self._due()))
-            self._tell(missed, before - 1, min(table.newest - 1, written), BUSY)
-        elif table.advance(self.now()):
-            self._tell(self._due(view), before - 1, table.newest, BUSY)
-            if not rerun:
-                self.pass_over()
+        """See ``JobState.collapse``."""
+        self.now()
+        super().collapse(view, rerun=rerun)
+        self._say_all()
 
     def miss(self, items: Iterable[int], fire: Fire, why: str) -> None:
-        """Report that a fire cannot have these items, as far as they still owe its moment."""
-        newest, missed = self.timetable.newest, frozenset(items)
-        if fire.source in SCHEDULED:
-            self._tell(missed & self._unclaimed(newest), newest - 1, newest, why)
-        else:
-            self.misses.put(missed, Passed(fire.slot, fire.slot), why)
+        """See ``JobState.miss``."""
+        self.now()
+        super().miss(items, fire, why)
+        self._say_all()
 
     def reach(self, moment: int) -> None:
-        """Move on to a moment that was claimed ahead: an item that came free meanwhile has missed the one before."""
-        waiting, before = self._due(), self.timetable.newest
-        if self.timetable.advance(moment):
-            self._tell(waiting, before - 1, self.timetable.newest - 1, "another instance still ran it")
+        """See ``JobState.reach``."""
+        self.now()
+        super().reach(moment)
+        self._say_all()
 
     def freed(self, item: int) -> None:
-        """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
-        self.elsewhere.discard(item)
-        newest = self.timetable.newest
-        if item in self.ledger.known():
-            self._rescued -= {item} - self._in_rescue()  # what comes from now on it may miss like any other
-            self._report_gaps([item])
-        if self.config.misfire:
-            self._late[item] = newest
-        elif item in self._unclaimed(newest):
-            self._tell([item], newest - 1, newest, "another instance still ran it")
-            self.pass_over([item])
+        """See ``JobState.freed``."""
+        self.now()
+        super().freed(item)
+        self._say_all()
 
-    def _switch_monitoring(self, view: JobView) -> None:
-        """Run nothing again for lack of a record, and report what others kept us from running while records say so."""
-        self._switched = True
-        if not view.config.monitor_execution:
-            kept_from = (self.taken_off() & self.held) - self.view.disabled_items
-            self._tell(kept_from, 0, self.timetable.newest, UNRECORDED)
-            self.pass_over(kept_from)
-            for item in self.held:
-                self.ledger.assume([item], self._last(item))
-            return
-        known = (self.ledger.slot(item) for item in self.ledger.known())
-        self._floor = max(self._floor, int(view.configured_at * 1000), *known)
+    def report(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:
+        """Report moments that the schedule may not have, or a run of another instance that was cut off."""
+        self.missed.put(items, passed, why, cut_off)
+        self._say_all()
 
-    async def _hold(self, view: JobView) -> None:
-        given = {
-            item: view.tree.get(view.layout.item(item).instance).stat.mzxid  # type: ignore[union-attr]  # it is assigned
-            for item, holder in view.assignment.items()
-            if holder == self._member.id
-        }
-        held = frozenset(given)
-        kept = {item for item in held if self._given.get(item) == given[item]}
-        renew = self._switched and view.config.monitor_execution
-        self.ledger.forget(self.ledger.known() if renew else self.ledger.known() - kept)
-        self.held &= self.ledger.known()
-        gained = held - self.ledger.known()
-        if view.config.monitor_execution:
-            await self._learn(view, gained)
+    def report_lost_runs(self, cut_off: Mapping[int, Record]) -> None:
+        """Report runs that were cut off and are not rescued, each once."""
+        self.missed.report_lost_runs(cut_off)
+        self._say_all()
+
+    async def _perform(self, command: Command) -> None:
+        member = self._member
+        match command:
+            case ReadItems():
+                running = frozenset(await self.ledger.learn(command.records))
+                await self.offsets.learn(command.offsets)
+                self.now()
+                command.then(running)
+            case MarkMissed():
+                marked = await mark(member, self.ledger, command.view, command.said)
+                self.now()
+                command.then(marked)
+            case ReadAccounted():
+                known = await read_accounted(member)
+                self.now()
+                command.then(known)
+            case WriteAccounted():
+                written: bool | None
+                try:
+                    written = await advance_accounted(member, command.view, command.until, command.version)
+                except (Suspended, SessionEnded):
+                    raise
+                except RegistryError:
+                    written = None
+                self.now()
+                command.then(written)
+            case _:
+                self._say(command)
+
+    def _say_all(self) -> None:
+        """Perform the commands that take no time: a fact that comes between two views makes no others."""
+        while self.commands:
+            command = self.commands.pop(0)
+            assert isinstance(command, Report | SayLowered)
+            self._say(command)
+
+    def _say(self, command: Report | SayLowered) -> None:
+        if isinstance(command, Report):
+            self._report_missed(command)
         else:
-            await self.ledger.learn(gained if self._switched else ())  # which were claimed while there were records
-            for item in gained:
-                self.ledger.assume([item], self._seen_to(view, item))
-        await self.offsets.learn(gained)
-        self._ahead.find(gained, self.now(), self._clockwork.since)
-        for item in gained:
-            told = 0 if view.config.misfire else self.misses.newest(item)  # which is not to be run any more
-            self._floors[item] = max(self._begin_holding(view, item), told)
-            self._followed[item] = self._last(item)
-        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
-        spans.append((self.timetable, self._since, self.now() + int(ASTRAY * 1000)))
-        unsure = await self._absence.report(view, spans, {item: self._floors[item] for item in gained})
-        self.held, self._given, self._switched = held - unsure, given, False
-        self.ledger.forget(unsure)  # they are gained with the next view
-        self._report_gaps(gained - unsure)
+            self._say_lowered(command)
 
-    def _seen_to(self, view: JobView, item: int) -> int:
-        """Return up to when others may have run an item, without a record or with one, or we in an earlier life."""
-        claimed = self.ledger.slot(item) if item in self.ledger.known() else 0
-        return min(self.now(), max(self._clockwork.in_time(given_at(view, item)), self.accounted, claimed))
+    def _report_missed(self, told: Report) -> None:
+        """Report moments that passed without a run: an event, a count and a line in the log."""
+        job, slot, moments = self._member.layout.job, told.passed.last, told.passed.count
+        message = f"{_items(told.items)} missed {_moments(told.passed)}: {told.why}"
+        self._log.warning(told.why, message, slot=slot, items=told.items, moments=moments)
+        self._events.counts[job].misfired += moments * len(told.items)
+        me, first, now = self._member.id, told.passed.first, self._wall.now()
+        self._events.put(Misfired(job, me, first, slot, told.items, moments, told.why, told.cut_off, now))
 
-    def _begin_holding(self, view: JobView, item: int) -> int:
-        """Return the moment after which an item gained owes what comes."""
-        caught_up = self.now() / 1000 - view.config.catch_up if view.config.catch_up else inf
-        up_since = min(view.up_since, self._up_since, caught_up)
-        in_time, written_after = self._clockwork.in_time, self.ledger.written_after
-        made = in_time(made_at(view, item), written_after(item, made_by(view, item)))
-        return max(made, in_time(int(up_since * 1000)), in_time(self._since, written_after(item, view.scheduled_by)))
+    def _say_lowered(self, lowered: SayLowered) -> None:
+        claimed, since = (moment(one / 1000).isoformat(timespec="seconds") for one in (lowered.slot, lowered.since))
+        log.warning(
+            "%s: item %d is claimed up to %s, though it was only %s just now: the registry's clock was ahead.  The "
+            "item counts as claimed up to now; the moment claimed is not run again, others up to it may run twice",
+            *(self._member.layout.job, lowered.item, claimed, since),
+            extra={"job": self._member.layout.job, "item": lowered.item, "slot": lowered.slot},
+        )
 
-    async def _learn(self, view: JobView, gained: frozenset[int]) -> None:
-        """Read the records of items gained, and again what the rescuers of those that were cut off have written."""
-        unsure = {item for item in self.held - view.orphans - view.rescues.keys() if self._is_cut_off(item)}
-        running = frozenset(await self.ledger.learn(gained | unsure))
-        self._rescued |= unsure if view.config.failover else frozenset()  # their rescue may be over before it was seen
-        await self.offsets.learn(unsure)
-        if not view.config.failover:
-            self.misses.mourn({item: self.ledger.record(item) for item in filter(self._is_cut_off, gained - running)})
+    def _believable(self) -> float:
+        """Return up to which moment a record may be true, in milliseconds."""
+        self.now()
+        return self.clock.believable()
 
-    def _begun_elsewhere(self) -> frozenset[int]:
-        """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""
-        view, begun = self.view, self.ledger.locked & self.held  # left from before it joined again under this session
-        if view.config.failover or view.config.streaming:  # else a claim finds it out, but for moments left open
-            begun.update(filter(self._is_cut_off, self.held))
-        return frozenset(begun) - self.elsewhere - view.orphans - view.rescues.keys()
 
-    def _is_cut_off(self, item: int) -> bool:
-        return is_cut_off(self.ledger.record(item))
+def _items(items: tuple[int, ...]) -> str:
+    """Return items in words; of more than ten the first and the last."""
+    if len(items) > 10:
+        return f"{len(items)} items ({items[0]} to {items[-1]})"
+    return f"item{'s' if len(items) > 1 else ''} {', '.join(map(str, items))}"
 
-    def _report_gaps(self, items: Iterable[int]) -> None:
-        """Report moments that came while nobody could run an item: only its next holder can report them."""
-        newest = self.timetable.newest
-        until = newest if newest <= self._floor else newest - 1  # which may still be run, unless it was dropped
-        self._tell(items, 0, until, "nobody could run it when they came")
 
-    def _tell(self, items: Iterable[int], after: int, until: int, why: str) -> None:
-        """Report the moments later than ``after`` that these items have missed and have not claimed, if they came."""
-        self.misses.tell_withdrawn(self.ledger)
-        until = min(until, self.now() + SOON)
-        self.misses.tell({item: max(after, self._last(item)) for item in items}, self.timetable, until, why)
-
-    def _last(self, item: int) -> int:
-        """Return the moment after which an item's holders owe what comes."""
-        return max(self._floors.get(item, 0), self.ledger.record(item).slot)
-
-    def _note_rescued(self) -> None:
-        """Report moments that came while our items were being rescued: only now may we run the items again."""
-        rescued, self._rescued = self._rescued, self._in_rescue() & self.held
-        self._report_gaps((rescued - self._rescued - self.elsewhere) & self.held)
-
-    def _change_schedule(self, view: JobView) -> None:
-        """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
-        written, table = self._clockwork.in_time(int(view.scheduled_since * 1000)), self.timetable
-        ours = self.held - self._succession(view).handed_on(self.held, self._member.id)
-        before, taken_off, due = table.newest, self.taken_off() & ours, self._due() & ours
-        ended = min(written, self._succession(view).ended)
-        table.advance(ended)
-        until = min(table.newest, ended)  # later ones are the next schedule's, if they are any
-        self._tell(taken_off - self.view.disabled_items, 0, until, ENDED)
-        self._tell(due, before - 1, until, ENDED)
-        self._tell((self._due() & ours) - due, before, until, ENDED)
-        if self._member.id in view.eligible:
-            open_ = ours - view.disabled_items
-            run = open_ - self.view.disabled_items
-            for one in self._succession(view).between:
-                self._tell_hidden(run, Timetable(one.cron, one.until), one.since, one.until)
-                last = {item: max(self._last(item), one.since) for item in open_}
-                self.misses.tell(last, Timetable(one.cron, one.until), one.until, ENDED)
-            self._tell_hidden(run, Timetable(view.config.schedule, self.now()), written)
-        self._since, self._scheduled_since = written, view.schedule_dated
-        self.timetable = Timetable(view.config.schedule, self.now())
-        self._start_anew(written)
-        self._followed = {item: self._last(item) for item in self.held}
-        self._ahead.schedule_changed(self.now())
-        mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._member.id}
-        self._tell(mine, written, self.timetable.newest - 1, UNKNOWN)
-        if not view.config.misfire:  # schedules may share moments
-            newest = self.timetable.newest
-            self.pass_over(item for item in self._unclaimed(newest) if self.misses.knows(item, newest))
-
-    def _tell_hidden(self, items: Iterable[int], table: Timetable, since: int, until: float = inf) -> None:
-        """Report a schedule's moments that came before it was known here, and before what was run by the one before."""
-        last = {item: int(min(until, self._last(item))) for item in items}
-        spans = {item: (max(since, self._followed.get(item, since)), end) for item, end in last.items()}
-        self.misses.tell_hidden(spans, table, self.timetable, UNKNOWN)
-
-    def _succession(self, view: JobView) -> Succession:
-        return Succession(self.config.schedule, self._scheduled_since, view)
-
-    def _advance(self) -> None:
-        waiting, table = self._due(), self.timetable
-        before, came = table.newest, table.advance(self.now())
-        if came and waiting:
-            self._tell(waiting, before - 1, table.newest - 1, "the assignment was not settled")
-        if came > 1:
-            self._tell(self._due() - waiting, before, table.newest - 1, "this process was held up")
+def _moments(passed: Passed) -> str:
+    """Return in words which scheduled moments passed without a run."""
+    first, last = (moment(one / 1000).isoformat(timespec="seconds") for one in (passed.first, passed.last))
+    if passed.count == 1:
+        return f"the run of {last}"
+    at_least = "at least " if passed.count >= STEPS else ""
+    return f"{at_least}{passed.count} runs ({first} to {last})"

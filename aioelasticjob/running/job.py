@@ -27,6 +27,7 @@ from aioelasticjob.model import instance_id
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
 from aioelasticjob.running.life import History, Life
 from aioelasticjob.running.scheduler import Scheduler
+from aioelasticjob.running.state import Items
 from aioelasticjob.running.surroundings import Surroundings
 
 AGAIN_AFTER = 1.0
@@ -166,7 +167,7 @@ class LocalJob:
         self._past.again = incarnation == self._incarnation
         if not self._past.again:
             self._incarnation, self._instance = incarnation, instance_id(host.ip, host.pid, uuid4().hex[:8])
-            self._past.known = {}
+            self._past.items = Items()
         refusals = self._shared.refusals_of(job)
         return Member(
             *(self._session, Layout(job), self._instance, host.ip, host.name, host.pid, incarnation), refusals=refusals

@@ -31,6 +31,7 @@ from aioelasticjob.running.monitor import MonitorPort
 from aioelasticjob.running.runner import Runner
 from aioelasticjob.running.scheduler import Activity, Scheduler, TaskScope, Work
 from aioelasticjob.running.standby import FAREWELL, wait_for_news, wait_until_known
+from aioelasticjob.running.state import Items
 from aioelasticjob.running.stopping import LAST_WORD
 from aioelasticjob.running.surroundings import Surroundings
 
@@ -58,7 +59,7 @@ class History:
     """Whether the last life was under the present session, too."""
     accounted: int = 0
     """The newest moment that was run here or reported, in milliseconds since the epoch."""
-    known: dict[int, int] = field(default_factory=dict)
+    items: Items = field(default_factory=Items)
     """The same of each item under the present session: an earlier one may not have heard of another schedule."""
 
     @property
@@ -159,7 +160,7 @@ class Life:
             here = views.value.instances.get(member.id)
             past.since = shared.clock.now() if here is None else here.up_since
         runner = self.runner = Runner(
-            self._job, member, views, shared, self.tasks, self._finished, past.since, past.accounted, past.known
+            self._job, member, views, shared, self.tasks, self._finished, past.since, past.accounted, past.items
         )
         given_up = runner.rescues.given_up
         coordinator = Coordinator(

@@ -10,7 +10,7 @@ from anyio import CancelScope, create_task_group, move_on_after, sleep
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.registry.session import Session
-from aioelasticjob.running.clockwork import Clockwork
+from aioelasticjob.running.clockwork import Clockwork, Reading
 from aioelasticjob.running.job import Host, LocalJob
 from aioelasticjob.running.scheduler import Scheduler
 from aioelasticjob.running.surroundings import Surroundings
@@ -86,10 +86,11 @@ async def watch_clock(session: Session, shared: Surroundings) -> None:
 
     Only writes are answered with the registry's time: jobs that are at rest would follow a clock that was put right.
     """
-    time, pause, asked = Clockwork(session, shared.clock), CLOCK_CHECK, 0.0
+    time, pause, asked = Clockwork(Reading.of(session, shared.clock)), CLOCK_CHECK, 0.0
     turn = refused = 0
     while True:
         await sleep(CLOCK_CHECK)
+        time.take(Reading.of(session, shared.clock))
         refusing = time.is_astray and any(runner.is_refusing for runner in shared.runners)
         wait = min(pause, CLOCK_CHECK_REFUSING) if refusing else pause
         if time.is_astray and shared.runners and session.steady_time() >= asked + wait - CLOCK_CHECK / 2:
@@ -102,7 +103,7 @@ async def watch_clock(session: Session, shared: Surroundings) -> None:
                 turn, refused = turn + 1, refused + 1
                 if refused < len(shared.runners):
                     pause = CLOCK_CHECK
-        time.now()
+        time.take(Reading.of(session, shared.clock))
         if time.has_jumped():
             pause = CLOCK_CHECK
             for runner in shared.runners:

@@ -141,4 +141,4 @@ class Requests:
     def _tell(self, items: Collection[int], why: str) -> None:
         for item in sorted(items):
             fire = self._later.pop(item)
-            self._duty.misses.put([item], Passed(fire.slot, fire.slot), why)
+            self._duty.report([item], Passed(fire.slot, fire.slot), why)

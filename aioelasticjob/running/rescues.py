@@ -31,7 +31,7 @@ class Rescues:
     def given_up(self, item: int, run: Record) -> None:
         """Report a run that this instance, the leader, has given up."""
         if error := self._accounts.given_up(self._views.value.config, item, run):
-            self._duty.misses.put([item], Passed(run.moment, run.moment), str(error), run.instance)
+            self._duty.report([item], Passed(run.moment, run.moment), str(error), run.instance)
 
     async def answer(self, view: JobView, fly: Fly) -> bool:
         """Take one orphan, beginning at a place of our own so that rescuers spread; True if one was taken."""

@@ -28,12 +28,13 @@ from aioelasticjob.running.cut import Cut
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.health import JobHealth
-from aioelasticjob.running.misses import UNKEPT
+from aioelasticjob.running.missed import UNKEPT
 from aioelasticjob.running.reins import Reins, left_open
 from aioelasticjob.running.requests import Requests
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.scheduler import TaskScope, Work
+from aioelasticjob.running.state import Items
 from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.running.trace import trace_of
@@ -64,13 +65,13 @@ class Runner:
         over: Callable[[], None],
         up_since: float,
         accounted: int,
-        known: dict[int, int],
+        items: Items,
     ) -> None:
         self._job, self._member, self._views, self._shared = job, member, views, shared
         self._tasks, self._over = tasks, over
         self.wake: Callable[[], None] = lambda: None
         """Asks for a turn."""
-        self._duty = Duty(member, views.value, shared.clock, shared.events, up_since, known)
+        self._duty = Duty(member, views.value, shared.clock, shared.events, up_since, items)
         self._duty.accounted = accounted
         self._claims = Claims(member, self._duty.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
@@ -97,7 +98,7 @@ class Runner:
     @property
     def accounted(self) -> int:
         """The newest moment that was run here or reported, in milliseconds since the epoch; 0 before the first."""
-        return max(self._duty.accounted, self._duty.misses.newest_of_all)
+        return max(self._duty.accounted, self._duty.missed.newest_of_all)
 
     @property
     def left(self) -> bool:
@@ -251,7 +252,7 @@ class Runner:
             return False
         owed = duty.owed(upcoming) - view.disabled_items
         # what was told of by a clock that has been set back since is a rerun, once it has come
-        if items := frozenset(item for item in owed if not duty.misses.knows(item, upcoming)):
+        if items := frozenset(item for item in owed if not duty.items[item].knows(upcoming)):
             await self._fly(view, Fire(upcoming, FireSource.CRON), items)
         return bool(items)
 
@@ -357,7 +358,7 @@ class Runner:
         taken = await self._claims.claim(view, fire, items, now, following, hold)
         if taken.elsewhere or taken.refused:
             duty.reach(fire.slot)  # then those items are reported as missing this moment
-        duty.misses.mourn(taken.cut_off)
+        duty.report_lost_runs(taken.cut_off)
         if taken.refused:
             duty.miss(taken.refused, fire, "what was made by hand stands in its way")
             duty.pass_over(taken.refused)
@@ -375,13 +376,13 @@ class Runner:
         """Give the items back; False if the session was lost.  A claim without fences has written nothing."""
         claim, duty = flight.claim, self._duty
         if flight.begun and claim.fire.source in SCHEDULED:
-            duty.misses.ran(claim.items, claim.fire.slot)
+            duty.missed.ran(claim.items, claim.fire.slot)
         unfinished = flight.reins.unfinished if flight.reins is not None else ()
         if not claim.fences:
             duty.ledger.assume(unfinished, claim.fire.slot - 1)
             if flight.begun:  # no record tells the next holder
                 slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - flight.outcomes.keys()
-                duty.misses.put(cut_off.difference(unfinished), slot, UNKEPT, self._member.id)
+                duty.report(cut_off.difference(unfinished), slot, UNKEPT, self._member.id)
             return True
         if not flight.begun:
             return await self._claims.withdraw(claim)

@@ -51,14 +51,14 @@ def test_of_two_who_come_back_one_leaves_the_marks_and_the_other_knows_what_they
     done(other.learn(desk.items))
     assert marked(desk) == {0, 2}
     assert marked(desk, other) == frozenset()
-    assert [other.missed(item)[0].until for item in desk.items] == [SLOT + 5000, 0, SLOT + 6000]
+    assert [other.items[item].mark.until for item in desk.items] == [SLOT + 5000, 0, SLOT + 6000]
 
 
 def test_a_mark_that_is_there_is_moved_on() -> None:
     desk = run_once()
     desk.write(Create(LAYOUT.item(0).misfire, b"1000"), Create(LAYOUT.item(2).misfire, b"by hand"))
     desk.learn()
-    assert (desk.ledger.missed(0)[0].until, desk.ledger.missed(2)[0].until) == (1000, 0)
+    assert (desk.ledger.items[0].mark.until, desk.ledger.items[2].mark.until) == (1000, 0)
     assert marked(desk) == {0, 2}
     assert marks(desk) == MISSED
 
@@ -71,7 +71,8 @@ def test_a_mark_of_ones_own_is_moved_on_both_ways_and_the_next_holder_reads_the_
         assert done(mark(desk.claims._member, desk.ledger, desk.view(), {0: mark_now})) == {0}
     other = Ledger(desk.claims._member)
     done(other.learn(desk.items))
-    assert other.missed(0) == desk.ledger.missed(0) == (Mark(SLOT + 12_000, SLOT + 2000), 2)
+    for entry in (other.items[0], desk.ledger.items[0]):
+        assert (entry.mark, entry.mark_version) == (Mark(SLOT + 12_000, SLOT + 2000), 2)
 
 
 def test_a_mark_that_a_claim_has_removed_is_made_again() -> None:
@@ -87,7 +88,7 @@ def test_a_mark_written_by_hand_says_nothing(data: bytes) -> None:
     desk = run_once()
     desk.write(Create(LAYOUT.item(0).misfire, data))
     desk.learn()
-    assert desk.ledger.missed(0) == (Mark(), 0)
+    assert (desk.ledger.items[0].mark, desk.ledger.items[0].mark_version) == (Mark(), 0)
 
 
 @pytest.mark.parametrize("word", ["well", "never arrived"])

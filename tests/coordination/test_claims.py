@@ -718,7 +718,7 @@ def test_records_that_hold_much_that_is_not_known_are_written_a_few_at_a_time() 
 def test_the_run_of_a_record_that_was_lowered_is_rescued_for_the_moment_that_it_claimed() -> None:
     desk = Desk(1)
     desk.taken(replace(CRON, slot=SLOT + 3_600_000))
-    desk.ledger.lower(0, SLOT)
+    desk.ledger.items[0].lower(SLOT)
     assert (desk.ledger.slot(0), desk.ledger.moment(0)) == (SLOT, SLOT + 3_600_000)
     desk.learn()
     assert desk.ledger.moment(0) == SLOT + 3_600_000
@@ -731,14 +731,14 @@ def test_a_triggered_run_of_a_record_that_was_lowered_is_rescued_for_when_it_was
     desk = Desk(1)
     desk.settle(desk.taken(replace(CRON, slot=SLOT + 3_600_000)), Outcome.COMPLETED)
     desk.taken(Fire(SLOT + 5_000, FireSource.TRIGGER, "day 7"))
-    desk.ledger.lower(0, SLOT)
+    desk.ledger.items[0].lower(SLOT)
     assert desk.ledger.moment(0) == SLOT + 5_000
 
 
 def test_a_lowered_records_run_that_another_has_rescued_meanwhile_keeps_its_moment() -> None:
     desk = Desk(1)
     desk.taken(replace(CRON, slot=SLOT + 3_600_000))
-    desk.ledger.lower(0, SLOT)
+    desk.ledger.items[0].lower(SLOT)
     again = replace(desk.record(), rescues=1, instance="other", begun=desk.record().begun + 1)
     desk.write(Set(LAYOUT.item(0).execution, records.encode(again), -1))
     desk.learn()

@@ -15,7 +15,7 @@ from aioelasticjob.errors import NotPermitted
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.ahead import SET_BACK
 from aioelasticjob.running.clockwork import STEADY
-from aioelasticjob.running.misses import SKIPPED
+from aioelasticjob.running.missed import SKIPPED
 from aioelasticjob.running.process import watch_clock
 from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.testing import VirtualClock, run, simulated
@@ -167,7 +167,7 @@ def test_the_time_is_asked_for_through_another_job_if_one_may_not_be_written() -
                 raise NotPermitted("/read-only")
 
     async def main() -> None:
-        session = SimpleNamespace(steady_time=get_running_loop().time, clock_skew=5.0, clock_gap=0.0)
+        session = SimpleNamespace(steady_time=get_running_loop().time, clock_skew=5.0, clock_gap=0.0, outages=())
         shared = SimpleNamespace(clock=VirtualClock(), runners={Asking("read-only"): None, Asking("open"): None})
         with anyio.move_on_after(9.5):
             await watch_clock(cast(Session, session), cast(Surroundings, shared))
@@ -187,7 +187,7 @@ def test_the_time_is_asked_for_less_and_less_often_if_no_job_may_be_written() ->
             raise NotPermitted("/read-only")
 
     async def main() -> None:
-        session = SimpleNamespace(steady_time=get_running_loop().time, clock_skew=5.0, clock_gap=0.0)
+        session = SimpleNamespace(steady_time=get_running_loop().time, clock_skew=5.0, clock_gap=0.0, outages=())
         shared = SimpleNamespace(clock=VirtualClock(), runners={ReadOnly(): None, ReadOnly(): None})
         with anyio.move_on_after(600):
             await watch_clock(cast(Session, session), cast(Surroundings, shared))

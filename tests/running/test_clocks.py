@@ -13,14 +13,16 @@ import pytest
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.coordination.ledger import Ledger
 from aioelasticjob.coordination.view import read
-from aioelasticjob.events import Began, Events, Misfired
+from aioelasticjob.events import Began, Misfired
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import FireSource, Record
 from aioelasticjob.registry.txn import Create, Set
 from aioelasticjob.running.ahead import SET_BACK, Ahead
-from aioelasticjob.running.clockwork import Clockwork
-from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.clockwork import Clockwork, Reading
+from aioelasticjob.running.commands import Command, SayLowered
+from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Timetable
+from aioelasticjob.running.state import Items
 from aioelasticjob.running.succession import Succession
 from aioelasticjob.testing import Faults, VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.loop import START
@@ -31,16 +33,6 @@ from tests.coordination.test_claims import LAYOUT as DESK
 from tests.coordination.test_claims import Desk, done
 
 LASTING = Settings(max_session_timeout=600_000)  # the observer's
-
-
-class Still:
-    """A clock that stands."""
-
-    def __init__(self, time: float) -> None:
-        self._time = time
-
-    def now(self) -> float:
-        return self._time
 
 
 class Setting:
@@ -218,16 +210,19 @@ def test_nothing_is_claimed_of_the_future_though_it_is_not_certain_yet_that_the_
 
 def test_a_record_is_lowered_to_what_was_run_here_if_that_was_not_by_the_clock_that_was_ahead() -> None:
     desk, now = Desk(1), 1_010_500
-    ledger = Ledger(desk.member, lambda: inf)
+    items = Items()
+    items[0].reported = now - 1000
+    ledger = Ledger(desk.member, lambda: inf, items)
     desk.elsewhere(0, Record(now + 3_600_000, "CRON", "other", 1, 1, 0, completed=True), running=False)
     done(ledger.learn([0]))
-    clockwork = Clockwork(desk.member.session, Still(now / 1000))
-    misses = Misses(desk.member, Still(now / 1000), Events(), clockwork, {0: now - 1000})
-    ahead = Ahead(desk.member, ledger, misses)
+    commands, lowered = list[Command](), list[frozenset[int]]()
+    ahead = Ahead(MissedMoments(Clockwork(Reading(now / 1000, 0)), items, commands), items, commands)
     ahead.find([0], now, now - 9000)
     view = desk.view()
-    assert done(ahead.settle(view, Timetable(view.config.schedule, now), frozenset([0]))) == {0}
-    assert ledger.slot(0) == misses.newest(0) == now - 1000
+    ahead.settle(view, Timetable(view.config.schedule, now), frozenset([0]), lowered.append)
+    assert lowered == [{0}]
+    assert commands == [SayLowered(0, now + 3_600_000, now - 1000)]
+    assert ledger.slot(0) == items[0].reported == now - 1000
 
 
 def test_no_schedule_came_after_the_one_in_force_though_an_earlier_one_was_dated_by_a_clock_ahead() -> None:
@@ -322,7 +317,7 @@ def test_who_has_not_noticed_a_clock_that_was_ahead_takes_nothing_for_missed_fro
 def test_a_record_that_claims_more_than_a_minute_is_lowered_and_its_moment_not_run_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.WARNING, "aioelasticjob.running.ahead")
+    caplog.set_level(logging.WARNING, "aioelasticjob.running.duty")
 
     @simulated
     async def test() -> None:
@@ -336,7 +331,7 @@ def test_a_record_that_claims_more_than_a_minute_is_lowered_and_its_moment_not_r
         claimed = max(second for second, runs in here.runs.items() if runs[0] < 10)
         assert [len(here.runs[second]) for second in (claimed - 1, claimed, claimed + 1)] == [2, 1, 1]
         assert [round(here.runs[second][-1]) for second in range(20, claimed)] == list(range(20, claimed))
-        (told,) = (entry.getMessage() for entry in caplog.records if entry.name == "aioelasticjob.running.ahead")
+        (told,) = (line for line in map(logging.LogRecord.getMessage, caplog.records) if "is claimed up to" in line)
         assert told.startswith(
             "job: item 0 is claimed up to 2026-01-01T00:01:37+00:00, though it was only 2026-01-01T00:0"
         )

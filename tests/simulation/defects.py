@@ -27,7 +27,7 @@ from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.running import executor
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
-from aioelasticjob.running.misses import Misses
+from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.requests import Fly, Requests
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.runner import Runner
@@ -236,4 +236,4 @@ def begin_where_it_was_known() -> AbstractContextManager[object]:
 
 def bury_the_cut_off() -> AbstractContextManager[object]:
     """Tell nobody that a run was cut off."""
-    return mock.patch.object(Misses, "mourn")
+    return mock.patch.object(MissedMoments, "report_lost_runs")

@@ -22,9 +22,9 @@ from aioelasticjob.model import Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry import lease
 from aioelasticjob.registry.txn import Check, Create, Op, Set
 from aioelasticjob.running import executor
+from aioelasticjob.running.commands import Report
 from aioelasticjob.running.duty import Duty
 from aioelasticjob.running.executor import Flight
-from aioelasticjob.running.misses import Misses
 from aioelasticjob.running.requests import Fly, Requests
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.runner import Runner
@@ -50,13 +50,13 @@ def _unreported(*reasons: str) -> AbstractContextManager[object]:
     sources = [path.read_text() for path in Path(aioelasticjob.__file__).parent.rglob("*.py")]
     for reason in reasons:
         assert any(reason in source for source in sources), f"nobody gives {reason!r} as a reason any more"
-    original: Any = Misses.put
+    original: Any = Duty._report_missed
 
-    def put(self: Misses, items: Iterable[int], passed: Any, why: str, *rest: Any, **options: Any) -> None:
-        if why not in reasons:
-            original(self, items, passed, why, *rest, **options)
+    def report(self: Duty, told: Report) -> None:
+        if told.why not in reasons:
+            original(self, told)
 
-    return mock.patch.object(Misses, "put", put)
+    return mock.patch.object(Duty, "_report_missed", report)
 
 
 def elsewhere_unreported() -> AbstractContextManager[object]:

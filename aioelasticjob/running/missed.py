@@ -1,0 +1,129 @@
+"""Accounts for moments that passed without a run: each is reported once, by the instance that holds the item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from aioelasticjob.coordination.ledger import TOLERATED
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.model import Record
+from aioelasticjob.running.clockwork import Clockwork
+from aioelasticjob.running.commands import Command, Report
+from aioelasticjob.running.schedule import Passed, Timetable
+from aioelasticjob.running.state import Items
+
+AWAY = "the registry was away"
+BUSY = "the last run was still going on"
+UNKNOWN = "they came before the new schedule was known here"
+UNRECORDED = "records were switched off before it could be run"
+UNKEPT = "its run was cut off, and no record of it is kept"
+SKIPPED = "the clock was set ahead and skipped them"
+WITHDRAWN = "who had claimed it was held up, and gave it back"
+
+NEWS = 60_000
+"""Milliseconds within which an instance that still runs items has heard of a new schedule, or its session has ended."""
+
+
+class MissedMoments:
+    """Which moments of its items one instance reports as missed."""
+
+    def __init__(self, clockwork: Clockwork, items: Items, commands: list[Command]) -> None:
+        self._clockwork, self._items, self._commands = clockwork, items, commands
+        self.lower_all(clockwork.now + TOLERATED, clockwork.now)  # the clock may have been ahead in an earlier life
+
+    def ran(self, items: Iterable[int], slot: int) -> None:
+        """Note that items were run for a moment; lowering the number of items may remove their records."""
+        for item in items:
+            self._items[item].reported = max(slot, self._items[item].reported)
+
+    @property
+    def newest_of_all(self) -> int:
+        """The newest moment of any item that was run or reported here, 0 if there is none."""
+        return max((item.reported for item in self._items.values()), default=0)
+
+    def lower_all(self, beyond: int, moment: int, former: int = 0) -> None:
+        """Take nothing later than a moment for known of the items of which something later than ``beyond`` is.
+
+        Nor of those of which nothing later than ``former`` is: that was another schedule's.
+        """
+        for item in self._items.values():
+            if item.reported > beyond or item.reported <= former:
+                item.reported = min(moment, item.reported)
+
+    def report(self, last: Mapping[int, int], table: Timetable, until: int, why: str, *, late: bool = False) -> None:
+        """Report the moments up to ``until`` that have passed without a run, for each item those after its ``last``.
+
+        Those up to the newest known of an item are left out, unless this comes ``late``, when the item may run again.
+        Of the moments that came while this process could not hear the registry, that is the reason, whatever ``why``;
+        so it is of those that the clock skipped.
+        """
+        after = {item: known if late else max(known, self._items[item].reported) for item, known in last.items()}
+        oldest = min(after.values(), default=until)
+        if oldest >= until:
+            return
+        away = [(began, ended, AWAY) for began, ended in self._clockwork.outages()]
+        for began, ended, reason in sorted([*away, *((*jump, SKIPPED) for jump in self._clockwork.skipped)]):
+            if began <= until and oldest < ended:
+                self._report(after, table, min(until, began - 1), why)
+                self._report(after, table, min(until, ended), reason)
+        self._report(after, table, until, why)
+
+    def report_withdrawn(self) -> None:
+        """Report moments that others gave back without a run, if a later one has been claimed or reported here.
+
+        That was done while the item counted as claimed.  Else the moment is still owed, like any other.
+        """
+        for number, item in self._items.items():
+            slot, item.withdrawn = item.withdrawn, 0
+            if slot and (item.record.slot > slot or item.knows(slot + 1)):
+                self.put([number], Passed(slot, slot), WITHDRAWN)
+
+    def report_hidden(
+        self, spans: Mapping[int, tuple[int, int]], table: Timetable, followed: Timetable, why: str
+    ) -> None:
+        """Report the moments after the first and up to the second of each item's, that ``followed`` does not have.
+
+        That schedule was followed meanwhile, so those that both have were run, or reported.  Nothing is reported of a
+        span longer than news may take: its end was claimed by a clock that was ahead.
+        """
+        for after, until in sorted(set(spans.values())):
+            alike = [item for item, span in spans.items() if span == (after, until)]
+            done = after if until - after <= NEWS else until
+            while done < until:
+                seen = followed.passed(done, until)
+                end = until if seen is None else seen.first - 1
+                self.report(dict.fromkeys(alike, done), table, end, why, late=True)
+                done = until if seen is None else seen.first
+
+    def _report(self, after: dict[int, int], table: Timetable, until: int, why: str) -> None:
+        alike: dict[int, list[int]] = {}
+        for item, known in after.items():
+            alike.setdefault(known, []).append(item)
+        for known, items in alike.items():
+            if (passed := table.passed(known, until)) is not None:
+                after.update(dict.fromkeys(items, passed.last))
+                self.ran(items, passed.last)
+                self.put(items, passed, why)
+
+    def put(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:
+        """Report moments that the schedule may not have, or a run that was cut off."""
+        if concerned := tuple(sorted(items)):
+            self._commands.append(Report(concerned, passed, why, cut_off))
+
+    def report_lost_runs(self, cut_off: Mapping[int, Record]) -> None:
+        """Report runs that were cut off and are not rescued, each once: when an item is gained, or claimed anew.
+
+        The run may still have been going on when its item was gained.
+        """
+        for item, record in cut_off.items():
+            if self._items[item].lost_run != record.begun:
+                self._items[item].lost_run = record.begun
+                slot = Passed(record.moment, record.moment)
+                self.put([item], slot, "its run was cut off, and failover is off", record.instance)
+
+    def report_removed_orphans(self, before: JobView, view: JobView) -> None:
+        """Report runs that nobody will rescue, because their items are gone: the leader has removed them."""
+        for item, (slot, cut_off) in before.orphaned.items():
+            if item >= view.config.sharding_total_count and item not in view.orphaned:
+                why = "its run was cut off, and the item is gone with the lower count"
+                self.put([item], Passed(slot, slot), why, cut_off)

@@ -1,0 +1,430 @@
+"""What one instance owes: which of its items, for which moment.  Facts come in, commands go out.
+
+It follows from state, not from wake-ups: an item held here whose record lies before the newest due moment is owed.
+So a moment survives a re-sharding, whoever held the item when it came.
+
+Nothing here waits, reads a clock, asks the registry or writes a log.  Each method takes in one fact, or answers a
+question; what is to be done outside stands in ``commands`` afterwards.  The clocks are a fact as well: ``clock.take``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from math import inf
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.claims import SCHEDULED
+from aioelasticjob.coordination.ledger import TOLERATED
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.running.absence import ENDED, Absence, given_at, made_at, made_by
+from aioelasticjob.running.ahead import SET_BACK, Ahead
+from aioelasticjob.running.clockwork import AHEAD, ASTRAY, Clockwork, Reading
+from aioelasticjob.running.commands import Command, ReadItems
+from aioelasticjob.running.missed import AWAY, BUSY, UNKNOWN, UNRECORDED, MissedMoments
+from aioelasticjob.running.schedule import Passed, Timetable
+from aioelasticjob.running.state import Items
+from aioelasticjob.running.succession import Succession
+
+SOON = 500  # milliseconds before its moment at which a claim may leave, and be refused
+
+
+class JobState:
+    """The items held here, what is known of them, and the moments that are due; times in milliseconds."""
+
+    def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
+        self.clock = Clockwork(reading)
+        self.commands: list[Command] = []
+        """What is to be done outside; whoever does it takes it away."""
+        self.items = items
+        items.join_again()
+        self.held: frozenset[int] = frozenset()
+        self.view = view
+        """The newest view taken in."""
+        self.begun_elsewhere: frozenset[int] = frozenset()
+        """The items begun elsewhere that the newest view was the first to show."""
+        self.missed = MissedMoments(self.clock, items, self.commands)
+        self._ahead = Ahead(self.missed, items, self.commands)
+        self._absence = Absence(me, self.clock, self.missed, items, self.commands)
+        self._me, self._up_since = me, up_since
+        self._set_back = inf
+        """To where the time was last set back: what came since then this instance was up for."""
+        self._since = int(view.scheduled_since * 1000)
+        """Since when the schedule is known to be in force."""
+        self._floor = 0
+        """Up to this moment nothing is owed by anybody here."""
+        self._looked_at: JobView | None = None
+        self._switched = False
+        """Whether records were switched on or off since the items were last held."""
+        self.accounted = 0
+        """The newest moment that an earlier life of this process has seen to."""
+        self.timetable = Timetable(view.config.schedule, self.clock.now)
+        self._scheduled_since = view.schedule_dated
+        """The same as the registry says it, whose clock may be ahead."""
+
+    @property
+    def elsewhere(self) -> frozenset[int]:
+        """Items of ours that another instance still runs."""
+        return frozenset(number for number, item in self.items.items() if item.elsewhere)
+
+    @elsewhere.setter
+    def elsewhere(self, items: frozenset[int]) -> None:
+        for number in items:
+            self.items[number].elsewhere = True
+
+    @property
+    def config(self) -> JobConfig:
+        """The configuration in force."""
+        return self.view.config
+
+    @property
+    def steady_in(self) -> float:
+        """Return after how many seconds to look again because the time was set; 0 if it was not."""
+        return self.clock.unsteady if self.clock.may_be_set_back or self._ahead else 0.0
+
+    def see(self, view: JobView) -> None:
+        """Take in a view: schedule, items gained and lost, what is switched off; and what has become due.
+
+        That is over once there is no command left: each step either asks for what the next one has to know, or is
+        followed by it.  If a command cannot be performed, the view is seen again.
+        """
+        self.begun_elsewhere = frozenset()
+        self._follow_clock()
+        self.missed.report_withdrawn()
+        if view is self._looked_at:
+            return self._see_absence(view)
+        if self._succession(view).has_changed:
+            self._change_schedule(view)
+        if view.config.monitor_execution != self.config.monitor_execution:
+            self._switch_monitoring(view)
+        if view.leader == self._me:
+            self.missed.report_removed_orphans(self.view, view)
+        self.view = view
+        self._let_go(view)
+
+    def _see_absence(self, view: JobView) -> None:
+        known_since = max(self.accounted, self._since)
+        self._absence.report_unrecorded(view, self.timetable, known_since, partial(self._settle_ahead, view))
+
+    def _see_what_is_due(self, view: JobView) -> None:
+        """Move on to the present."""
+        self._advance()
+        self._drop_after_outage()
+        closed = self.held & view.disabled_items if self._me in view.eligible else self.held
+        taken_off = self.taken_off()  # what passed before that is missed all the same
+        self._report_gaps(number for number in closed & taken_off if not self.items[number].closed)
+        for number, item in self.items.items():
+            item.closed = number in closed
+        if self._me not in view.eligible:
+            self.pass_over()
+        self.pass_over(self.held & view.disabled_items)
+
+    def _follow_clock(self) -> None:
+        """Notice that the time was set.
+
+        That it was set back is believed once it has stayed there, and then all begins anew from there: what was set by
+        mistake for some seconds costs no more than the moments in them.
+        """
+        if self.clock.has_jumped():
+            self._ahead.find_anew(self.held, self.clock.set_to, self.clock.since)
+        if self.clock.is_set_back():
+            since = self._set_back = self.clock.since
+            self.timetable = Timetable(self.config.schedule, since)
+            self.missed.lower_all(self.clock.now + TOLERATED, since, self._since if self._since > self.clock.now else 0)
+            self._since = since if self._since > self.clock.now + AHEAD else self._since
+            for item in map(self.items.__getitem__, self.held):
+                item.floor = min(max(self._floor, item.floor), max(since, item.reported))  # reports stay
+            self._floor = min(self._floor, since)
+
+    def _settle_ahead(self, view: JobView) -> None:
+        """See to records from the future, once it is certain that they are."""
+        if not self._ahead or self.clock.unsteady or self._me not in view.eligible:
+            return self._see_what_is_due(view)
+
+        def settled(lowered: frozenset[int]) -> None:
+            for item in map(self.items.__getitem__, lowered):
+                item.floor = min(item.floor, item.record.slot)
+            self._report(lowered, 0, self.timetable.newest - 1, SET_BACK)
+            self._see_what_is_due(view)
+
+        self._ahead.settle(view, self.timetable, self.held - view.disabled_items, settled)
+
+    def owed(self, moment: int | None = None) -> frozenset[int]:
+        """Return the items whose newest moment (or the one given) has not been claimed and is ours to claim."""
+        owed = self._unclaimed(moment or self.timetable.newest)
+        return owed - self.taken_off() if owed else owed
+
+    def _unclaimed(self, moment: int) -> frozenset[int]:
+        """Return the items held here for which a moment has neither been claimed nor passed over."""
+        if not self._floor < moment <= self.clock.now + AHEAD:  # else the time was set back, which is not concluded yet
+            return frozenset()
+        return frozenset(number for number in self.held if self.items[number].owes(moment))
+
+    def _due(self, view: JobView | None = None) -> frozenset[int]:
+        """Return the owed items that may run here: nobody misses the others, or their next holder reports them."""
+        view = view or self.view
+        if self._me not in view.eligible:
+            return frozenset()
+        due = self._unclaimed(self.timetable.newest) - self.taken_off(view) - view.disabled_items
+        if view is self.view:
+            return due
+        return frozenset(n for n in due if not self.items[n].rescued and view.assignment.get(n) == self._me)
+
+    def taken_off(self, view: JobView | None = None) -> frozenset[int]:
+        """Return the items that others run, rescue or have yet to rescue."""
+        return self._in_rescue(view).union(self.elsewhere)
+
+    def _in_rescue(self, view: JobView | None = None) -> frozenset[int]:
+        view = view or self.view
+        if not view.config.failover:
+            return frozenset()
+        return view.orphans.union(view.rescues, (number for number in self.held if self.items[number].cut_off))
+
+    def source(self, items: Iterable[int]) -> FireSource:
+        """Return why items would be run for the newest moment now: on time, or as the rerun for what was missed."""
+        newest = self.timetable.newest
+        late = any(item.late == newest or item.knows(newest) for item in map(self.items.__getitem__, items))
+        late = late or self.clock.was_away(newest) or self.is_catch_up(newest)
+        return FireSource.MISFIRE if late else FireSource.CRON
+
+    def _drop_after_outage(self) -> None:
+        """Report the newest moment, unless it is to be run again, if it came while the registry could not be heard."""
+        newest = self.timetable.newest
+        if not self.config.misfire and self.clock.was_away(newest) and (due := self._due()):
+            self._report(due, newest - 1, newest, AWAY)
+            self.pass_over(due)
+
+    def is_catch_up(self, slot: int) -> bool:
+        """Whether nobody was up when the moment came."""
+        return slot < min(self.view.up_since * 1000, self._up_since * 1000, self._set_back)
+
+    def pass_over(self, items: Iterable[int] | None = None) -> None:
+        """Owe the newest moment no longer: to these items, or to any."""
+        if items is None:
+            self._floor = max(self._floor, self.timetable.newest)
+        else:
+            for item in items:
+                self.items[item].floor = self.timetable.newest
+
+    def _start_anew(self, moment: int) -> None:
+        """Owe nothing that came up to a moment: it was another schedule's."""
+        self._floor = max(self._floor, moment)
+        for item in self.items.values():
+            item.floor = max(item.floor, moment)
+
+    def collapse(self, view: JobView, *, rerun: bool) -> None:
+        """Let the moments that came during a flight become one: it is run once, or dropped.
+
+        ``view`` is the newest: the items to run may have changed.  If it has another schedule, ``look`` does the rest.
+        """
+        before, table = self.timetable.newest, self.timetable
+        if self._succession(view).has_changed:
+            written = self._succession(view).ended
+            table.advance(min(self.clock.now, written))
+            missed = self._due(view).union(self._succession(view).given_away_since(self._due()))
+            self._report(missed, before - 1, min(table.newest - 1, written), BUSY)
+        elif table.advance(self.clock.now):
+            self._report(self._due(view), before - 1, table.newest, BUSY)
+            if not rerun:
+                self.pass_over()
+
+    def miss(self, items: Iterable[int], fire: Fire, why: str) -> None:
+        """Report that a fire cannot have these items, as far as they still owe its moment."""
+        newest, missed = self.timetable.newest, frozenset(items)
+        if fire.source in SCHEDULED:
+            self._report(missed & self._unclaimed(newest), newest - 1, newest, why)
+        else:
+            self.missed.put(missed, Passed(fire.slot, fire.slot), why)
+
+    def reach(self, moment: int) -> None:
+        """Move on to a moment that was claimed ahead: an item that came free meanwhile has missed the one before."""
+        waiting, before = self._due(), self.timetable.newest
+        if self.timetable.advance(moment):
+            self._report(waiting, before - 1, self.timetable.newest - 1, "another instance still ran it")
+
+    def freed(self, item: int) -> None:
+        """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
+        newest, freed = self.timetable.newest, self.items[item]
+        freed.elsewhere = False
+        if freed.seen is not None:
+            freed.rescued = freed.rescued and item in self._in_rescue()  # what comes from now on it may miss, too
+            self._report_gaps([item])
+        if self.config.misfire:
+            freed.late = newest
+        elif item in self._unclaimed(newest):
+            self._report([item], newest - 1, newest, "another instance still ran it")
+            self.pass_over([item])
+
+    def _switch_monitoring(self, view: JobView) -> None:
+        """Run nothing again for lack of a record, and report what others kept us from running while records say so."""
+        self._switched = True
+        if not view.config.monitor_execution:
+            kept_from = (self.taken_off() & self.held) - self.view.disabled_items
+            self._report(kept_from, 0, self.timetable.newest, UNRECORDED)
+            self.pass_over(kept_from)
+            for item in self.held:
+                self.items[item].assume(self.items[item].last)
+            return
+        known = (item.record.slot for item in self.items.values() if item.seen is not None)
+        self._floor = max(self._floor, int(view.configured_at * 1000), *known)
+
+    def _let_go(self, view: JobView) -> None:
+        """Forget the items that are given to others, and ask for what is to be known of those that are given to us."""
+        given = {
+            item: view.tree.get(view.layout.item(item).instance).stat.mzxid  # type: ignore[union-attr]  # it is assigned
+            for item, holder in view.assignment.items()
+            if holder == self._me
+        }
+        renew = self._switched and view.config.monitor_execution
+        for number, item in self.items.items():
+            if renew or item.given != given.get(number):
+                item.forget()
+        self.held = frozenset(number for number in self.held if self.items[number].seen is not None)
+        gained = frozenset(number for number in given if self.items[number].seen is None)
+        unsure = frozenset[int]()
+        if view.config.monitor_execution:
+            rescued = self.held - view.orphans - view.rescues.keys()  # what their rescuers have written is to be read
+            unsure = frozenset(number for number in rescued if self.items[number].cut_off)
+            read = gained | unsure
+        else:
+            read = gained if self._switched else unsure  # which were claimed while there were records
+        if gained or read:
+            take_in = partial(self._read, view, given, gained, unsure)
+            self.commands.append(ReadItems(read, gained | unsure, take_in))
+        else:
+            self._gain(view, given, gained)
+
+    def _read(
+        self,
+        view: JobView,
+        given: Mapping[int, int],
+        gained: frozenset[int],
+        unsure: frozenset[int],
+        running: frozenset[int],
+    ) -> None:
+        """Take in the records of items gained, and what the rescuers of those that were cut off have written."""
+        if not view.config.monitor_execution:
+            for number in gained:
+                self.items[number].assume(self._seen_to(view, number))
+        elif view.config.failover:
+            for number in unsure:  # their rescue may be over before it was seen
+                self.items[number].rescued = True
+        else:
+            lost = (number for number in gained - running if self.items[number].cut_off)
+            self.missed.report_lost_runs({number: self.items[number].record for number in lost})
+        self._gain(view, given, gained)
+
+    def _gain(self, view: JobView, given: Mapping[int, int], gained: frozenset[int]) -> None:
+        """Find out since when items gained are owed, and report what nobody has run before that."""
+        self._ahead.find(gained, self.clock.now, self.clock.since)
+        for item in gained:
+            gain = self.items[item]
+            told = 0 if view.config.misfire else gain.reported  # which is not to be run any more
+            gain.floor = max(self._begin_holding(view, item), told)
+            gain.followed = gain.last
+        spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
+        spans.append((self.timetable, self._since, self.clock.now + int(ASTRAY * 1000)))
+        owed_after = {item: self.items[item].floor for item in gained}
+        self._absence.report(view, spans, owed_after, partial(self._hold, view, given, gained))
+
+    def _hold(self, view: JobView, given: Mapping[int, int], gained: frozenset[int], unmarked: frozenset[int]) -> None:
+        """Hold the items given to us, but for those that could not be marked: they are gained with the next view."""
+        self.held, self._switched = frozenset(given) - unmarked, False
+        for number, item in self.items.items():
+            item.given = given.get(number, 0)
+        for number in unmarked:
+            self.items[number].forget()
+        self._report_gaps(gained - unmarked)
+        self._looked_at, self.begun_elsewhere = view, self._begun_elsewhere()
+        self.elsewhere |= self.begun_elsewhere
+        self._note_rescued()
+        self._see_absence(view)
+
+    def _seen_to(self, view: JobView, item: int) -> int:
+        """Return up to when others may have run an item, without a record or with one, or we in an earlier life."""
+        claimed = 0 if self.items[item].seen is None else self.items[item].record.slot
+        return min(self.clock.now, max(self.clock.in_time(given_at(view, item)), self.accounted, claimed))
+
+    def _begin_holding(self, view: JobView, item: int) -> int:
+        """Return the moment after which an item gained owes what comes."""
+        caught_up = self.clock.now / 1000 - view.config.catch_up if view.config.catch_up else inf
+        up_since = min(view.up_since, self._up_since, caught_up)
+        in_time, written_after = self.clock.in_time, self.items[item].written_after
+        made = in_time(made_at(view, item), written_after(made_by(view, item)))
+        return max(made, in_time(int(up_since * 1000)), in_time(self._since, written_after(view.scheduled_by)))
+
+    def _begun_elsewhere(self) -> frozenset[int]:
+        """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""
+        view = self.view
+        found = view.config.failover or view.config.streaming  # else a claim finds it out, but for moments left open
+        held = ((number, self.items[number]) for number in self.held - view.orphans - view.rescues.keys())
+        # a lock of ours is left from before it joined again under this session
+        return frozenset(n for n, item in held if not item.elsewhere and (item.locked or (found and item.cut_off)))
+
+    def _report_gaps(self, items: Iterable[int]) -> None:
+        """Report moments that came while nobody could run an item: only its next holder can report them."""
+        newest = self.timetable.newest
+        until = newest if newest <= self._floor else newest - 1  # which may still be run, unless it was dropped
+        self._report(items, 0, until, "nobody could run it when they came")
+
+    def _report(self, items: Iterable[int], after: int, until: int, why: str) -> None:
+        """Report the moments later than ``after`` that these items have missed and have not claimed, if they came."""
+        self.missed.report_withdrawn()
+        until = min(until, self.clock.now + SOON)
+        self.missed.report({item: max(after, self.items[item].last) for item in items}, self.timetable, until, why)
+
+    def _note_rescued(self) -> None:
+        """Report moments that came while our items were being rescued: only now may we run the items again."""
+        rescued, still = (number for number, item in self.items.items() if item.rescued), self._in_rescue() & self.held
+        self._report_gaps([n for n in rescued if n in self.held - still and not self.items[n].elsewhere])
+        for number, item in self.items.items():
+            item.rescued = number in still
+
+    def _change_schedule(self, view: JobView) -> None:
+        """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
+        written, table = self.clock.in_time(int(view.scheduled_since * 1000)), self.timetable
+        ours = self.held - self._succession(view).handed_on(self.held, self._me)
+        before, taken_off, due = table.newest, self.taken_off() & ours, self._due() & ours
+        ended = min(written, self._succession(view).ended)
+        table.advance(ended)
+        until = min(table.newest, ended)  # later ones are the next schedule's, if they are any
+        self._report(taken_off - self.view.disabled_items, 0, until, ENDED)
+        self._report(due, before - 1, until, ENDED)
+        self._report((self._due() & ours) - due, before, until, ENDED)
+        if self._me in view.eligible:
+            open_ = ours - view.disabled_items
+            run = open_ - self.view.disabled_items
+            for one in self._succession(view).between:
+                self._report_hidden(run, Timetable(one.cron, one.until), one.since, one.until)
+                last = {item: max(self.items[item].last, one.since) for item in open_}
+                self.missed.report(last, Timetable(one.cron, one.until), one.until, ENDED)
+            self._report_hidden(run, Timetable(view.config.schedule, self.clock.now), written)
+        self._since, self._scheduled_since = written, view.schedule_dated
+        self.timetable = Timetable(view.config.schedule, self.clock.now)
+        self._start_anew(written)
+        for number, item in self.items.items():
+            item.followed = item.last if number in self.held else None
+        self._ahead.schedule_changed(self.clock.now)
+        mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
+        self._report(mine, written, self.timetable.newest - 1, UNKNOWN)
+        if not view.config.misfire:  # schedules may share moments
+            newest = self.timetable.newest
+            self.pass_over(item for item in self._unclaimed(newest) if self.items[item].knows(newest))
+
+    def _report_hidden(self, items: Iterable[int], table: Timetable, since: int, until: float = inf) -> None:
+        """Report a schedule's moments that came before it was known here, and before what was run by the one before."""
+        held = {number: self.items[number] for number in items}
+        spans = {n: (max(since, item.followed or 0), int(min(until, item.last))) for n, item in held.items()}
+        self.missed.report_hidden(spans, table, self.timetable, UNKNOWN)
+
+    def _succession(self, view: JobView) -> Succession:
+        return Succession(self.config.schedule, self._scheduled_since, view)
+
+    def _advance(self) -> None:
+        waiting, table = self._due(), self.timetable
+        before, came = table.newest, table.advance(self.clock.now)
+        if came and waiting:
+            self._report(waiting, before - 1, table.newest - 1, "the assignment was not settled")
+        if came > 1:
+            self._report(self._due() - waiting, before, table.newest - 1, "this process was held up")

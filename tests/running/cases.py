@@ -1,0 +1,166 @@
+"""A job's part of the registry as a plain value, and who answers what the state of its items asks: nothing waits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.attendance import Accounted
+from aioelasticjob.coordination.ledger import NO_MARK, Mark
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import Record, Seen
+from aioelasticjob.registry.tree import Node, Stat, Tree
+from aioelasticjob.running.clockwork import Reading
+from aioelasticjob.running.commands import (
+    Command,
+    MarkMissed,
+    ReadAccounted,
+    ReadItems,
+    Report,
+    SayLowered,
+    WriteAccounted,
+)
+from aioelasticjob.running.state import Items
+from aioelasticjob.running.step import JobState
+
+ME, OTHER = "10.0.0.1@-@1", "10.0.0.2@-@1"
+LAYOUT = Layout("job")
+BEGIN = 1_000_000_000
+"""Where the time begins, in seconds since the epoch; the schedules of a minute begin there."""
+
+
+@dataclass
+class Case:
+    """The nodes of one job with two instances, the time in seconds since ``BEGIN``, and what was reported."""
+
+    config: JobConfig
+    now: float = 0.5
+    nodes: dict[str, Node] = field(default_factory=dict)
+    records: dict[int, Record] = field(default_factory=dict)
+    marks: dict[int, Mark] = field(default_factory=dict)
+    running: set[int] = field(default_factory=set)
+    """Items that another instance runs."""
+    outages: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when the registry could not be heard."""
+    reports: list[Report] = field(default_factory=list)
+    done: list[Command] = field(default_factory=list)
+    zxid: int = 0
+
+    @classmethod
+    def of(cls, items: int = 1, cron: str = "* * * * * ?", **settings: object) -> Case:
+        case = cls(JobConfig.build(job_name="job", sharding_total_count=items, cron=cron, **settings))
+        case.put(LAYOUT.config, case.config.to_json())
+        case.put(LAYOUT.instance(OTHER), json.dumps({"upSince": BEGIN - 3600}).encode(), owner=2)
+        case.put(LAYOUT.instance(ME), json.dumps({"upSince": BEGIN - 3600}).encode(), owner=1)
+        case.put(LAYOUT.host, OTHER.encode(), owner=2)
+        case.put(LAYOUT.sharding)
+        for item in range(items):
+            case.put(LAYOUT.item(item).sharding)
+            case.put(LAYOUT.item(item).instance, ME.encode())
+        return case
+
+    def put(self, path: str, data: bytes = b"", owner: int = 0) -> None:
+        """Write a node."""
+        self.zxid += 1
+        before, at = self.nodes.get(path), BEGIN + self.now
+        made, ctime, version = (self.zxid, at, 0) if before is None else _kept(before.stat)
+        stat = Stat(made, self.zxid, ctime, at, version, 0, 0, owner, len(data), 0, self.zxid)
+        self.nodes[path] = Node(data, stat)
+
+    def drop(self, path: str) -> None:
+        """Remove a node, if it is there."""
+        self.nodes.pop(path, None)
+
+    def give(self, item: int, holder: str) -> None:
+        """Assign an item."""
+        self.put(LAYOUT.sharding)
+        self.put(LAYOUT.item(item).instance, holder.encode())
+
+    def configure(self, **changes: object) -> None:
+        """Change the configuration."""
+        self.config = self.config.changed(**changes)
+        self.put(LAYOUT.config, self.config.to_json())
+
+    def view(self) -> JobView:
+        """Return the nodes as they are now."""
+        return JobView(LAYOUT, Tree(self.nodes), self.config)
+
+    def reading(self) -> Reading:
+        """Return what the clocks show."""
+        ages = tuple((self.now - began, self.now - ended) for began, ended in self.outages)
+        return Reading(BEGIN + self.now, self.now, outages=ages)
+
+    def state(self, up_since: float = -3600) -> JobState:
+        """Return the state of an instance that has just come up."""
+        return JobState(ME, self.view(), self.reading(), BEGIN + up_since, Items())
+
+    def tell(self, state: JobState, fact: Callable[[], object]) -> None:
+        """Tell a fact, and do what is commanded."""
+        state.clock.take(self.reading())
+        fact()
+        self.perform(state)
+
+    def see(self, state: JobState) -> None:
+        """Show the nodes as they are now."""
+        view = state.view if state.view.tree == Tree(self.nodes) and state.held else self.view()
+        self.tell(state, lambda: state.see(view))
+
+    def perform(self, state: JobState) -> None:
+        """Do what is commanded, until there is nothing left."""
+        while state.commands:
+            command = state.commands.pop(0)
+            self.done.append(command)
+            match command:
+                case Report():
+                    self.reports.append(command)
+                case SayLowered():
+                    pass
+                case ReadItems():
+                    for item in command.records:
+                        self.learn(state, item)
+                    command.then(command.records & self.running)
+                case MarkMissed():
+                    self.mark(state, command)
+                case ReadAccounted():
+                    command.then(Accounted(0, 0))
+                case WriteAccounted():
+                    command.then(True)
+
+    def learn(self, state: JobState, number: int) -> None:
+        """Let an instance read an item's record and mark."""
+        item, record = state.items[number], self.records.get(number)
+        item.seen = Seen(Record(), None) if record is None else Seen(record, 0)
+        item.mark = self.marks.get(number, NO_MARK)
+        item.mark_version, item.marked = (0, True) if number in self.marks else (None, False)
+
+    def mark(self, state: JobState, command: MarkMissed) -> None:
+        """Mark what items missed, unless the view is old."""
+        if command.view.sharding_version != self.nodes[LAYOUT.sharding].stat.version:
+            return command.then(None)
+        for number, said in command.said.items():
+            self.marks[number] = state.items[number].mark = said.joined(self.marks.get(number, NO_MARK))
+        return command.then(frozenset(command.said))
+
+    def claim(self, state: JobState, items: frozenset[int], slot: int) -> None:
+        """Let an instance begin a run of items."""
+        for number in items:
+            begun = Record(slot, "CRON", ME, begun=int((BEGIN + self.now) * 1000), completed=False)
+            self.records[number], state.items[number].seen = begun, Seen(begun, 0)
+
+    def settle(self, state: JobState, items: frozenset[int]) -> None:
+        """Let an instance end a run of items."""
+        for number in items:
+            self.records[number] = ended = replace(self.records[number], completed=True)
+            state.items[number].seen = Seen(ended, 0)
+
+    def reported(self, item: int = 0) -> list[tuple[int, int, str]]:
+        """Return the first and the last moment of each report of an item, in seconds since ``BEGIN``, and why."""
+        found = [report for report in self.reports if item in report.items]
+        return [(one.passed.first // 1000 - BEGIN, one.passed.last // 1000 - BEGIN, one.why) for one in found]
+
+
+def _kept(stat: Stat) -> tuple[int, float, int]:
+    return stat.czxid, stat.ctime, stat.version + 1

@@ -1,0 +1,133 @@
+"""What an instance owes, decided without waiting: facts go in, and commands come out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aioelasticjob.coordination.ledger import Mark
+from aioelasticjob.model import Fire, FireSource, Record
+from aioelasticjob.running.absence import NOBODY
+from aioelasticjob.running.commands import MarkMissed, ReadItems, Report
+from aioelasticjob.running.missed import AWAY, BUSY
+from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
+
+
+def slot(second: int) -> int:
+    return (BEGIN + second) * 1000
+
+
+def test_an_item_is_read_before_anything_is_owed_of_it() -> None:
+    case = Case.of(items=2)
+    state = case.state()
+    state.see(case.view())
+    (asked,) = state.commands
+    assert isinstance(asked, ReadItems)
+    assert (asked.records, asked.offsets) == ({0, 1}, {0, 1})
+    assert not state.held
+    case.perform(state)
+    assert state.held == {0, 1}
+
+
+def test_a_view_whose_items_could_not_be_read_is_seen_again() -> None:
+    case = Case.of()
+    state = case.state()
+    state.see(case.view())
+    state.commands.clear()  # there is no connection
+    assert not state.held
+    case.now = 2.5
+    case.see(state)
+    assert state.owed() == {0}
+    assert case.reported() == [(1, 1, "this process was held up")]
+
+
+def test_what_nobody_was_up_for_is_marked_before_it_is_reported() -> None:
+    case = Case.of()
+    case.records[0] = Record(slot(-20), "CRON", OTHER)
+    state = case.state(up_since=0.5)
+    for name in (OTHER, ME):
+        case.put(LAYOUT.instance(name), b"", owner=1)  # who were not up before
+    for path in (LAYOUT.config, LAYOUT.item(0).sharding):  # which were there long before that
+        node = case.nodes[path]
+        case.nodes[path] = replace(node, stat=replace(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
+    case.nodes[LAYOUT.instance(ME)] = replace(
+        case.nodes[LAYOUT.instance(ME)], stat=replace(case.nodes[LAYOUT.instance(ME)].stat, ctime=BEGIN)
+    )
+    state = case.state(up_since=0.5)
+    case.see(state)
+    marking = next(command for command in case.done if isinstance(command, MarkMissed))
+    reports = [command for command in case.done if isinstance(command, Report)]
+    assert case.done.index(marking) < case.done.index(reports[0])
+    assert marking.said == {0: Mark(slot(0))}
+    assert case.reported() == [(-19, 0, NOBODY)]
+
+
+def test_if_the_view_is_old_the_item_is_not_held_until_the_next_one() -> None:
+    case = Case.of()
+    case.records[0] = Record(slot(-20), "CRON", OTHER)
+    for path in (LAYOUT.config, LAYOUT.item(0).sharding):
+        node = case.nodes[path]
+        case.nodes[path] = replace(node, stat=replace(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
+    state = case.state(up_since=0.5)
+    for name in (OTHER, ME):
+        case.drop(LAYOUT.instance(name))
+        case.put(LAYOUT.instance(name), b"", owner=1)
+    view = case.view()
+    case.give(0, ME)  # again, which the view does not show
+    case.tell(state, lambda: state.see(view))
+    assert not state.held
+    assert not case.reports
+    case.see(state)
+    assert state.held == {0}
+    assert case.reported() == [(-19, 0, NOBODY)]
+
+
+def test_of_the_moments_that_come_during_a_run_all_are_reported_and_the_newest_is_run_again() -> None:
+    case = Case.of()
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    assert (state.owed(), state.source({0})) == ({0}, FireSource.CRON)
+    case.claim(state, frozenset([0]), slot(1))
+    case.now = 4.5
+    case.settle(state, frozenset([0]))
+    case.tell(state, lambda: state.collapse(case.view(), rerun=True))
+    assert case.reported() == [(2, 4, BUSY)]
+    assert (state.owed(), state.timetable.newest, state.source({0})) == ({0}, slot(4), FireSource.MISFIRE)
+    case.now = 7.5
+    case.claim(state, frozenset([0]), slot(4))
+    case.settle(state, frozenset([0]))
+    case.tell(state, lambda: state.collapse(case.view(), rerun=False))
+    assert case.reported()[1:] == [(5, 7, BUSY)]
+    assert not state.owed()
+
+
+def test_the_registrys_absence_is_the_reason_for_what_came_in_it() -> None:
+    case = Case.of(misfire=False)
+    state = case.state()
+    case.see(state)
+    case.outages.append((0.6, 3.2))
+    case.now = 3.4
+    case.see(state)
+    assert case.reported() == [(1, 2, AWAY), (3, 3, AWAY)]
+    assert not state.owed()
+
+
+def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over() -> None:
+    case = Case.of(misfire=True)
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    fire = Fire(state.timetable.newest, FireSource.CRON)
+    case.tell(state, lambda: state.miss([0], fire, "another instance still runs it"))
+    state.elsewhere |= {0}
+    case.now = 3.5
+    case.see(state)
+    assert not state.owed()
+    case.tell(state, lambda: state.freed(0))
+    assert (state.owed(), state.source({0})) == ({0}, FireSource.MISFIRE)
+    assert case.reported() == [
+        (1, 1, "another instance still runs it"),
+        (2, 2, "nobody could run it when they came"),
+    ]
