@@ -55,7 +55,8 @@ class Offsets:
 
         Read before the claim: nobody can save one between the record that the claim depends on and the claim.
         """
-        return await self._read(sorted(items if anew else (self._used | self._unsure).intersection(items)))
+        chosen = items if anew else (self._used | self._unsure).intersection(items)
+        return await self._read(sorted(chosen)) if chosen else {}
 
     async def reread(self, items: Collection[int], incarnation: int) -> dict[int, str]:
         """Return the offsets of items just claimed, however often the connection breaks: they have to be settled.

@@ -127,6 +127,11 @@ class JobView:
         return frozenset(item for item in self.items if self.layout.item(item).disabled in self.tree)
 
     @cached_property
+    def triggered(self) -> frozenset[str]:
+        """The instances that are asked to run their items now."""
+        return frozenset(self.tree.children(self.layout.triggers))
+
+    @cached_property
     def orphans(self) -> frozenset[int]:
         """The items that wait for a rescuer."""
         return frozenset(_numbers(self.tree.children(self.layout.orphans)))

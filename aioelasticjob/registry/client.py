@@ -25,10 +25,15 @@ class Client:
         self._told_at = (0.0, 0.0)
         self._batcher = Batcher(keeper, self._told)
 
-    @property
-    def gap(self) -> float:
-        """The seconds since the last but one answer that told the registry's time; 0 before there was any."""
-        return 0.0 if self._ahead is None else self.keeper.lease.now() - self._told_at[0]
+    def compare_clocks(self, host: float) -> tuple[float, float, float]:
+        """Return the lease's clock, the host's less the registry's, and how long ago the last but one answer told it.
+
+        ``host`` is what the host's clock shows now.  All are in seconds; 0 for what no answer has told yet.
+        """
+        steady = self.keeper.lease.now()
+        if self._ahead is None:
+            return steady, 0.0, 0.0
+        return steady, host - (steady + self._ahead), steady - self._told_at[0]
 
     @property
     def skew(self) -> float | None:

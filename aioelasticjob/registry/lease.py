@@ -61,7 +61,7 @@ class Lease:
 
     def check(self) -> bool:
         """Say whether the session can be proven alive now; if not, cancel all that is bound to it."""
-        if self.left > RESOLUTION:
+        if self.proven + self._good_for - self.now() > RESOLUTION:  # asked for several times by every run
             return True
         self._cancel()
         self._expired()

@@ -76,7 +76,10 @@ class Session:
 
         There is none before the first connection.
         """
-        keeper, now = self._keeper, asyncio.get_running_loop().time()
+        keeper = self._keeper
+        if not keeper.outages and keeper.away_since is None:
+            return ()
+        now = asyncio.get_running_loop().time()
         going_on = () if keeper.away_since is None else ((keeper.away_since, now),)
         return tuple((now - began, now - ended) for began, ended in (*keeper.outages, *going_on))
 
@@ -107,10 +110,13 @@ class Session:
         """Our clock minus the registry's in seconds, as of the newest transaction that set a node; None before that."""
         return self._client.skew
 
-    @property
-    def clock_gap(self) -> float:
-        """The seconds since the last but one answer that told the registry's time: if it jumped, it was since then."""
-        return self._client.gap
+    def compare_clocks(self, host: float) -> tuple[float, float, float]:
+        """Return ``steady_time``, ``clock_skew`` (0 if unknown) and the clock's gap, at the host's time ``host``.
+
+        The gap is the seconds since the last but one answer that told the registry's time: if it jumped, it was since
+        then.
+        """
+        return self._client.compare_clocks(host)
 
     async def get(self, path: str) -> Node:
         """Read a node.

@@ -43,8 +43,8 @@ class Reading:
     @classmethod
     def of(cls, session: Session, clock: Clock) -> Reading:
         """Read the clocks."""
-        steady, skew = session.steady_time(), session.clock_skew or 0.0
-        return cls(clock.now(), steady, skew, session.clock_gap, session.outages)
+        host = clock.now()
+        return cls(host, *session.compare_clocks(host), session.outages)
 
     @property
     def seconds(self) -> float:

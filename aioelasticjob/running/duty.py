@@ -51,13 +51,11 @@ class Duty(JobState):
 
     def intolerable_skew(self) -> ClockSkew | None:
         """Return the clocks' difference if it is beyond what the job tolerates."""
-        self.now()
         return self.clock.intolerable(self.config)
 
     @property
     def unsteady(self) -> float:
         """Return after how many seconds to look again because the time was set; infinite if it was not."""
-        self.now()
         wait = self.steady_in
         return max(wait, 0.01) if wait else inf  # timers are rounded; once the time is steady, every look sees to it
 

@@ -32,7 +32,8 @@ class Requests:
 
     def __init__(self, member: Member, duty: Duty, accounts: Accounts, listeners: Sequence[Listener]) -> None:
         self._member, self._duty, self._accounts, self._listeners = member, duty, accounts, listeners
-        self._later: dict[int, Fire] = {}
+        self.deferred: dict[int, Fire] = {}
+        """What was asked for of items that could not be had then."""
         self._asked: frozenset[int] = frozenset()
         """All items that the fire under way is meant for, whether or not they can be had now."""
 
@@ -69,19 +70,19 @@ class Requests:
         if not got and (taken.stale or not await self._drop(fire)):
             return
         for item in got | taken.refused:
-            self._later.pop(item, None)
+            self.deferred.pop(item, None)
         self._put_off(self._asked - got - taken.refused, fire)
 
     def give_up(self) -> None:
         """Tell of what was put off: this instance leaves, or its session is over."""
-        self._tell(self._later, "it was asked for by hand, and this instance has gone before it could be run")
+        self._tell(self.deferred, "it was asked for by hand, and this instance has gone before it could be run")
 
     async def _fly_later(self, view: JobView, fly: Fly, fire: Fire, items: frozenset[int]) -> None:
         """Fly what was put off, which it remains until a claim has it, unless it is refused."""
         if skew := self._duty.intolerable_skew():
             self._accounts.refused(str(skew))
             for item in items:
-                del self._later[item]
+                del self.deferred[item]
             return
         self._asked = items
         await fly(view, fire, items)
@@ -122,11 +123,11 @@ class Requests:
 
     def _put_off(self, items: Iterable[int], fire: Fire) -> None:
         """Run items later, for they cannot be had now."""
-        self._later.update(dict.fromkeys(items, replace(fire, request=None)))
+        self.deferred.update(dict.fromkeys(items, replace(fire, request=None)))
 
     def _due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
         """Return a fire that was put off, and the items that can be had for it now; tell of those that have moved."""
-        fires = self._later
+        fires = self.deferred
         why = "it was asked for by hand, and moved to another instance before it could be run"
         self._tell(fires.keys() - self._duty.held, why)
         ready = fires.keys() - self._duty.taken_off() - view.disabled_items
@@ -140,5 +141,5 @@ class Requests:
 
     def _tell(self, items: Collection[int], why: str) -> None:
         for item in sorted(items):
-            fire = self._later.pop(item)
+            fire = self.deferred.pop(item)
             self._duty.report([item], Passed(fire.slot, fire.slot), why)

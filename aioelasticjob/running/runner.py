@@ -183,11 +183,12 @@ class Runner:
         while not self._leaving:
             try:
                 view = await self._up_to_date()
-                self._waiting.follow(await self._duty.look(view))
+                if begun := await self._duty.look(view):
+                    self._waiting.follow(begun)
                 self._rest_first = None
                 busy = (
-                    await self.rescues.answer(view, self._fly)
-                    or await self._requests.answer(view, self._fly)
+                    (view.orphans and await self.rescues.answer(view, self._fly))
+                    or (self._is_asked(view) and await self._requests.answer(view, self._fly))
                     or await self._fly_owed(view)
                     or await self._fly_ahead(view)
                 )
@@ -211,6 +212,9 @@ class Runner:
         if self._nap is not None:
             self._nap.cancel()
 
+    def _is_asked(self, view: JobView) -> bool:
+        return self._member.id in view.triggered or bool(self._requests.deferred)
+
     async def _back_off(self) -> None:
         """Wait before something that the registry has refused is tried again."""
         with CancelScope() as self._nap:
@@ -220,6 +224,8 @@ class Runner:
 
     async def _up_to_date(self) -> JobView:
         """Return the newest view, after an outage one read since: what is due may be another schedule's by then."""
+        if not self._views.value.tree.outdated:
+            return self._views.value
         with move_on_after(CAUGHT_UP_WITHIN):
             while self._views.value.tree.outdated and not self._leaving:
                 with CancelScope() as self._nap:

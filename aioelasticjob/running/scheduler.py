@@ -93,12 +93,18 @@ class TaskScope:
         """Start a task, unless all were cancelled; what it raises is reported to ``failed``."""
         if not self.over:
             self._count += 1
-            self._scheduler.tasks.start_soon(self._report_errors, work, args)
+            self._scheduler.tasks.start_soon(self._run, work, args)
 
     async def run(self, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T | None:
         """Run something in the present task and return its result; None if it was cancelled with the others."""
         self._count += 1
-        return await self._run(work, args)
+        scope = self._begin()
+        try:
+            with scope:
+                return await work(*args)
+        finally:
+            self._end(scope)
+        return None
 
     def cancel(self) -> None:
         """Cancel all tasks."""
@@ -112,25 +118,27 @@ class TaskScope:
             self._none_left = Event()
             await self._none_left.wait()
 
-    async def _report_errors(self, work: Callable[[*Ts], Awaitable[object]], args: tuple[*Ts]) -> None:
-        try:
-            await self._run(work, args)
-        except Exception as error:
-            self.failed(error)
-
-    async def _run(self, work: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts]) -> T | None:
-        scope = CancelScope()
-        self._scopes[scope] = None
+    async def _run(self, work: Callable[[*Ts], Awaitable[object]], args: tuple[*Ts]) -> None:
+        scope = self._begin()
         try:
             with scope:
                 if not self.over:
-                    return await work(*args)
+                    await work(*args)
+        except Exception as error:
+            self.failed(error)
         finally:
-            del self._scopes[scope]
-            self._count -= 1
-            if not self._count and self._none_left is not None:
-                self._none_left.set()
-        return None
+            self._end(scope)
+
+    def _begin(self) -> CancelScope:
+        scope = CancelScope()
+        self._scopes[scope] = None
+        return scope
+
+    def _end(self, scope: CancelScope) -> None:
+        del self._scopes[scope]
+        self._count -= 1
+        if not self._count and self._none_left is not None:
+            self._none_left.set()
 
 
 class Activity:

@@ -167,7 +167,7 @@ def test_the_time_is_asked_for_through_another_job_if_one_may_not_be_written() -
                 raise NotPermitted("/read-only")
 
     async def main() -> None:
-        session = SimpleNamespace(steady_time=get_running_loop().time, clock_skew=5.0, clock_gap=0.0, outages=())
+        session = _five_seconds_ahead()
         shared = SimpleNamespace(clock=VirtualClock(), runners={Asking("read-only"): None, Asking("open"): None})
         with anyio.move_on_after(9.5):
             await watch_clock(cast(Session, session), cast(Surroundings, shared))
@@ -187,10 +187,16 @@ def test_the_time_is_asked_for_less_and_less_often_if_no_job_may_be_written() ->
             raise NotPermitted("/read-only")
 
     async def main() -> None:
-        session = SimpleNamespace(steady_time=get_running_loop().time, clock_skew=5.0, clock_gap=0.0, outages=())
+        session = _five_seconds_ahead()
         shared = SimpleNamespace(clock=VirtualClock(), runners={ReadOnly(): None, ReadOnly(): None})
         with anyio.move_on_after(600):
             await watch_clock(cast(Session, session), cast(Surroundings, shared))
 
     run(main, seed=0)
     assert len(asked) < 60
+
+
+def _five_seconds_ahead() -> SimpleNamespace:
+    """Return a session whose registry is behind this host's clock."""
+    time = get_running_loop().time
+    return SimpleNamespace(steady_time=time, compare_clocks=lambda _: (time(), 5.0, 0.0), outages=())

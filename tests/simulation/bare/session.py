@@ -84,7 +84,7 @@ class _Request(Generic[T]):
 class BareSession:
     """What ``Session`` promises, on the bare tree; a process has one, over all its incarnations."""
 
-    clock_skew = clock_gap = 0.0
+    clock_skew = 0.0
     timeout = margin = 10.0
     host = "10.0.0.1"
 
@@ -279,6 +279,10 @@ class BareSession:
         """Catch up with everything committed before."""
         await self._read()
         self.zxid = max(self.zxid, self._registry.zxid)
+
+    def compare_clocks(self, _host: float) -> tuple[float, float, float]:
+        """Return the steady time; here all clocks agree."""
+        return self.steady_time(), 0.0, 0.0
 
     async def server_time(self, _path: str) -> float:
         """Return the registry's time."""
