@@ -38,11 +38,18 @@ class Duty(JobState):
     """The state of a job's items, and what performs its commands.  It decides nothing."""
 
     def __init__(
-        self, member: Member, view: JobView, clock: Clock, events: Events, up_since: float, items: Items
+        self,
+        member: Member,
+        view: JobView,
+        clock: Clock,
+        events: Events,
+        limited_log: LimitedLog,
+        up_since: float,
+        items: Items,
     ) -> None:
         super().__init__(member.id, view, Reading.of(member.session, clock), up_since, items)
         self._member, self._wall, self._events = member, clock, events
-        self._log = LimitedLog(log, member.layout.job)
+        self._log = limited_log
         self.ledger, self.offsets = Ledger(member, self._believable, items), Offsets(member)
 
     def now(self) -> int:
@@ -154,7 +161,7 @@ class Duty(JobState):
         """Report moments that passed without a run: an event, a count and a line in the log."""
         job, slot, moments = self._member.layout.job, told.passed.last, told.passed.count
         message = f"{_items(told.items)} missed {_moments(told.passed)}: {told.why}"
-        self._log.warning(told.why, message, slot=slot, items=told.items, moments=moments)
+        self._log.warning(log, job, told.why, message, slot=slot, items=told.items, moments=moments)
         self._events.counts[job].misfired += moments * len(told.items)
         me, first, now = self._member.id, told.passed.first, self._wall.now()
         self._events.put(Misfired(job, me, first, slot, told.items, moments, told.why, told.cut_off, now))

@@ -166,9 +166,9 @@ class Life:
         coordinator = Coordinator(
             member, trees, views, runner.tally, shared.clock, given_up, self._dismissed, self._finished
         )
-        running, coordinating, listening = (
-            Activity(self._scheduler, self.tasks, one.turn) for one in (runner, coordinator, self._port)
-        )
+        running = Activity(self._scheduler, self.tasks, runner.turn, is_urgent=False)
+        coordinating = Activity(self._scheduler, self.tasks, coordinator.turn)
+        listening = Activity(self._scheduler, self.tasks, self._port.turn)
         runner.wake = running.wake
         views.listen(runner.reconsider)
         views.listen(listening.wake)
@@ -275,9 +275,15 @@ class Life:
 
 async def _compare_clocks(member: Member, shared: Surroundings) -> None:
     """See to it that the registry's clock is known before anything is claimed; once for all jobs of a process."""
-    async with shared.comparing:
-        if member.session.clock_skew is None:
+    while member.session.clock_skew is None:
+        if shared.comparing.value:
+            await shared.comparing.until(lambda comparing: not comparing)
+            continue
+        shared.comparing.set(True)
+        try:
             await member.session.server_time(member.layout.system_time)
+        finally:
+            shared.comparing.set(False)
 
 
 async def _give_notice(member: Member) -> None:

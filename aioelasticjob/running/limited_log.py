@@ -1,38 +1,59 @@
-"""Warnings that can repeat: the first is written at once, then one a minute, which says how many were left out."""
+"""Warnings that can repeat: the first are written at once, the others are counted, and the next line says how many.
+
+A job writes one line of each kind in ``INTERVAL`` seconds, and all jobs of a process together write ``MOST``: when a
+process has more to do than it can, the log names some jobs and counts the others.
+"""
 
 from __future__ import annotations
 
 import logging
 from asyncio import get_running_loop
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 INTERVAL = 60.0
-"""Seconds between two lines of the same kind."""
+"""Seconds between two lines of the same kind about the same job."""
+MOST = 20
+"""Lines of one kind that a process writes in ``INTERVAL`` seconds."""
 
 
 @dataclass(slots=True)
-class _Written:
-    at: float
-    """When the last line was written, by the loop's clock."""
-    left_out: int = 0
-    """How many lines of the same kind were left out since then."""
+class _Kind:
+    """The lines of one kind since the last time that all of them were counted."""
+
+    since: float
+    """When this count began, by the loop's clock."""
+    jobs: dict[str, int] = field(default_factory=dict)
+    """How many lines of each job were left out."""
+    written: dict[str, float] = field(default_factory=dict)
+    """When each job wrote its last line."""
+    lines: int = 0
 
 
 class LimitedLog:
-    """Writes the warnings of one job, at most one of each kind in ``INTERVAL`` seconds."""
+    """Writes the warnings of all jobs of a process."""
 
-    def __init__(self, log: logging.Logger, job: str) -> None:
-        self._log, self._job = log, job
-        self._written: dict[str, _Written] = {}
+    def __init__(self) -> None:
+        self._kinds: dict[str, _Kind] = {}
 
-    def warning(self, kind: str, message: str, **extra: object) -> None:
-        """Write a warning, unless one of its kind was written less than ``INTERVAL`` ago; then it is counted."""
-        now, last = get_running_loop().time(), self._written.get(kind)
-        if last is not None and now < last.at + INTERVAL:
-            last.left_out += 1
+    def warning(self, log: logging.Logger, job: str, kind: str, message: str, **extra: object) -> None:
+        """Write a warning, unless its job or the process has written enough of its kind; then it is counted."""
+        now = get_running_loop().time()
+        seen = self._kinds.setdefault(kind, _Kind(now))
+        if now >= seen.since + INTERVAL:
+            self._sum_up(log, kind, seen)
+            seen = self._kinds[kind] = _Kind(now, seen.jobs, seen.written)
+        if now < seen.written.get(job, now - INTERVAL) + INTERVAL or seen.lines >= MOST:
+            seen.jobs[job] = seen.jobs.get(job, 0) + 1
             return
-        self._written[kind] = _Written(now)
-        more = (
-            f" ({last.left_out} such lines were left out before this one)" if last is not None and last.left_out else ""
-        )
-        self._log.warning("%s: %s%s", self._job, message, more, extra={"job": self._job, **extra})
+        seen.lines += 1
+        seen.written[job] = now
+        left_out = seen.jobs.pop(job, 0)
+        more = f" ({left_out} such lines were left out before this one)" if left_out else ""
+        log.warning("%s: %s%s", job, message, more, extra={"job": job, **extra})
+
+    def _sum_up(self, log: logging.Logger, kind: str, seen: _Kind) -> None:
+        """Say what was left out because other jobs had written so much."""
+        if seen.lines >= MOST and seen.jobs:
+            lines, jobs = sum(seen.jobs.values()), len(seen.jobs)
+            log.warning("%d more lines about %d jobs were left out in the last minute: %s", lines, jobs, kind)
+            seen.jobs.clear()

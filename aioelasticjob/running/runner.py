@@ -71,7 +71,7 @@ class Runner:
         self._tasks, self._over = tasks, over
         self.wake: Callable[[], None] = lambda: None
         """Asks for a turn."""
-        self._duty = Duty(member, views.value, shared.clock, shared.events, up_since, items)
+        self._duty = Duty(member, views.value, shared.clock, shared.events, shared.limited_log, up_since, items)
         self._duty.accounted = accounted
         self._claims = Claims(member, self._duty.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)

@@ -7,10 +7,10 @@ to wait (a request to the registry, an execution), and that gets a task, which e
 
 from __future__ import annotations
 
-from asyncio import Event, TimerHandle, get_running_loop
+from asyncio import Event, TimerHandle, get_running_loop, sleep
 from collections.abc import Awaitable, Callable
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 from math import inf
 from typing import TypeAlias, TypeVar, TypeVarTuple
 
@@ -23,6 +23,8 @@ Work: TypeAlias = Callable[[], Awaitable[float]]
 """Does what has to wait; its result is that of the turn."""
 Turn: TypeAlias = Callable[[], float | Work]
 """Returns after how many seconds it is to be called again unless it is woken before, or what has to be done first."""
+AT_ONCE = 50
+"""Activities that are not urgent which get a turn in one round of the loop."""
 
 
 class Scheduler:
@@ -31,6 +33,7 @@ class Scheduler:
     def __init__(self, tasks: TaskGroup) -> None:
         self.tasks = tasks
         """The group in which all tasks of all jobs begin."""
+        self._urgent: dict[Activity, None] = {}
         self._woken: dict[Activity, None] = {}
         self._news = Event()
         self._heap: list[tuple[float, int, Activity]] = []
@@ -44,22 +47,37 @@ class Scheduler:
             while True:
                 await self._news.wait()
                 self._news.clear()
-                woken, self._woken = self._woken, {}
-                for activity in woken:
-                    activity.take_turn()
+                self._give_turns()
+                if self._woken:  # whatever else is ready in the loop goes first
+                    self._news.set()
+                    await sleep(0)
         finally:
             self._heap.clear()
             self._set_timer()
 
     def wake(self, activity: Activity) -> None:
         """Give an activity a turn as soon as those have had theirs that were woken before."""
-        self._woken[activity] = None
+        (self._urgent if activity.is_urgent else self._woken)[activity] = None
         self._news.set()
 
     def wake_at(self, when: float, activity: Activity) -> None:
         """Give an activity a turn at a time of the loop's clock."""
         heappush(self._heap, (when, next(self._order), activity))
         self._set_timer()
+
+    def _give_turns(self) -> None:
+        """Give turns to all that are urgent, and to some of the others, those first that have waited longest.
+
+        When more is due than the process can do, the others wait here, where one job costs as little as another, and
+        not half-way through, where each costs memory and a lock in the registry.  What is urgent goes on at full speed:
+        jobs join, and items move, as fast as without load.
+        """
+        urgent, self._urgent = self._urgent, {}
+        for activity in urgent:
+            activity.take_turn()
+        for activity in tuple(islice(self._woken, AT_ONCE)):
+            del self._woken[activity]
+            activity.take_turn()
 
     def _set_timer(self) -> None:
         earliest = self._heap[0][0] if self._heap else inf
@@ -144,10 +162,10 @@ class TaskScope:
 class Activity:
     """Something that a job does in turns; news that come during a turn are good for another one after it."""
 
-    __slots__ = ("_again", "_due", "_queued", "_scheduler", "_tasks", "_turn", "_under_way")
+    __slots__ = ("_again", "_due", "_queued", "_scheduler", "_tasks", "_turn", "_under_way", "is_urgent")
 
-    def __init__(self, scheduler: Scheduler, tasks: TaskScope, turn: Turn) -> None:
-        self._scheduler, self._tasks, self._turn = scheduler, tasks, turn
+    def __init__(self, scheduler: Scheduler, tasks: TaskScope, turn: Turn, *, is_urgent: bool = True) -> None:
+        self._scheduler, self._tasks, self._turn, self.is_urgent = scheduler, tasks, turn, is_urgent
         self._under_way = self._again = False
         self._due = self._queued = inf
 

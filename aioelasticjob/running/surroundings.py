@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from anyio import Lock
-
 from aioelasticjob.clock import Clock
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.error_handlers import Complaints
 from aioelasticjob.events import Events
+from aioelasticjob.latest import Latest
 from aioelasticjob.running.blocking import Means
 from aioelasticjob.running.health import JobHealth
+from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.schedule import Starts
 from aioelasticjob.running.stopping import Stopping
 
@@ -62,8 +62,10 @@ class Surroundings:
     runners: dict[Running, None] = field(default_factory=dict)  # a set that keeps its order, so simulations repeat
     standing_by: dict[str, JobHealth] = field(default_factory=dict)
     """The jobs that cannot run here for the time being, by name."""
-    comparing: Lock = field(default_factory=Lock)
+    comparing: Latest[bool] = field(default_factory=lambda: Latest(False))
+    """Whether a job is asking the registry for its time, which the others wait for."""
     starts: Starts = field(default_factory=Starts)
+    limited_log: LimitedLog = field(default_factory=LimitedLog)
     refusals: dict[str, Refusals] = field(default_factory=dict)
     """What the registry refuses, by job."""
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import pytest
 from anyio import sleep
@@ -8,7 +9,7 @@ from anyio import sleep
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.events import Misfired
 from aioelasticjob.running.duty import _items, _moments
-from aioelasticjob.running.limited_log import INTERVAL, LimitedLog
+from aioelasticjob.running.limited_log import INTERVAL, MOST, LimitedLog
 from aioelasticjob.running.schedule import STEPS, Passed
 from aioelasticjob.testing import VirtualCluster, run, simulated
 
@@ -18,14 +19,14 @@ NINE = 1_767_258_000_000
 
 def test_of_lines_alike_one_is_written_and_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        log = LimitedLog(logging.getLogger("test"), "job")
+        warn = partial(LimitedLog().warning, logging.getLogger("test"), "job")
         for _ in range(5):
-            log.warning("busy", "item 0 missed a run", slot=7)
-        log.warning("away", "item 1 missed a run")
+            warn("busy", "item 0 missed a run", slot=7)
+        warn("away", "item 1 missed a run")
         await sleep(INTERVAL)
-        log.warning("busy", "item 2 missed a run")
+        warn("busy", "item 2 missed a run")
         await sleep(INTERVAL)
-        log.warning("busy", "item 3 missed a run")
+        warn("busy", "item 3 missed a run")
 
     run(main)
     assert caplog.messages == [
@@ -36,6 +37,23 @@ def test_of_lines_alike_one_is_written_and_the_rest_is_counted(caplog: pytest.Lo
     ]
     assert [vars(record).get("slot") for record in caplog.records] == [7, None, None, None]
     assert {vars(record)["job"] for record in caplog.records} == {"job"}
+
+
+def test_of_lines_about_many_jobs_some_are_written_and_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        limited, log = LimitedLog(), logging.getLogger("test")
+        for number in range(MOST + 30):
+            for _ in range(2):
+                limited.warning(log, f"job-{number}", "busy", "item 0 missed a run")
+        assert len(caplog.messages) == MOST
+        await sleep(INTERVAL)
+        limited.warning(log, "job-0", "busy", "item 0 missed a run")
+
+    run(main)
+    assert caplog.messages[MOST:] == [
+        f"{MOST + 60} more lines about {MOST + 30} jobs were left out in the last minute: busy",
+        "job-0: item 0 missed a run",
+    ]
 
 
 @pytest.mark.parametrize(
