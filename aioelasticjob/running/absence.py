@@ -12,12 +12,11 @@ from aioelasticjob.running.clockwork import ASTRAY, Clockwork
 from aioelasticjob.running.commands import Command, MarkMissed, ReadAccounted, WriteAccounted
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Timetable
-from aioelasticjob.running.state import Items
+from aioelasticjob.running.state import ENDED, Items
 
 NOBODY = "nobody was up when they came"
 AGAIN_AFTER = 5.0
 """Seconds after which the registry is asked again to have an absence noted."""
-ENDED = "the schedule was changed before it could be run"
 Span = tuple[Timetable, int, int]
 """A schedule, and from when until when it was in force."""
 

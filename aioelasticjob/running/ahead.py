@@ -19,9 +19,7 @@ from aioelasticjob.running.clockwork import AHEAD
 from aioelasticjob.running.commands import Command, MarkMissed, SayLowered
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import Items
-
-SET_BACK = "the registry's clock was ahead and has been set back"
+from aioelasticjob.running.state import SET_BACK, Items
 
 
 class Ahead:

@@ -87,10 +87,16 @@ class Duty(JobState):
         super().collapse(view, rerun=rerun)
         self._say_all()
 
-    def miss(self, items: Iterable[int], fire: Fire, why: str) -> None:
-        """See ``JobState.miss``."""
+    def runs_elsewhere(self, items: Iterable[int], fire: Fire) -> None:
+        """See ``JobState.runs_elsewhere``."""
         self.now()
-        super().miss(items, fire, why)
+        super().runs_elsewhere(items, fire)
+        self._say_all()
+
+    def is_obstructed(self, items: Iterable[int], fire: Fire) -> None:
+        """See ``JobState.is_obstructed``."""
+        self.now()
+        super().is_obstructed(items, fire)
         self._say_all()
 
     def reach(self, moment: int) -> None:

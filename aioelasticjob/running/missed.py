@@ -10,12 +10,8 @@ from aioelasticjob.model import Record
 from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.commands import Command, Report
 from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import Items
+from aioelasticjob.running.state import AWAY, Items
 
-AWAY = "the registry was away"
-BUSY = "the last run was still going on"
-UNKNOWN = "they came before the new schedule was known here"
-UNRECORDED = "records were switched off before it could be run"
 UNKEPT = "its run was cut off, and no record of it is kept"
 SKIPPED = "the clock was set ahead and skipped them"
 WITHDRAWN = "who had claimed it was held up, and gave it back"
@@ -96,14 +92,15 @@ class MissedMoments:
                 done = until if seen is None else seen.first
 
     def _report(self, after: dict[int, int], table: Timetable, until: int, why: str) -> None:
-        alike: dict[int, list[int]] = {}
+        alike: dict[Passed, list[int]] = {}
+        found = {known: table.passed(known, until) for known in dict.fromkeys(after.values())}
         for item, known in after.items():
-            alike.setdefault(known, []).append(item)
-        for known, items in alike.items():
-            if (passed := table.passed(known, until)) is not None:
-                after.update(dict.fromkeys(items, passed.last))
-                self.ran(items, passed.last)
-                self.put(items, passed, why)
+            if (passed := found[known]) is not None:
+                alike.setdefault(passed, []).append(item)
+        for passed, items in alike.items():
+            after.update(dict.fromkeys(items, passed.last))
+            self.ran(items, passed.last)
+            self.put(items, passed, why)
 
     def put(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:
         """Report moments that the schedule may not have, or a run that was cut off."""

@@ -366,8 +366,7 @@ class Runner:
             duty.reach(fire.slot)  # then those items are reported as missing this moment
         duty.report_lost_runs(taken.cut_off)
         if taken.refused:
-            duty.miss(taken.refused, fire, "what was made by hand stands in its way")
-            duty.pass_over(taken.refused)
+            duty.is_obstructed(taken.refused, fire)
         if fire.source is FireSource.TRIGGER:
             await self._requests.claimed(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:

@@ -1,10 +1,108 @@
-"""All that one instance knows of its items, one value for each; times in milliseconds since the epoch."""
+"""All that one instance knows of its items, one value for each; times in milliseconds since the epoch.
+
+And the one table that says what becomes of the moments that came to an item, by the state that it was in.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from aioelasticjob.coordination.ledger import Entry, is_cut_off
+
+
+class Newest(Enum):
+    """What becomes of the newest moment that came to an item.  Of the older ones none is run any more."""
+
+    RUN = auto()
+    """It is run, and counts as on time."""
+    LATE = auto()
+    """It is run, and counts as a rerun."""
+    RERUN = auto()
+    """It is reported as missed, and run all the same, as a rerun."""
+    MISSED = auto()
+    """It is reported as missed, and not run."""
+    EXCUSED = auto()
+    """It is not run, and nothing is reported, neither of it nor of the older ones."""
+
+
+class Came(Enum):
+    """In which state an item was when moments of it came."""
+
+    HELD_UP = auto()
+    """It could have been run, but this process did not look."""
+    UNSETTLED = auto()
+    """It waited to be claimed, until the assignment was settled."""
+    OVERTAKEN = auto()
+    """It came free after the claim for a later moment had left."""
+    RUNNING = auto()
+    """It was run here."""
+    REFUSED = auto()
+    """It was claimed, and another instance turned out to run it."""
+    ELSEWHERE = auto()
+    """It was known that another instance ran it; that run has ended."""
+    BLOCKED = auto()
+    """Others held it, or it was being rescued, or waited to be."""
+    DISCONNECTED = auto()
+    """This process could not hear the registry when the newest moment came."""
+    OBSTRUCTED = auto()
+    """It was claimed, and something that was made by hand stood in the way."""
+    OFF = auto()
+    """It was switched off, or this server was."""
+    REPLACED = auto()
+    """The schedule was changed before it could be run."""
+    UNHEARD = auto()
+    """The schedule was in force already, but was not known here."""
+    UNRECORDED = auto()
+    """Others kept us from running it, and then records were switched off, which had told so."""
+    SET_BACK = auto()
+    """Its record claimed a moment that was yet to come, because the registry's clock had been ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What becomes of moments that came in a state."""
+
+    why: str
+    """Why the older ones were missed."""
+    newest: Newest
+    """What becomes of the newest one if the job wants ``misfire``."""
+    without_misfire: Newest
+    """What becomes of it if not."""
+    why_newest: str = ""
+    """Why the newest one was missed, if that is another reason."""
+
+    def fate(self, *, misfire: bool) -> Newest:
+        """Return what becomes of the newest moment."""
+        return self.newest if misfire else self.without_misfire
+
+
+AWAY = "the registry was away"
+BUSY = "the last run was still going on"
+ENDED = "the schedule was changed before it could be run"
+SET_BACK = "the registry's clock was ahead and has been set back"
+UNKNOWN = "they came before the new schedule was known here"
+NOT_RUNNABLE = "nobody could run it when they came"
+STILL_RAN = "another instance still ran it"
+
+TABLE = {
+    Came.HELD_UP: Rule("this process was held up", Newest.RUN, Newest.RUN),
+    Came.UNSETTLED: Rule("the assignment was not settled", Newest.RUN, Newest.RUN),
+    Came.OVERTAKEN: Rule(STILL_RAN, Newest.RUN, Newest.RUN),
+    Came.RUNNING: Rule(BUSY, Newest.RERUN, Newest.MISSED),
+    Came.REFUSED: Rule("another instance still runs it", Newest.RERUN, Newest.MISSED),
+    Came.ELSEWHERE: Rule(NOT_RUNNABLE, Newest.LATE, Newest.MISSED, STILL_RAN),
+    Came.BLOCKED: Rule(NOT_RUNNABLE, Newest.RUN, Newest.RUN),
+    Came.DISCONNECTED: Rule(AWAY, Newest.LATE, Newest.MISSED),
+    Came.OBSTRUCTED: Rule("what was made by hand stands in its way", Newest.MISSED, Newest.MISSED),
+    Came.OFF: Rule("", Newest.EXCUSED, Newest.EXCUSED),
+    Came.REPLACED: Rule(ENDED, Newest.MISSED, Newest.MISSED),
+    Came.UNHEARD: Rule(UNKNOWN, Newest.RUN, Newest.RUN),
+    Came.UNRECORDED: Rule("records were switched off before it could be run", Newest.MISSED, Newest.MISSED),
+    Came.SET_BACK: Rule(SET_BACK, Newest.RUN, Newest.RUN),
+}
+"""The reasons given are for moments that came while this process heard the registry and its clock was not set: of the
+others it is that (``MissedMoments.report``)."""
 
 
 @dataclass(slots=True)

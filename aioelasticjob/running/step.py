@@ -18,13 +18,13 @@ from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.ledger import TOLERATED
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Fire, FireSource
-from aioelasticjob.running.absence import ENDED, Absence, given_at, made_at, made_by
-from aioelasticjob.running.ahead import SET_BACK, Ahead
+from aioelasticjob.running.absence import Absence, given_at, made_at, made_by
+from aioelasticjob.running.ahead import Ahead
 from aioelasticjob.running.clockwork import AHEAD, ASTRAY, Clockwork, Reading
 from aioelasticjob.running.commands import Command, ReadItems
-from aioelasticjob.running.missed import AWAY, BUSY, UNKNOWN, UNRECORDED, MissedMoments
+from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import Items
+from aioelasticjob.running.state import BUSY, ENDED, TABLE, UNKNOWN, Came, Items, Newest
 from aioelasticjob.running.succession import Succession
 
 SOON = 500  # milliseconds before its moment at which a claim may leave, and be refused
@@ -110,15 +110,16 @@ class JobState:
     def _see_what_is_due(self, view: JobView) -> None:
         """Move on to the present."""
         self._advance()
-        self._drop_after_outage()
+        if self.clock.was_away(self.timetable.newest):
+            self._account(self._due(), Came.DISCONNECTED)
         closed = self.held & view.disabled_items if self._me in view.eligible else self.held
         taken_off = self.taken_off()  # what passed before that is missed all the same
-        self._report_gaps(number for number in closed & taken_off if not self.items[number].closed)
+        self._account((number for number in closed & taken_off if not self.items[number].closed), Came.BLOCKED)
         for number, item in self.items.items():
             item.closed = number in closed
         if self._me not in view.eligible:
             self.pass_over()
-        self.pass_over(self.held & view.disabled_items)
+        self._account(self.held & view.disabled_items, Came.OFF)
 
     def _follow_clock(self) -> None:
         """Notice that the time was set.
@@ -145,7 +146,7 @@ class JobState:
         def settled(lowered: frozenset[int]) -> None:
             for item in map(self.items.__getitem__, lowered):
                 item.floor = min(item.floor, item.record.slot)
-            self._report(lowered, 0, self.timetable.newest - 1, SET_BACK)
+            self._account(lowered, Came.SET_BACK)
             self._see_what_is_due(view)
 
         self._ahead.settle(view, self.timetable, self.held - view.disabled_items, settled)
@@ -185,15 +186,7 @@ class JobState:
         """Return why items would be run for the newest moment now: on time, or as the rerun for what was missed."""
         newest = self.timetable.newest
         late = any(item.late == newest or item.knows(newest) for item in map(self.items.__getitem__, items))
-        late = late or self.clock.was_away(newest) or self.is_catch_up(newest)
-        return FireSource.MISFIRE if late else FireSource.CRON
-
-    def _drop_after_outage(self) -> None:
-        """Report the newest moment, unless it is to be run again, if it came while the registry could not be heard."""
-        newest = self.timetable.newest
-        if not self.config.misfire and self.clock.was_away(newest) and (due := self._due()):
-            self._report(due, newest - 1, newest, AWAY)
-            self.pass_over(due)
+        return FireSource.MISFIRE if late or self.is_catch_up(newest) else FireSource.CRON
 
     def is_catch_up(self, slot: int) -> bool:
         """Whether nobody was up when the moment came."""
@@ -218,53 +211,55 @@ class JobState:
 
         ``view`` is the newest: the items to run may have changed.  If it has another schedule, ``look`` does the rest.
         """
-        before, table = self.timetable.newest, self.timetable
+        table = self.timetable
         if self._succession(view).has_changed:
             written = self._succession(view).ended
             table.advance(min(self.clock.now, written))
             missed = self._due(view).union(self._succession(view).given_away_since(self._due()))
-            self._report(missed, before - 1, min(table.newest - 1, written), BUSY)
+            self._report(missed, min(table.newest - 1, written), BUSY)
         elif table.advance(self.clock.now):
-            self._report(self._due(view), before - 1, table.newest, BUSY)
+            self._account(self._due(view), Came.RUNNING, misfire=rerun)
             if not rerun:
                 self.pass_over()
 
-    def miss(self, items: Iterable[int], fire: Fire, why: str) -> None:
-        """Report that a fire cannot have these items, as far as they still owe its moment."""
-        newest, missed = self.timetable.newest, frozenset(items)
+    def runs_elsewhere(self, items: Iterable[int], fire: Fire) -> None:
+        """Take in that a claim found items to be run by another instance; ``freed`` tells when that is over."""
+        refused = frozenset(items)
+        if fire.source in SCHEDULED:  # else what was asked for is put off
+            self._account(refused & self._unclaimed(self.timetable.newest), Came.REFUSED)
+        for number in refused:
+            self.items[number].elsewhere = True
+
+    def is_obstructed(self, items: Iterable[int], fire: Fire) -> None:
+        """Take in that something made by hand keeps items from being claimed."""
+        refused = frozenset(items)
         if fire.source in SCHEDULED:
-            self._report(missed & self._unclaimed(newest), newest - 1, newest, why)
+            self._account(refused & self._unclaimed(self.timetable.newest), Came.OBSTRUCTED)
         else:
-            self.missed.put(missed, Passed(fire.slot, fire.slot), why)
+            self.missed.put(refused, Passed(fire.slot, fire.slot), TABLE[Came.OBSTRUCTED].why)
 
     def reach(self, moment: int) -> None:
         """Move on to a moment that was claimed ahead: an item that came free meanwhile has missed the one before."""
-        waiting, before = self._due(), self.timetable.newest
+        waiting = self._due()
         if self.timetable.advance(moment):
-            self._report(waiting, before - 1, self.timetable.newest - 1, "another instance still ran it")
+            self._account(waiting, Came.OVERTAKEN)
 
     def freed(self, item: int) -> None:
         """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
-        newest, freed = self.timetable.newest, self.items[item]
+        freed = self.items[item]
         freed.elsewhere = False
         if freed.seen is not None:
             freed.rescued = freed.rescued and item in self._in_rescue()  # what comes from now on it may miss, too
-            self._report_gaps([item])
-        if self.config.misfire:
-            freed.late = newest
-        elif item in self._unclaimed(newest):
-            self._report([item], newest - 1, newest, "another instance still ran it")
-            self.pass_over([item])
+            self._account([item], Came.ELSEWHERE)
 
     def _switch_monitoring(self, view: JobView) -> None:
         """Run nothing again for lack of a record, and report what others kept us from running while records say so."""
-        self._switched = True
+        self._switched, self._scheduled_since = True, view.schedule_dated  # a note of its own, of the same schedule
         if not view.config.monitor_execution:
             kept_from = (self.taken_off() & self.held) - self.view.disabled_items
-            self._report(kept_from, 0, self.timetable.newest, UNRECORDED)
-            self.pass_over(kept_from)
-            for item in self.held:
-                self.items[item].assume(self.items[item].last)
+            self._account(kept_from, Came.UNRECORDED)
+            for item in map(self.items.__getitem__, self.held):
+                item.assume(item.record.slot)
             return
         known = (item.record.slot for item in self.items.values() if item.seen is not None)
         self._floor = max(self._floor, int(view.configured_at * 1000), *known)
@@ -335,7 +330,7 @@ class JobState:
             item.given = given.get(number, 0)
         for number in unmarked:
             self.items[number].forget()
-        self._report_gaps(gained - unmarked)
+        self._account(gained - unmarked, Came.BLOCKED)
         self._looked_at, self.begun_elsewhere = view, self._begun_elsewhere()
         self.elsewhere |= self.begun_elsewhere
         self._note_rescued()
@@ -362,22 +357,33 @@ class JobState:
         # a lock of ours is left from before it joined again under this session
         return frozenset(n for n, item in held if not item.elsewhere and (item.locked or (found and item.cut_off)))
 
-    def _report_gaps(self, items: Iterable[int]) -> None:
-        """Report moments that came while nobody could run an item: only its next holder can report them."""
-        newest = self.timetable.newest
-        until = newest if newest <= self._floor else newest - 1  # which may still be run, unless it was dropped
-        self._report(items, 0, until, "nobody could run it when they came")
+    def _account(self, items: Iterable[int], came: Came, *, misfire: bool | None = None, ended: float = inf) -> None:
+        """Account for the moments that came to items in a state, up to when the schedule ``ended``, by the table."""
+        numbers, rule, newest = frozenset(items), TABLE[came], self.timetable.newest
+        fate = rule.fate(misfire=self.config.misfire if misfire is None else misfire)
+        if fate is Newest.EXCUSED:
+            return self.pass_over(numbers)
+        until, is_dropped = int(min(newest, ended)), newest <= self._floor  # then nothing here runs the newest any more
+        is_missed, is_alike = fate in (Newest.RERUN, Newest.MISSED), not rule.why_newest
+        self._report(numbers, until if is_dropped or (is_missed and is_alike) else until - 1, rule.why)
+        for number in numbers & self._unclaimed(newest):
+            if is_missed and not is_alike:
+                self._report([number], until, rule.why_newest)
+            if fate is Newest.LATE:
+                self.items[number].late = newest
+            elif fate is Newest.MISSED:
+                self.items[number].floor = max(self.items[number].floor, until)
 
-    def _report(self, items: Iterable[int], after: int, until: int, why: str) -> None:
-        """Report the moments later than ``after`` that these items have missed and have not claimed, if they came."""
+    def _report(self, items: Iterable[int], until: int, why: str) -> None:
+        """Report the moments that these items have missed, that no claim has had and no report, if they came."""
         self.missed.report_withdrawn()
         until = min(until, self.clock.now + SOON)
-        self.missed.report({item: max(after, self.items[item].last) for item in items}, self.timetable, until, why)
+        self.missed.report({item: self.items[item].last for item in items}, self.timetable, until, why)
 
     def _note_rescued(self) -> None:
         """Report moments that came while our items were being rescued: only now may we run the items again."""
         rescued, still = (number for number, item in self.items.items() if item.rescued), self._in_rescue() & self.held
-        self._report_gaps([n for n in rescued if n in self.held - still and not self.items[n].elsewhere])
+        self._account([n for n in rescued if n in self.held - still and not self.items[n].elsewhere], Came.BLOCKED)
         for number, item in self.items.items():
             item.rescued = number in still
 
@@ -385,13 +391,10 @@ class JobState:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
         written, table = self.clock.in_time(int(view.scheduled_since * 1000)), self.timetable
         ours = self.held - self._succession(view).handed_on(self.held, self._me)
-        before, taken_off, due = table.newest, self.taken_off() & ours, self._due() & ours
+        missed = (self.taken_off() - self.view.disabled_items) | self._due()
         ended = min(written, self._succession(view).ended)
         table.advance(ended)
-        until = min(table.newest, ended)  # later ones are the next schedule's, if they are any
-        self._report(taken_off - self.view.disabled_items, 0, until, ENDED)
-        self._report(due, before - 1, until, ENDED)
-        self._report((self._due() & ours) - due, before, until, ENDED)
+        self._account((missed | self._due()) & ours, Came.REPLACED, ended=ended)  # later ones are the next schedule's
         if self._me in view.eligible:
             open_ = ours - view.disabled_items
             run = open_ - self.view.disabled_items
@@ -407,7 +410,7 @@ class JobState:
             item.followed = item.last if number in self.held else None
         self._ahead.schedule_changed(self.clock.now)
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
-        self._report(mine, written, self.timetable.newest - 1, UNKNOWN)
+        self._account(mine, Came.UNHEARD)
         if not view.config.misfire:  # schedules may share moments
             newest = self.timetable.newest
             self.pass_over(item for item in self._unclaimed(newest) if self.items[item].knows(newest))
@@ -423,8 +426,8 @@ class JobState:
 
     def _advance(self) -> None:
         waiting, table = self._due(), self.timetable
-        before, came = table.newest, table.advance(self.clock.now)
+        came = table.advance(self.clock.now)
         if came and waiting:
-            self._report(waiting, before - 1, table.newest - 1, "the assignment was not settled")
+            self._account(waiting, Came.UNSETTLED)
         if came > 1:
-            self._report(self._due() - waiting, before, table.newest - 1, "this process was held up")
+            self._account(self._due() - waiting, Came.HELD_UP)

@@ -33,13 +33,8 @@ class Waiting:
 
     def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Let another instance finish what it runs of ours; then run the newest moment, if misfire is wanted."""
-        scheduled = fire.source is not FireSource.TRIGGER  # which is put off
-        if scheduled:
-            self._duty.miss(items, fire, "another instance still runs it")
-        if scheduled and not view.config.misfire:
-            self._duty.pass_over(items)
-        self._duty.elsewhere |= items
-        missed = (view, fire.slot) if scheduled and view.config.misfire else None
+        self._duty.runs_elsewhere(items, fire)
+        missed = (view, fire.slot) if view.config.misfire and fire.source is not FireSource.TRIGGER else None
         for item in sorted(items):
             self.tasks.start_soon(self._until_free, item, missed)
 

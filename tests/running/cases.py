@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.attendance import Accounted
 from aioelasticjob.coordination.ledger import NO_MARK, Mark
-from aioelasticjob.coordination.view import JobView
+from aioelasticjob.coordination.view import JobView, scheduling
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record, Seen
 from aioelasticjob.registry.tree import Node, Stat, Tree
@@ -47,12 +47,15 @@ class Case:
     """From when to when the registry could not be heard."""
     reports: list[Report] = field(default_factory=list)
     done: list[Command] = field(default_factory=list)
+    schedules: list[dict[str, object]] = field(default_factory=list)
+    """Those that the leader has noted, the newest last."""
     zxid: int = 0
 
     @classmethod
     def of(cls, items: int = 1, cron: str = "* * * * * ?", **settings: object) -> Case:
         case = cls(JobConfig.build(job_name="job", sharding_total_count=items, cron=cron, **settings))
         case.put(LAYOUT.config, case.config.to_json())
+        case.note()
         case.put(LAYOUT.instance(OTHER), json.dumps({"upSince": BEGIN - 3600}).encode(), owner=2)
         case.put(LAYOUT.instance(ME), json.dumps({"upSince": BEGIN - 3600}).encode(), owner=1)
         case.put(LAYOUT.host, OTHER.encode(), owner=2)
@@ -80,9 +83,17 @@ class Case:
         self.put(LAYOUT.item(item).instance, holder.encode())
 
     def configure(self, **changes: object) -> None:
-        """Change the configuration."""
+        """Change the configuration; the leader notes the schedule."""
         self.config = self.config.changed(**changes)
         self.put(LAYOUT.config, self.config.to_json())
+        self.note()
+
+    def note(self) -> None:
+        """Note the schedule in force, and those before it."""
+        if not self.schedules or not scheduling(self.config).items() <= self.schedules[-1].items():
+            self.schedules.append({**scheduling(self.config), "since": int((BEGIN + self.now) * 1000)})
+            *former, newest = self.schedules
+            self.put(LAYOUT.schedule, json.dumps({**newest, "former": former}).encode())
 
     def view(self) -> JobView:
         """Return the nodes as they are now."""

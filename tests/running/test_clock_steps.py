@@ -13,10 +13,10 @@ import pytest
 
 from aioelasticjob.errors import NotPermitted
 from aioelasticjob.registry.session import Session
-from aioelasticjob.running.ahead import SET_BACK
 from aioelasticjob.running.clockwork import STEADY
 from aioelasticjob.running.missed import SKIPPED
 from aioelasticjob.running.process import watch_clock
+from aioelasticjob.running.state import SET_BACK
 from aioelasticjob.running.surroundings import Surroundings
 from aioelasticjob.testing import VirtualClock, run, simulated
 from tests.running.test_clocks import Setting

@@ -17,12 +17,12 @@ from aioelasticjob.events import Began, Misfired
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import FireSource, Record
 from aioelasticjob.registry.txn import Create, Set
-from aioelasticjob.running.ahead import SET_BACK, Ahead
+from aioelasticjob.running.ahead import Ahead
 from aioelasticjob.running.clockwork import Clockwork, Reading
 from aioelasticjob.running.commands import Command, SayLowered
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Timetable
-from aioelasticjob.running.state import Items
+from aioelasticjob.running.state import SET_BACK, Items
 from aioelasticjob.running.succession import Succession
 from aioelasticjob.testing import Faults, VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.loop import START

@@ -13,7 +13,8 @@ from aioelasticjob.errors import OutcomeUnknown
 from aioelasticjob.events import Misfired
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Committed, Op, Set
-from aioelasticjob.running.missed import AWAY, UNKEPT
+from aioelasticjob.running.missed import UNKEPT
+from aioelasticjob.running.state import AWAY
 from tests.running.office import LAYOUT, REGISTRY, Office, listening, play
 
 Span = tuple[int, int, str]

@@ -8,7 +8,7 @@ from aioelasticjob.coordination.ledger import Mark
 from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.running.absence import NOBODY
 from aioelasticjob.running.commands import MarkMissed, ReadItems, Report
-from aioelasticjob.running.missed import AWAY, BUSY
+from aioelasticjob.running.state import AWAY, BUSY, ENDED
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 
 
@@ -120,8 +120,7 @@ def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over(
     case.now = 1.0
     case.see(state)
     fire = Fire(state.timetable.newest, FireSource.CRON)
-    case.tell(state, lambda: state.miss([0], fire, "another instance still runs it"))
-    state.elsewhere |= {0}
+    case.tell(state, lambda: state.runs_elsewhere([0], fire))
     case.now = 3.5
     case.see(state)
     assert not state.owed()
@@ -131,3 +130,35 @@ def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over(
         (1, 1, "another instance still runs it"),
         (2, 2, "nobody could run it when they came"),
     ]
+
+
+def test_a_schedule_that_was_noted_again_with_records_switched_has_not_been_replaced_then() -> None:
+    case = Case.of()
+    state = case.state()
+    case.see(state)
+    case.now = 2.5
+    case.configure(monitor_execution=False)
+    case.see(state)
+    case.tell(state, lambda: state.runs_elsewhere([0], Fire(slot(2), FireSource.CRON)))
+    case.now = 6.5
+    case.put(LAYOUT.servers)
+    case.put(LAYOUT.server_disabled("10.0.0.1"))
+    case.configure(cron="0/5 * * * * ?")
+    case.see(state)
+    assert case.reported()[-1] == (3, 6, ENDED)
+
+
+def test_an_item_that_is_not_to_be_run_by_the_newest_view_has_missed_what_came_during_the_run() -> None:
+    case = Case.of(items=2)
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    case.claim(state, frozenset([0, 1]), slot(1))
+    case.now = 4.2
+    case.settle(state, frozenset([0, 1]))
+    case.configure(cron="0/5 * * * * ?", sharding_total_count=1)
+    case.drop(LAYOUT.item(1).instance)  # the item goes with the lower count
+    case.tell(state, lambda: state.collapse(case.view(), rerun=True))
+    case.see(state)
+    assert case.reported(1) == [(2, 4, ENDED)]
