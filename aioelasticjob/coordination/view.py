@@ -100,7 +100,7 @@ class JobView:
         """Whether an assignment is being written in several parts."""
         return self.layout.processing in self.tree and not self.obstructed(self.layout.processing)
 
-    @property
+    @cached_property
     def settled(self) -> bool:
         """Whether the assignment stands, so that items may be claimed."""
         return self.necessary is None and not self.processing

@@ -90,7 +90,7 @@ class Ahead:
             for passed in sorted({part[item] for item in items}, key=lambda gap: (gap.first, gap.last)):
                 alike = [item for item in items if part[item] == passed]
                 self._missed.put(alike, passed, SET_BACK)
-                self._missed.ran(alike, passed.last)
+                self._items.ran(alike, passed.last)
             for item in part:
                 self._items[item].ahead_since = None
             self._mark(view, {item: passed for item, passed in missed.items() if item not in part}, until, then)

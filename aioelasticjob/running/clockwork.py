@@ -64,6 +64,8 @@ class Clockwork:
         self._believed = self._lead = seconds - self._at
         self.now = self.set_to = self.since = int(seconds * 1000)
         """What the time was at the earliest when it was last set, or when this was made, in milliseconds."""
+        self.is_disturbed = False
+        """Whether the time was set, and that is not concluded from yet."""
         self.skipped: deque[tuple[int, int]] = deque(maxlen=JUMPS)
         """From when to when the time last jumped ahead, oldest first, in milliseconds."""
 
@@ -85,6 +87,7 @@ class Clockwork:
                 self.skipped.append((int((steady + before) * 1000), self.set_to))
         if not self._behind:
             self._believed = self._lead
+        self.is_disturbed = self._jumped or self._behind
         self.now = int(seconds * 1000)
         return self.now
 

@@ -100,8 +100,7 @@ class Duty(JobState):
         self._say_all()
 
     def reach(self, moment: int) -> None:
-        """See ``JobState.reach``."""
-        self.now()
+        """See ``JobState.reach``; the clocks have just been read."""
         super().reach(moment)
         self._say_all()
 

@@ -27,11 +27,6 @@ class MissedMoments:
         self._clockwork, self._items, self._commands = clockwork, items, commands
         self.lower_all(clockwork.now + TOLERATED, clockwork.now)  # the clock may have been ahead in an earlier life
 
-    def ran(self, items: Iterable[int], slot: int) -> None:
-        """Note that items were run for a moment; lowering the number of items may remove their records."""
-        for item in items:
-            self._items[item].reported = max(slot, self._items[item].reported)
-
     @property
     def newest_of_all(self) -> int:
         """The newest moment of any item that was run or reported here, 0 if there is none."""
@@ -99,7 +94,7 @@ class MissedMoments:
                 alike.setdefault(passed, []).append(item)
         for passed, items in alike.items():
             after.update(dict.fromkeys(items, passed.last))
-            self.ran(items, passed.last)
+            self._items.ran(items, passed.last)
             self.put(items, passed, why)
 
     def put(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:

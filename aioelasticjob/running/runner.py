@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from asyncio import Future, sleep
+from asyncio import sleep
 from collections.abc import Callable
 from math import inf
-from zlib import crc32
 
 from anyio import CancelScope, current_time, get_cancelled_exc_class, move_on_after
 
@@ -21,12 +20,12 @@ from aioelasticjob.jobs.context import Context, tenure
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.session import SessionState
-from aioelasticjob.registry.txn import Hold
 from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.around import fly
+from aioelasticjob.running.claim_ahead import ASLEEP, ClaimAhead
 from aioelasticjob.running.cut import Cut
 from aioelasticjob.running.duty import Duty
-from aioelasticjob.running.executor import Flight
+from aioelasticjob.running.executor import Flight, execute
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.missed import UNKEPT
 from aioelasticjob.running.reins import Reins, left_open
@@ -37,17 +36,11 @@ from aioelasticjob.running.scheduler import TaskScope, Work
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.surroundings import Surroundings
-from aioelasticjob.running.trace import trace_of
+from aioelasticjob.running.trace import Trace
 from aioelasticjob.running.waiting import Waiting
 
 LONGEST_NAP = 60.0
 """Seconds after which the wall clock is looked at again: it may have been set, or the machine may have slept."""
-LEADS = (100, 140, 180, 220, 260, 300, 340, 380)
-"""Milliseconds before a moment at which its claim is made ready: the jobs of a process share them out."""
-EARLY = 80
-"""Milliseconds before its moment that a claim leaves, so that it has been answered when the moment comes."""
-ASLEEP = 500
-"""Milliseconds after its moment at which a claim that slept through it is given back: its session may have ended."""
 UNCERTAIN = 1.0
 """Seconds until a job that is not monitored looks again whether its session is certain to live."""
 
@@ -79,15 +72,13 @@ class Runner:
         self.rescues = Rescues(member, self._duty, self._accounts, self._claims, views)
         self._waiting = Waiting(member, self._duty, self._claims, tasks, self._freed)
         self.stopping = Stopping(member)
-        self._lead = LEADS[crc32(job.config.job_name.encode()) % len(LEADS)]
+        self._ahead = ClaimAhead(member.session, shared.starts, job.config.job_name)
         self._leaving = False
         self._refused = 0
         self._rest_first: float | None = None
         """Seconds to rest before what is owed is tried again: it could not be had, and nothing will change at once."""
         self._nap: CancelScope | None = None
         self._flight: Cut | None = None
-        self._hold: Hold | None = None
-        self._start: Future[bool] | None = None
         self._reins: Reins | None = None
 
     @property
@@ -147,10 +138,7 @@ class Runner:
 
     def reconsider(self) -> None:
         """Take back a claim that waits for its moment, and look again: what was decided may be wrong by now."""
-        if self._hold is not None:
-            self._member.session.withdraw(self._hold)
-        if self._start is not None and not self._start.done():
-            self._start.set_result(False)
+        self._ahead.take_back()
         self.wake()
 
     def look_again(self) -> None:
@@ -251,7 +239,7 @@ class Runner:
         If anything changes until it comes, the claim is withdrawn and what is owed is looked up anew.
         """
         upcoming, duty = self._duty.timetable.upcoming or 0, self._duty
-        if not 0 < upcoming - duty.now() <= self._lead or duty.intolerable_skew():
+        if not 0 < upcoming - duty.clock.now <= self._ahead.lead or duty.intolerable_skew():
             return False
         self._accounts.accepted()
         if not (view.settled and view.config.monitor_execution and self._member.id in view.eligible):
@@ -295,7 +283,8 @@ class Runner:
             offsets = {item: value for item, value in offsets.items() if item not in renewed}
             offsets |= await self._duty.offsets.reread(renewed, claim.incarnation)
         checkpoints = Claimed(self._duty.offsets, claim, offsets)
-        trace = trace_of(claim, view.config, self._shared.events, self._shared.clock)
+        events, clock = self._shared.events, self._shared.clock
+        trace = Trace.of(claim, view.config, events, clock) if events.heard else None
         complain = self._failed if trace is None else trace.complaining(self._failed)
         flight = Flight(self._job, view.config, claim, checkpoints, self._shared.means, complain, trace=trace)
         flight.is_proven, flight.handling = self._member.session.is_proven, self.stopping.handling
@@ -308,14 +297,15 @@ class Runner:
         try:
             flight.begun = await self._reach(view, flight.claim.fire)
             if flight.begun:
-                self._harness(view, flight)
+                if flight.job.engine is not None:
+                    self._harness(view, flight)
                 fire, began = flight.claim.fire, current_time()
                 catch_up = fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot)
                 self._accounts.began(flight, catch_up=catch_up)
                 try:
                     # a reply that comes too late shall not start a handler's first step
                     if session.is_proven() and not scope.cancel_called:
-                        await fly(flight, self._member, self._views)
+                        await self._call_handlers(flight)
                 finally:
                     self._accounts.ended(flight, current_time() - began)
         finally:
@@ -323,22 +313,26 @@ class Runner:
         await sleep(0)
         await session.lull()
 
+    async def _call_handlers(self, flight: Flight) -> None:
+        if flight.job.listeners:
+            await fly(flight, self._member, self._views)
+        else:
+            with flight.handling():
+                await execute(flight)
+
     def _harness(self, view: JobView, flight: Flight) -> None:
         """Give an engine what it has to know; a rescued item goes back after one batch if its owner is there."""
-        if flight.job.engine is None:
-            return
         flight.reins = self._reins = Reins(view, self._views, self.tally, self._shared.events)
         if self._leaving or (flight.claim.fire.source is FireSource.FAILOVER and view.settled):
             self._rein_in()
 
     async def _reach(self, view: JobView, fire: Fire) -> bool:
         """Wait for the fire's moment, if it has not come; False if what it was decided on has changed until then."""
-        ahead = fire.slot - self._duty.now()
-        if ahead > 0 and fire.source is FireSource.CRON:
+        now = self._duty.now()
+        if fire.slot > now and fire.source is FireSource.CRON:
             if self._leaving or self._views.value is not view:
                 return False
-            self._start = self._shared.starts.at(fire.slot, min(ahead, EARLY))  # a clock set back keeps no items
-            if not await self._start or self._duty.now() - fire.slot > ASLEEP:
+            if not await self._ahead.wait(fire.slot, now) or self._duty.now() - fire.slot > ASLEEP:
                 return False
         if fire.source is FireSource.CRON:
             self._duty.reach(fire.slot)  # or what is being run would seem to have come meanwhile
@@ -358,13 +352,14 @@ class Runner:
             return Taken(None)
         now, following, hold = duty.now(), duty.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
-            until = current_time() + (fire.slot - now - EARLY) / 1000
-            hold = self._hold = Hold(until, lambda: self._views.value is view and not self._leaving)
+            hold = self._ahead.hold(fire.slot, now, lambda: self._views.value is view and not self._leaving)
             now, following = fire.slot, duty.timetable.following()
         taken = await self._claims.claim(view, fire, items, now, following, hold)
         if taken.elsewhere or taken.refused:
+            duty.now()
             duty.reach(fire.slot)  # then those items are reported as missing this moment
-        duty.report_lost_runs(taken.cut_off)
+        if taken.cut_off:
+            duty.report_lost_runs(taken.cut_off)
         if taken.refused:
             duty.is_obstructed(taken.refused, fire)
         if fire.source is FireSource.TRIGGER:
@@ -381,7 +376,7 @@ class Runner:
         """Give the items back; False if the session was lost.  A claim without fences has written nothing."""
         claim, duty = flight.claim, self._duty
         if flight.begun and claim.fire.source in SCHEDULED:
-            duty.missed.ran(claim.items, claim.fire.slot)
+            duty.items.ran(claim.items, claim.fire.slot)
         unfinished = flight.reins.unfinished if flight.reins is not None else ()
         if not claim.fences:
             duty.ledger.assume(unfinished, claim.fire.slot - 1)
@@ -391,7 +386,7 @@ class Runner:
             return True
         if not flight.begun:
             return await self._claims.withdraw(claim)
-        ended, hand_over = left_open(claim, unfinished), self._config.failover
+        ended, hand_over = left_open(claim, unfinished) if unfinished else claim, self._config.failover
         self.stopping.settling = claim
         removed = self._member.id not in self._views.value.instances
         handed_over = await self._claims.settle(
@@ -417,6 +412,6 @@ class Runner:
             return 0.0
         upcoming = self._duty.timetable.upcoming
         delay = LONGEST_NAP * 1000 if upcoming is None else max(0, upcoming - self._duty.now())
-        if view.config.monitor_execution and delay > self._lead:
-            delay -= self._lead
+        if view.config.monitor_execution and delay > self._ahead.lead:
+            delay -= self._ahead.lead
         return min(LONGEST_NAP, delay / 1000, self._duty.unsteady)

@@ -5,6 +5,7 @@ And the one table that says what becomes of the moments that came to an item, by
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -136,8 +137,8 @@ class Item(Entry):
     """Whether the record claims too much."""
 
     @property
-    def last(self) -> int:
-        """The moment after which the item's holder owes what comes."""
+    def accounted(self) -> int:
+        """Every moment up to this one is run, reported as missed, or excused: the holder owes what comes after it."""
         return max(self.floor, self.record.slot)
 
     @property
@@ -160,6 +161,11 @@ class Items(dict[int, Item]):
     def __missing__(self, number: int) -> Item:
         item = self[number] = Item()
         return item
+
+    def ran(self, items: Iterable[int], moment: int) -> None:
+        """Note that items were run for a moment; lowering the number of items may remove their records."""
+        for number in items:
+            self[number].reported = max(moment, self[number].reported)
 
     def join_again(self) -> None:
         """Forget all but what was run or reported here."""

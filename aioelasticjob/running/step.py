@@ -1,7 +1,4 @@
-"""What one instance owes: which of its items, for which moment.  Facts come in, commands go out.
-
-It follows from state, not from wake-ups: an item held here whose record lies before the newest due moment is owed.
-So a moment survives a re-sharding, whoever held the item when it came.
+"""What an instance makes of the facts that it is told.  Facts come in, commands go out.
 
 Nothing here waits, reads a clock, asks the registry or writes a log.  Each method takes in one fact, or answers a
 question; what is to be done outside stands in ``commands`` afterwards.  The clocks are a fact as well: ``clock.take``.
@@ -13,75 +10,42 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from math import inf
 
-from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.ledger import TOLERATED
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.absence import Absence, given_at, made_at, made_by
+from aioelasticjob.running.account import Account
 from aioelasticjob.running.ahead import Ahead
-from aioelasticjob.running.clockwork import AHEAD, ASTRAY, Clockwork, Reading
-from aioelasticjob.running.commands import Command, ReadItems
-from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import BUSY, ENDED, TABLE, UNKNOWN, Came, Items, Newest
-from aioelasticjob.running.succession import Succession
+from aioelasticjob.running.clockwork import AHEAD, ASTRAY, Reading
+from aioelasticjob.running.commands import ReadItems
+from aioelasticjob.running.schedule import Timetable
+from aioelasticjob.running.state import ENDED, UNKNOWN, Came, Items
 
 SOON = 500  # milliseconds before its moment at which a claim may leave, and be refused
 
 
-class JobState:
+class JobState(Account):
     """The items held here, what is known of them, and the moments that are due; times in milliseconds."""
 
     def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
-        self.clock = Clockwork(reading)
-        self.commands: list[Command] = []
-        """What is to be done outside; whoever does it takes it away."""
-        self.items = items
-        items.join_again()
-        self.held: frozenset[int] = frozenset()
-        self.view = view
-        """The newest view taken in."""
+        super().__init__(me, view, reading, up_since, items)
         self.begun_elsewhere: frozenset[int] = frozenset()
         """The items begun elsewhere that the newest view was the first to show."""
-        self.missed = MissedMoments(self.clock, items, self.commands)
         self._ahead = Ahead(self.missed, items, self.commands)
         self._absence = Absence(me, self.clock, self.missed, items, self.commands)
-        self._me, self._up_since = me, up_since
-        self._set_back = inf
-        """To where the time was last set back: what came since then this instance was up for."""
         self._since = int(view.scheduled_since * 1000)
         """Since when the schedule is known to be in force."""
-        self._floor = 0
-        """Up to this moment nothing is owed by anybody here."""
+        self._closed = self._is_ahead = False
+        """Whether items of ours were switched off, or claimed ahead of the time, when this was looked at last."""
         self._looked_at: JobView | None = None
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
         self.accounted = 0
         """The newest moment that an earlier life of this process has seen to."""
-        self.timetable = Timetable(view.config.schedule, self.clock.now)
-        self._scheduled_since = view.schedule_dated
-        """The same as the registry says it, whose clock may be ahead."""
-
-    @property
-    def elsewhere(self) -> frozenset[int]:
-        """Items of ours that another instance still runs."""
-        return frozenset(number for number, item in self.items.items() if item.elsewhere)
-
-    @elsewhere.setter
-    def elsewhere(self, items: frozenset[int]) -> None:
-        for number in items:
-            self.items[number].elsewhere = True
-
-    @property
-    def config(self) -> JobConfig:
-        """The configuration in force."""
-        return self.view.config
 
     @property
     def steady_in(self) -> float:
         """Return after how many seconds to look again because the time was set; 0 if it was not."""
-        return self.clock.unsteady if self.clock.may_be_set_back or self._ahead else 0.0
+        return self.clock.unsteady if self.clock.may_be_set_back or self._is_ahead else 0.0
 
     def see(self, view: JobView) -> None:
         """Take in a view: schedule, items gained and lost, what is switched off; and what has become due.
@@ -90,8 +54,10 @@ class JobState:
         followed by it.  If a command cannot be performed, the view is seen again.
         """
         self.begun_elsewhere = frozenset()
-        self._follow_clock()
-        self.missed.report_withdrawn()
+        if self.clock.is_disturbed:
+            self._follow_clock()
+        if any(item.withdrawn for item in self.items.values()):
+            self.missed.report_withdrawn()
         if view is self._looked_at:
             return self._see_absence(view)
         if self._succession(view).has_changed:
@@ -104,19 +70,29 @@ class JobState:
         self._let_go(view)
 
     def _see_absence(self, view: JobView) -> None:
+        if view.config.monitor_execution:
+            return self._settle_ahead(view)
         known_since = max(self.accounted, self._since)
         self._absence.report_unrecorded(view, self.timetable, known_since, partial(self._settle_ahead, view))
 
     def _see_what_is_due(self, view: JobView) -> None:
         """Move on to the present."""
-        self._advance()
+        upcoming = self.timetable.upcoming
+        if upcoming is not None and upcoming <= self.clock.now:
+            self._advance()
         if self.clock.was_away(self.timetable.newest):
             self._account(self._due(), Came.DISCONNECTED)
+        if self._closed or view.disabled_items or self._me not in view.eligible:
+            self._close(view)
+
+    def _close(self, view: JobView) -> None:
+        """Owe nothing to items that are switched off."""
         closed = self.held & view.disabled_items if self._me in view.eligible else self.held
         taken_off = self.taken_off()  # what passed before that is missed all the same
         self._account((number for number in closed & taken_off if not self.items[number].closed), Came.BLOCKED)
         for number, item in self.items.items():
             item.closed = number in closed
+        self._closed = bool(closed)
         if self._me not in view.eligible:
             self.pass_over()
         self._account(self.held & view.disabled_items, Came.OFF)
@@ -140,7 +116,8 @@ class JobState:
 
     def _settle_ahead(self, view: JobView) -> None:
         """See to records from the future, once it is certain that they are."""
-        if not self._ahead or self.clock.unsteady or self._me not in view.eligible:
+        self._is_ahead = any(item.ahead_since is not None for item in self.items.values())
+        if not self._is_ahead or self.clock.unsteady or self._me not in view.eligible:
             return self._see_what_is_due(view)
 
         def settled(lowered: frozenset[int]) -> None:
@@ -151,106 +128,11 @@ class JobState:
 
         self._ahead.settle(view, self.timetable, self.held - view.disabled_items, settled)
 
-    def owed(self, moment: int | None = None) -> frozenset[int]:
-        """Return the items whose newest moment (or the one given) has not been claimed and is ours to claim."""
-        owed = self._unclaimed(moment or self.timetable.newest)
-        return owed - self.taken_off() if owed else owed
-
-    def _unclaimed(self, moment: int) -> frozenset[int]:
-        """Return the items held here for which a moment has neither been claimed nor passed over."""
-        if not self._floor < moment <= self.clock.now + AHEAD:  # else the time was set back, which is not concluded yet
-            return frozenset()
-        return frozenset(number for number in self.held if self.items[number].owes(moment))
-
-    def _due(self, view: JobView | None = None) -> frozenset[int]:
-        """Return the owed items that may run here: nobody misses the others, or their next holder reports them."""
-        view = view or self.view
-        if self._me not in view.eligible:
-            return frozenset()
-        due = self._unclaimed(self.timetable.newest) - self.taken_off(view) - view.disabled_items
-        if view is self.view:
-            return due
-        return frozenset(n for n in due if not self.items[n].rescued and view.assignment.get(n) == self._me)
-
-    def taken_off(self, view: JobView | None = None) -> frozenset[int]:
-        """Return the items that others run, rescue or have yet to rescue."""
-        return self._in_rescue(view).union(self.elsewhere)
-
-    def _in_rescue(self, view: JobView | None = None) -> frozenset[int]:
-        view = view or self.view
-        if not view.config.failover:
-            return frozenset()
-        return view.orphans.union(view.rescues, (number for number in self.held if self.items[number].cut_off))
-
-    def source(self, items: Iterable[int]) -> FireSource:
-        """Return why items would be run for the newest moment now: on time, or as the rerun for what was missed."""
-        newest = self.timetable.newest
-        late = any(item.late == newest or item.knows(newest) for item in map(self.items.__getitem__, items))
-        return FireSource.MISFIRE if late or self.is_catch_up(newest) else FireSource.CRON
-
-    def is_catch_up(self, slot: int) -> bool:
-        """Whether nobody was up when the moment came."""
-        return slot < min(self.view.up_since * 1000, self._up_since * 1000, self._set_back)
-
-    def pass_over(self, items: Iterable[int] | None = None) -> None:
-        """Owe the newest moment no longer: to these items, or to any."""
-        if items is None:
-            self._floor = max(self._floor, self.timetable.newest)
-        else:
-            for item in items:
-                self.items[item].floor = self.timetable.newest
-
     def _start_anew(self, moment: int) -> None:
         """Owe nothing that came up to a moment: it was another schedule's."""
         self._floor = max(self._floor, moment)
         for item in self.items.values():
             item.floor = max(item.floor, moment)
-
-    def collapse(self, view: JobView, *, rerun: bool) -> None:
-        """Let the moments that came during a flight become one: it is run once, or dropped.
-
-        ``view`` is the newest: the items to run may have changed.  If it has another schedule, ``look`` does the rest.
-        """
-        table = self.timetable
-        if self._succession(view).has_changed:
-            written = self._succession(view).ended
-            table.advance(min(self.clock.now, written))
-            missed = self._due(view).union(self._succession(view).given_away_since(self._due()))
-            self._report(missed, min(table.newest - 1, written), BUSY)
-        elif table.advance(self.clock.now):
-            self._account(self._due(view), Came.RUNNING, misfire=rerun)
-            if not rerun:
-                self.pass_over()
-
-    def runs_elsewhere(self, items: Iterable[int], fire: Fire) -> None:
-        """Take in that a claim found items to be run by another instance; ``freed`` tells when that is over."""
-        refused = frozenset(items)
-        if fire.source in SCHEDULED:  # else what was asked for is put off
-            self._account(refused & self._unclaimed(self.timetable.newest), Came.REFUSED)
-        for number in refused:
-            self.items[number].elsewhere = True
-
-    def is_obstructed(self, items: Iterable[int], fire: Fire) -> None:
-        """Take in that something made by hand keeps items from being claimed."""
-        refused = frozenset(items)
-        if fire.source in SCHEDULED:
-            self._account(refused & self._unclaimed(self.timetable.newest), Came.OBSTRUCTED)
-        else:
-            self.missed.put(refused, Passed(fire.slot, fire.slot), TABLE[Came.OBSTRUCTED].why)
-
-    def reach(self, moment: int) -> None:
-        """Move on to a moment that was claimed ahead: an item that came free meanwhile has missed the one before."""
-        waiting = self._due()
-        if self.timetable.advance(moment):
-            self._account(waiting, Came.OVERTAKEN)
-
-    def freed(self, item: int) -> None:
-        """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
-        freed = self.items[item]
-        freed.elsewhere = False
-        if freed.seen is not None:
-            freed.rescued = freed.rescued and item in self._in_rescue()  # what comes from now on it may miss, too
-            self._account([item], Came.ELSEWHERE)
 
     def _switch_monitoring(self, view: JobView) -> None:
         """Run nothing again for lack of a record, and report what others kept us from running while records say so."""
@@ -317,7 +199,7 @@ class JobState:
             gain = self.items[item]
             told = 0 if view.config.misfire else gain.reported  # which is not to be run any more
             gain.floor = max(self._begin_holding(view, item), told)
-            gain.followed = gain.last
+            gain.followed = gain.accounted
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
         spans.append((self.timetable, self._since, self.clock.now + int(ASTRAY * 1000)))
         owed_after = {item: self.items[item].floor for item in gained}
@@ -357,29 +239,6 @@ class JobState:
         # a lock of ours is left from before it joined again under this session
         return frozenset(n for n, item in held if not item.elsewhere and (item.locked or (found and item.cut_off)))
 
-    def _account(self, items: Iterable[int], came: Came, *, misfire: bool | None = None, ended: float = inf) -> None:
-        """Account for the moments that came to items in a state, up to when the schedule ``ended``, by the table."""
-        numbers, rule, newest = frozenset(items), TABLE[came], self.timetable.newest
-        fate = rule.fate(misfire=self.config.misfire if misfire is None else misfire)
-        if fate is Newest.EXCUSED:
-            return self.pass_over(numbers)
-        until, is_dropped = int(min(newest, ended)), newest <= self._floor  # then nothing here runs the newest any more
-        is_missed, is_alike = fate in (Newest.RERUN, Newest.MISSED), not rule.why_newest
-        self._report(numbers, until if is_dropped or (is_missed and is_alike) else until - 1, rule.why)
-        for number in numbers & self._unclaimed(newest):
-            if is_missed and not is_alike:
-                self._report([number], until, rule.why_newest)
-            if fate is Newest.LATE:
-                self.items[number].late = newest
-            elif fate is Newest.MISSED:
-                self.items[number].floor = max(self.items[number].floor, until)
-
-    def _report(self, items: Iterable[int], until: int, why: str) -> None:
-        """Report the moments that these items have missed, that no claim has had and no report, if they came."""
-        self.missed.report_withdrawn()
-        until = min(until, self.clock.now + SOON)
-        self.missed.report({item: self.items[item].last for item in items}, self.timetable, until, why)
-
     def _note_rescued(self) -> None:
         """Report moments that came while our items were being rescued: only now may we run the items again."""
         rescued, still = (number for number, item in self.items.items() if item.rescued), self._in_rescue() & self.held
@@ -400,14 +259,14 @@ class JobState:
             run = open_ - self.view.disabled_items
             for one in self._succession(view).between:
                 self._report_hidden(run, Timetable(one.cron, one.until), one.since, one.until)
-                last = {item: max(self.items[item].last, one.since) for item in open_}
+                last = {item: max(self.items[item].accounted, one.since) for item in open_}
                 self.missed.report(last, Timetable(one.cron, one.until), one.until, ENDED)
             self._report_hidden(run, Timetable(view.config.schedule, self.clock.now), written)
         self._since, self._scheduled_since = written, view.schedule_dated
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         self._start_anew(written)
         for number, item in self.items.items():
-            item.followed = item.last if number in self.held else None
+            item.followed = item.accounted if number in self.held else None
         self._ahead.schedule_changed(self.clock.now)
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
         self._account(mine, Came.UNHEARD)
@@ -418,11 +277,8 @@ class JobState:
     def _report_hidden(self, items: Iterable[int], table: Timetable, since: int, until: float = inf) -> None:
         """Report a schedule's moments that came before it was known here, and before what was run by the one before."""
         held = {number: self.items[number] for number in items}
-        spans = {n: (max(since, item.followed or 0), int(min(until, item.last))) for n, item in held.items()}
+        spans = {n: (max(since, item.followed or 0), int(min(until, item.accounted))) for n, item in held.items()}
         self.missed.report_hidden(spans, table, self.timetable, UNKNOWN)
-
-    def _succession(self, view: JobView) -> Succession:
-        return Succession(self.config.schedule, self._scheduled_since, view)
 
     def _advance(self) -> None:
         waiting, table = self._due(), self.timetable

@@ -24,6 +24,11 @@ class Trace:
         self._started: dict[int, float] = {}
         self._failures: dict[int, BaseException] = {}
 
+    @classmethod
+    def of(cls, claim: Claim, config: JobConfig, events: Events, clock: Clock) -> Trace:
+        """Return the trace of a claim's runs."""
+        return cls(events, clock, config.job_name, claim, per_instance=config.per == "instance")
+
     def began(self) -> None:
         """Tell that the moment has come; and of a rescue, whom it is from."""
         fire, me, now = self._claim.fire, self._claim.instance, self._clock.now()
@@ -90,11 +95,6 @@ class Trace:
         if outcome is Outcome.COMPLETED:
             failure = None  # a dataflow's records may fail without its run
         self._events.put(Ended(self._job, me, fire.slot, fire.source, item, outcome, seconds, task, now, failure))
-
-
-def trace_of(claim: Claim, config: JobConfig, events: Events, clock: Clock) -> Trace | None:
-    """Return the trace of a flight, None while nobody listens."""
-    return Trace(events, clock, config.job_name, claim, per_instance=config.per == "instance") if events.heard else None
 
 
 def _task_ids(job: str, claim: Claim, per_instance: bool) -> dict[int, str]:

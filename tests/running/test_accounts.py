@@ -125,7 +125,7 @@ class Life:
         if self.dice.random() < 0.1:
             self.dice.choice([self.switch_item, self.reschedule, self.switch_server])()
         self.case.settle(self.state, items)
-        self.state.missed.ran(items, slot)
+        self.state.items.ran(items, slot)
         view, misfire = self.case.view(), self.case.config.misfire
         self.excuse(self.off())
         self.case.tell(self.state, lambda: self.state.collapse(view, rerun=misfire))

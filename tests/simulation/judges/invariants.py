@@ -14,7 +14,7 @@ from math import inf
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.strategies import Allotment, find, in_order
 from aioelasticjob.model import GIVEN_UP, FireSource, Instance
-from aioelasticjob.running.runner import EARLY
+from aioelasticjob.running.claim_ahead import EARLY
 from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, Run, Violation
 from tests.simulation.history import Change, Entry, Stopped, Written, of_kind
 from tests.simulation.judges import assignments, checkpoints, conduct, excuses, leases, listening, orphans, writes
