@@ -55,5 +55,11 @@ class LimitedLog:
         """Say what was left out because other jobs had written so much."""
         if seen.lines >= MOST and seen.jobs:
             lines, jobs = sum(seen.jobs.values()), len(seen.jobs)
-            log.warning("%d more lines about %d jobs were left out in the last minute: %s", lines, jobs, kind)
+            log.warning(
+                "%d more lines about %d jobs were left out in the last minute: %s",
+                lines,
+                jobs,
+                kind,
+                extra={"jobs": jobs},
+            )
             seen.jobs.clear()

@@ -37,6 +37,10 @@ class Requests:
         self._asked: frozenset[int] = frozenset()
         """All items that the fire under way is meant for, whether or not they can be had now."""
 
+    def are_open(self, view: JobView) -> bool:
+        """Whether something was asked for by hand and has not been run."""
+        return bool(self.deferred) or self._member.id in view.triggered
+
     async def answer(self, view: JobView, fly: Fly) -> bool:
         """Run what was asked for; True if there was something to answer."""
         if (later := self._due(view)) is not None:

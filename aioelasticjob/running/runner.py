@@ -12,7 +12,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
 from aioelasticjob.coordination.coordinator import CAUGHT_UP_WITHIN
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.progress import Claimed, Tally
+from aioelasticjob.coordination.progress import Claimed
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.jobs.base import Job
@@ -25,7 +25,7 @@ from aioelasticjob.running.around import fly
 from aioelasticjob.running.claim_ahead import ASLEEP, ClaimAhead
 from aioelasticjob.running.cut import Cut
 from aioelasticjob.running.duty import Duty
-from aioelasticjob.running.executor import Flight, execute
+from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.missed import UNKEPT
 from aioelasticjob.running.reins import Reins, left_open
@@ -68,12 +68,15 @@ class Runner:
         self._duty.accounted = accounted
         self._claims = Claims(member, self._duty.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
+        self.tally = self._accounts.tally
+        """Runs that ended here; the coordinator publishes them."""
         self._requests = Requests(member, self._duty, self._accounts, job.listeners)
         self.rescues = Rescues(member, self._duty, self._accounts, self._claims, views)
         self._waiting = Waiting(member, self._duty, self._claims, tasks, self._freed)
         self.stopping = Stopping(member)
         self._ahead = ClaimAhead(member.session, shared.starts, job.config.job_name)
-        self._leaving = False
+        self.left = False
+        """Whether this instance leaves because it was asked to."""
         self._refused = 0
         self._rest_first: float | None = None
         """Seconds to rest before what is owed is tried again: it could not be had, and nothing will change at once."""
@@ -82,19 +85,9 @@ class Runner:
         self._reins: Reins | None = None
 
     @property
-    def tally(self) -> Tally:
-        """Runs that ended here; the coordinator publishes them."""
-        return self._accounts.tally
-
-    @property
     def accounted(self) -> int:
         """The newest moment that was run here or reported, in milliseconds since the epoch; 0 before the first."""
         return max(self._duty.accounted, self._duty.missed.newest_of_all)
-
-    @property
-    def left(self) -> bool:
-        """Whether this instance leaves because it was asked to."""
-        return self._leaving
 
     @property
     def standing(self) -> tuple[str, int, bool]:
@@ -123,8 +116,9 @@ class Runner:
 
     def leave(self) -> None:
         """Claim nothing any more, and leave once nothing runs."""
-        self._leaving = True
-        self._end_nap()
+        self.left = True
+        if self._nap is not None:
+            self._nap.cancel()
         self._rein_in()
         self.reconsider()
 
@@ -144,7 +138,8 @@ class Runner:
     def look_again(self) -> None:
         """Look anew at what is due: the time was set."""
         self._duty.now()  # which notices it, also while a flight is under way
-        self._end_nap()
+        if self._nap is not None:
+            self._nap.cancel()
         self.reconsider()
 
     async def ask_time(self) -> None:
@@ -168,7 +163,7 @@ class Runner:
     async def _run(self) -> float:
         """Run all that is due; return the seconds until the next moment, after which there will be more to do."""
         tenure.set(self._member.session.tenure(self._member.incarnation))
-        while not self._leaving:
+        while not self.left:
             try:
                 view = await self._up_to_date()
                 if begun := await self._duty.look(view):
@@ -176,7 +171,7 @@ class Runner:
                 self._rest_first = None
                 busy = (
                     (view.orphans and await self.rescues.answer(view, self._fly))
-                    or (self._is_asked(view) and await self._requests.answer(view, self._fly))
+                    or (self._requests.are_open(view) and await self._requests.answer(view, self._fly))
                     or await self._fly_owed(view)
                     or await self._fly_ahead(view)
                 )
@@ -196,17 +191,10 @@ class Runner:
         self._over()
         return inf
 
-    def _end_nap(self) -> None:
-        if self._nap is not None:
-            self._nap.cancel()
-
-    def _is_asked(self, view: JobView) -> bool:
-        return self._member.id in view.triggered or bool(self._requests.deferred)
-
     async def _back_off(self) -> None:
         """Wait before something that the registry has refused is tried again."""
         with CancelScope() as self._nap:
-            if not self._leaving:
+            if not self.left:
                 await self._member.session.back_off(self._refused)
         self._refused += 1
 
@@ -215,7 +203,7 @@ class Runner:
         if not self._views.value.tree.outdated:
             return self._views.value
         with move_on_after(CAUGHT_UP_WITHIN):
-            while self._views.value.tree.outdated and not self._leaving:
+            while self._views.value.tree.outdated and not self.left:
                 with CancelScope() as self._nap:
                     await self._views.changed()
         self._views.value.tree.make_do()  # with what is known, rather than run nothing
@@ -305,7 +293,7 @@ class Runner:
                 try:
                     # a reply that comes too late shall not start a handler's first step
                     if session.is_proven() and not scope.cancel_called:
-                        await self._call_handlers(flight)
+                        await fly(flight, self._member, self._views)
                 finally:
                     self._accounts.ended(flight, current_time() - began)
         finally:
@@ -313,24 +301,17 @@ class Runner:
         await sleep(0)
         await session.lull()
 
-    async def _call_handlers(self, flight: Flight) -> None:
-        if flight.job.listeners:
-            await fly(flight, self._member, self._views)
-        else:
-            with flight.handling():
-                await execute(flight)
-
     def _harness(self, view: JobView, flight: Flight) -> None:
         """Give an engine what it has to know; a rescued item goes back after one batch if its owner is there."""
         flight.reins = self._reins = Reins(view, self._views, self.tally, self._shared.events)
-        if self._leaving or (flight.claim.fire.source is FireSource.FAILOVER and view.settled):
+        if self.left or (flight.claim.fire.source is FireSource.FAILOVER and view.settled):
             self._rein_in()
 
     async def _reach(self, view: JobView, fire: Fire) -> bool:
         """Wait for the fire's moment, if it has not come; False if what it was decided on has changed until then."""
         now = self._duty.now()
         if fire.slot > now and fire.source is FireSource.CRON:
-            if self._leaving or self._views.value is not view:
+            if self.left or self._views.value is not view:
                 return False
             if not await self._ahead.wait(fire.slot, now) or self._duty.now() - fire.slot > ASLEEP:
                 return False
@@ -341,6 +322,8 @@ class Runner:
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Taken:
         duty = self._duty
         if not view.config.monitor_execution:
+            if self._member.session.status.value.state is not SessionState.CONNECTED:
+                raise Suspended("there is no connection to the registry")
             if not self._member.session.is_proven():  # of a claim that is written the registry's client sees to it
                 self._rest_first = UNCERTAIN
                 return Taken(None)
@@ -352,7 +335,7 @@ class Runner:
             return Taken(None)
         now, following, hold = duty.now(), duty.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
-            hold = self._ahead.hold(fire.slot, now, lambda: self._views.value is view and not self._leaving)
+            hold = self._ahead.hold(fire.slot, now, lambda: self._views.value is view and not self.left)
             now, following = fire.slot, duty.timetable.following()
         taken = await self._claims.claim(view, fire, items, now, following, hold)
         if taken.elsewhere or taken.refused:
@@ -366,7 +349,7 @@ class Runner:
             await self._requests.claimed(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             self._waiting.refused(view, fire, frozenset(taken.elsewhere))
-        if taken.stale and fire.source is not FireSource.FAILOVER and not self._leaving:
+        if taken.stale and fire.source is not FireSource.FAILOVER and not self.left:
             self._rest_first = self._rest(view)
         if taken.claim is not None and taken.claim.incarnation != self._member.session.incarnation:
             raise SessionEnded("the session was lost while claiming")
@@ -399,7 +382,8 @@ class Runner:
 
     def _freed(self) -> None:
         """Look again: an item of ours runs nowhere else any more."""
-        self._end_nap()
+        if self._nap is not None:
+            self._nap.cancel()
         self._rein_in()
         self.wake()
 

@@ -381,7 +381,8 @@ def _shut_down(loop: VirtualLoop) -> None:
         task.cancel()
     loop.count_turns_anew()
     try:
-        with suppress(Deadlock, Livelock):
+        with warnings.catch_warnings(), mock.patch.object(sys, "unraisablehook"), suppress(Deadlock, Livelock):
+            warnings.simplefilter("ignore")  # nor is what a task was to do that is cancelled before its first step
             loop.run_until_complete(asyncio.wait(living) if living else asyncio.sleep(0))
             loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
