@@ -1,4 +1,4 @@
-"""What a registry's address means, and the one way in for whoever has one: applications, commands, the console.
+"""Addresses of registries, and how applications, commands and the console open a session from one.
 
 zk://host:port,host:port/namespace                     a ZooKeeper ensemble
 embedded:// or embedded:///namespace                   a private server in memory, inside this process
@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One registry: how to reach it, and who starts it."""
+    """One registry: how to reach it, and which process starts its server."""
 
     text: str
     settings: ConnectionSettings
     private: bool = False
-    """Whether it is a server within this process, on a port that it picks itself."""
+    """Whether the server runs inside this process, on a free port that it picks itself."""
     shared: SharedServer | None = None
-    """The server of this machine that its clients start, if it is that."""
+    """The server of this machine that its clients start; None for other kinds of registries."""
 
     @classmethod
     def parse(cls, text: str, **options: Unpack[ConnectionOptions]) -> Address:
@@ -60,7 +60,7 @@ class Address:
         return cls(text, replace(settings, hosts=((server.host, server.port),)), shared=server)
 
     def changed(self, text: str | None = None, **options: Unpack[ConnectionOptions]) -> Address:
-        """Return another address, or other options, with the rest as it is.
+        """Return a copy with another address, or with other options.
 
         Raises: InvalidSetting, as `parse` does.
         """
@@ -72,9 +72,9 @@ class Address:
 async def open_registry(
     address: str | Address, *, clock: Clock | None = None, **options: Unpack[ConnectionOptions]
 ) -> AsyncIterator[Session]:
-    """Open a session of the registry at ``address``, which is started first if it is ours to start.
+    """Open a session with the registry at ``address``; an embedded or shared server is started first.
 
-    ``options`` go with an address that is text.
+    ``options`` may be given only if ``address`` is text.
 
     Raises: InvalidSetting, RegistryUnreachable, AuthenticationFailed, NotPermitted.
     """
@@ -94,7 +94,7 @@ async def open_registry(
 
 
 def _again(server: SharedServer) -> Callable[[], Awaitable[None]]:
-    """Return what has a server started that was there before: whatever stands in the way is no end of the session."""
+    """Return a function that starts a shared server again; if that fails it only logs why, and the session goes on."""
     told = ""
 
     async def start() -> None:
@@ -103,7 +103,7 @@ def _again(server: SharedServer) -> Callable[[], Awaitable[None]]:
             await summon(server)
             told = ""
         except ElasticJobError as error:
-            if str(error) != told:  # once, however often it is tried
+            if str(error) != told:  # the reason is logged once, however often the start is tried
                 told = str(error)
                 log.warning("cannot start the registry again", extra={"reason": told})
 

@@ -1,4 +1,4 @@
-"""ElasticJob: declare jobs, and run them inside a loop that is there already or as a process of their own."""
+"""ElasticJob: declare jobs, and run them inside an event loop that runs already, or as a process of their own."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ElasticJob(Declarations):
         self._threads = _positive("threads", threads)
         self._processes = processors() if processes is None else _positive("processes", processes)
         self.dependency_overrides: dict[Provider, Provider] = {}
-        """What is called in place of which provider, for tests; looked at when the application starts, and each run."""
+        """For tests: another provider for a provider.  It is read when the application starts, and at each run."""
         self._here = Presence(clock or SystemClock(), None if event_store is None else Recorder(event_store))
         if metrics is not None:
             self.serve_metrics(metrics)
@@ -92,14 +92,14 @@ class ElasticJob(Declarations):
 
     @property
     def settings(self) -> ConnectionSettings:
-        """How to reach the registry, and how patient to be with it."""
+        """The settings of the connection to the registry: servers, timeouts, retries."""
         return self._registry.settings
 
     @classmethod
     def from_settings(cls, file: str | Path | None = None, **arguments: Any) -> ElasticJob:
-        """Return an application as a settings file and the environment have it; ``arguments`` go before both.
+        """Return an application made from a settings file and the environment; ``arguments`` override both.
 
-        Its script and HTTP jobs are declared; those of the code that follows find their settings there.
+        The script and HTTP jobs of the file are declared.  Jobs that code declares later take their settings from it.
 
         Raises:
             WrongSettings: with all mistakes there are, their files and lines.
@@ -115,7 +115,7 @@ class ElasticJob(Declarations):
         return app
 
     def configure(self, file: str | Path | None = None) -> None:
-        """Let a settings file and the environment go before what the code says, also for jobs declared later.
+        """Let a settings file and the environment override the settings in the code, also for jobs declared later.
 
         Raises:
             WrongSettings: with all mistakes there are, their files and lines.
@@ -152,7 +152,7 @@ class ElasticJob(Declarations):
 
     @property
     def rates(self) -> Mapping[str, tuple[Rate, ...]]:
-        """How fast records flow through the items of this process's dataflow jobs, now, by job."""
+        """How fast records flow now through the items that this process runs of dataflow jobs, by job."""
         return self._events.rates
 
     def serve_metrics(self, at: int | str) -> None:
@@ -165,7 +165,7 @@ class ElasticJob(Declarations):
 
     @property
     def vitals(self) -> Vitals:
-        """How things stand at the moment, for those who measure."""
+        """The present state of this process, for metrics."""
         return self._here.vitals
 
     @property
@@ -186,10 +186,10 @@ class ElasticJob(Declarations):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Session]:
-        """Run all jobs while the block is open, inside the present event loop; leave gracefully at its end.
+        """Run all jobs in the present event loop while the block is open; at its end, finish running items and leave.
 
-        The block begins when each job has joined, or waits because what the registry holds of it makes no sense here:
-        ``health`` says what is wrong, and the job joins when that is mended.
+        The block begins when each job has joined or has to wait.  A job waits if this process cannot use what the
+        registry holds of it: ``health`` says what is wrong, and the job joins when that has been corrected.
 
         Raises:
             RegistryUnreachable: no registry answered.
@@ -212,7 +212,7 @@ class ElasticJob(Declarations):
         """Run all jobs as a whole process: on uvloop (not on Windows), with a graceful stop on SIGTERM and SIGINT.
 
         A second signal stops at once; a handler that cannot be cancelled, such as a thread, delays that by 5 s at most.
-        What is in memory once all jobs have joined stays out of the garbage collector's sight from then on
+        When all jobs have joined, the garbage collector is told to pass over all objects of that moment
         (``gc.freeze``).
         """
         with by_force() as force, asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -224,7 +224,7 @@ class ElasticJob(Declarations):
             raise InvalidSetting("name", config.job_name, "jobs are declared before the application runs")
 
     @property
-    def _events(self) -> Events:  # for whoever observes this application
+    def _events(self) -> Events:  # read by the metrics of this application
         return self._here.events
 
     async def _main(self, force: threading.Timer) -> None:

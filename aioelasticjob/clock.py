@@ -1,4 +1,4 @@
-"""The only reader of wall time.  Everything else is handed a clock, so tests and simulations can bend it."""
+"""The only module that reads wall time.  All others are given a clock; tests and simulations give their own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class SystemClock:
 
 
 def boot_time() -> float:
-    """Return seconds on a clock that is never set and goes on while the machine is suspended, where there is one.
+    """Return seconds of a clock that nobody sets and that goes on while the machine is suspended, if there is such a
+    one.
 
     Linux has CLOCK_BOOTTIME.  On macOS it is CLOCK_MONOTONIC, since ``time.monotonic`` reads another clock there, which
     stands still.  Elsewhere it is ``time.monotonic``, which goes on during a suspension on Windows.  A virtual machine
@@ -35,7 +36,7 @@ def boot_time() -> float:
 
 
 def _boot_clock() -> int | None:
-    """Return the number of the clock that goes on during a suspension; None where ``time.monotonic`` has to do."""
+    """Return the number of the clock that goes on during a suspension; None if there is only ``time.monotonic``."""
     if sys.platform == "darwin":
         return time.CLOCK_MONOTONIC
     return getattr(time, "CLOCK_BOOTTIME", None)
@@ -45,7 +46,7 @@ _BOOT_CLOCK = _boot_clock()
 
 
 def _read_boot_time() -> float:
-    """Read the clock; a simulation puts its own function in the place of this one."""
+    """Read the clock; a simulation replaces this function by its own."""
     return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
 

@@ -1,4 +1,4 @@
-"""A job's configuration: validated at the door, JSON with Elastic-Job's camelCase keys in the registry."""
+"""A job's configuration: checked when it is made; the registry holds it as JSON with Elastic-Job's camelCase keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.errors import ForeignData, InvalidSetting
 
 FEATURES: frozenset[str] = frozenset()
-"""The features of the registry's format that this release knows: a job may require some of its workers."""
+"""The features of the registry's format that this release knows: a job may require its workers to know some."""
 MAX_ITEMS = 100_000
 MAX_CONCURRENCY = 100_000
 MAX_BATCH = 1_000_000
@@ -38,7 +38,7 @@ _KIND = re.compile(r"[A-Z][A-Z0-9_-]{0,99}")
 
 
 def _item_parameters(given: object) -> object:
-    """Take Elastic-Job's text (``0=Beijing,1=Shanghai``) as well as a mapping."""
+    """Return item parameters as a mapping; Elastic-Job's text (``0=Beijing,1=Shanghai``) is accepted as well."""
     if not isinstance(given, str):
         return {} if given is None else given
     parameters: dict[str, str] = {}
@@ -53,7 +53,7 @@ def _item_parameters(given: object) -> object:
 
 
 def _features(given: object) -> object:
-    """Take text such as ``first,second`` as well as a list; a feature counts once."""
+    """Return features without duplicates; text such as ``first,second`` is accepted as well as a list."""
     if isinstance(given, str):
         given = [part.strip() for part in given.split(",") if part.strip()]
     if isinstance(given, list | tuple) and all(isinstance(part, str) for part in given):
@@ -70,21 +70,21 @@ ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
 MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
 Seconds = Annotated[float, Field(ge=0, le=AGES, allow_inf_nan=False)]
 Limit = Annotated[float, Field(ge=MILLISECOND, le=AGES, allow_inf_nan=False)]
-"""Seconds that something may take: what is cut off before it has begun would be no limit but a mistake."""
+"""A time limit in seconds; a limit below a millisecond would end the work before it begins, so it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Where a form shows a setting; it stands beside the setting's type."""
+    """The section of a form that shows a setting; written beside the setting's type."""
 
     title: str
     kind: str | None = None
-    """The only kind of job that has such settings."""
+    """The only kind of job that has the settings of this section; None for all kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a form calls a setting whose name alone would not do."""
+    """The text by which a form calls a setting whose name alone is not clear enough."""
 
     text: str
 
@@ -95,7 +95,7 @@ MORE = Section("More")
 
 
 class JobConfig(BaseModel):
-    """Everything that is configured of a job and shared by all its instances."""
+    """All settings of a job; its instances share them through the registry."""
 
     model_config = ConfigDict(
         frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True, validate_default=False
@@ -121,7 +121,7 @@ class JobConfig(BaseModel):
         validation_alias=AliasChoices("streaming", "streamingProcess"),
         serialization_alias="streamingProcess",
     )
-    """Dataflow: fetch again and again until there is nothing, or somebody wants the run to end."""
+    """Dataflow: fetch again and again until there are no records, or an operator or the leader wants the run to end."""
     ordered: Annotated[bool, DATAFLOW] = False
     """Dataflow: the records of an item one after another, items side by side."""
     concurrency: Annotated[int, DATAFLOW] = Field(
@@ -135,7 +135,7 @@ class JobConfig(BaseModel):
     batch_size: Annotated[Annotated[int, Field(ge=1, le=MAX_BATCH)] | None, DATAFLOW] = None
     """Dataflow: process takes a list of at most so many records; None for one record at a time."""
     prefetch: Annotated[bool | None, DATAFLOW] = None
-    """Dataflow: fetch the next batch while one is in process; None to do so once fetch says offsets."""
+    """Dataflow: fetch the next batch while one is in process; None: do so once fetch has saved an offset."""
     max_failures: Annotated[Annotated[int, Field(ge=0, le=AGES)] | None, DATAFLOW] = None
     """Dataflow: records of an item that may fail in one run before no more are fetched; None for any number."""
     record_timeout: Annotated[Limit | None, DATAFLOW, Label("Record timeout (seconds)")] = None
@@ -145,7 +145,7 @@ class JobConfig(BaseModel):
     """Failover: rescues in a row that may be cut off like the run itself before the run is given up."""
     misfire: Annotated[bool, SCHEDULE] = True
     catch_up: Annotated[Seconds, SCHEDULE, Label("Catch up (seconds)")] = 0
-    """Window in seconds within which a moment that nobody was up for is run once; 0 is off."""
+    """A moment at which no instance was up is run once if it is no older than so many seconds; 0 is off."""
     monitor_execution: Annotated[bool, SAFETY] = True
     max_time_diff_seconds: Annotated[int, SAFETY, Label("Clocks may differ (seconds)")] = Field(
         default=-1, ge=-1, le=AGES
@@ -164,7 +164,7 @@ class JobConfig(BaseModel):
     timeout: Annotated[Limit | None, SAFETY, Label("Timeout (seconds)")] = None
     """Seconds a run of an item may take; None for no limit."""
     executor: Literal["thread", "process"] = "thread"
-    """Where a plain function runs; nothing to an async one."""
+    """Where a plain function runs; an async function always runs in the event loop."""
     shutdown_timeout: Annotated[Seconds, SAFETY, Label("Shutdown timeout (seconds)")] = 30
     reconcile_interval: Annotated[
         float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), Label("Reconcile interval (seconds)")
@@ -174,7 +174,7 @@ class JobConfig(BaseModel):
     ] = 0.5
     server_retention: Annotated[Seconds, Label("Forget servers after (seconds)")] = 7 * DAY
     monitor_port: int = Field(default=-1, ge=-1, le=65_535)
-    """Port on 127.0.0.1 that tells the job's nodes to whoever asks; 0 picks a free one, -1 is off."""
+    """Port on 127.0.0.1 that answers with the job's nodes as text; 0 picks a free one, -1 is off."""
     description: str = ""
     disabled: Annotated[bool, Label("New servers start disabled")] = False
     requires: Annotated[Features, Label("Requires features")] = ()
@@ -192,7 +192,8 @@ class JobConfig(BaseModel):
     @field_validator("job_type")
     @classmethod
     def _is_the_name_of_a_kind(cls, kind: str) -> str:
-        if not _KIND.fullmatch(kind):  # whether it is known is asked where it runs: whoever only looks need not know it
+        # only a process that runs the job has to know its kind; one that only shows it need not
+        if not _KIND.fullmatch(kind):
             raise ValueError("must be a kind of job in capitals, such as SIMPLE, DATAFLOW, SCRIPT or HTTP")
         return kind
 
@@ -244,7 +245,7 @@ class JobConfig(BaseModel):
 
     @classmethod
     def from_json(cls, text: bytes, path: str) -> JobConfig:
-        """Return the configuration that ``path`` holds; keys that are not known are kept as they are.
+        """Return the configuration that ``path`` holds; keys that this release does not know are kept as they are.
 
         Raises:
             ForeignData: what is there is no configuration of ours.
@@ -266,9 +267,9 @@ class JobConfig(BaseModel):
         return json.dumps(self.as_json(), ensure_ascii=False, indent=1).encode()
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the registry stores, as what JSON is made of: also the keys that are not known here."""
+        """Return what the registry stores as JSON values, with the keys that this release does not know."""
         settings = self.model_dump(by_alias=True, mode="json", exclude=set(self.unknown))
-        if not self.requires:  # releases before this setting take a configuration that has it for nonsense
+        if not self.requires:  # releases that are older than this setting refuse a configuration that has it
             del settings["requires"]
         return {**settings, **self.unknown}
 
@@ -279,13 +280,13 @@ class JobConfig(BaseModel):
 
     @property
     def ignored(self) -> tuple[str, ...]:
-        """What is to be said about the keys that this release does not know, a sentence each."""
+        """One sentence for each key that this release does not know, for logs and for the console."""
         return tuple(_ignored(key) for key in self.unknown)
 
     def in_place_of(self, stored: bytes) -> JobConfig:
-        """Return this configuration with all that is kept of the one stored that it replaces.
+        """Return this configuration with what has to be kept of the stored one that it replaces.
 
-        Those are the keys that this release does not know, and what the job requires unless this says otherwise.
+        These are the keys that this release does not know, and the job's ``requires`` unless this one sets it.
         """
         unknown = _unknown(stored)
         requires = self.requires or (required(stored) or ())
@@ -317,20 +318,20 @@ class JobConfig(BaseModel):
 
 @cache
 def section_of(name: str) -> Section:
-    """Return where a form shows a setting."""
+    """Return the section of a form that shows a setting."""
     return next((one for one in JobConfig.model_fields[name].metadata if isinstance(one, Section)), MORE)
 
 
 @cache
 def label_of(name: str) -> str:
-    """Return what a form calls a setting."""
+    """Return the text by which a form calls a setting."""
     labels = (one.text for one in JobConfig.model_fields[name].metadata if isinstance(one, Label))
     return next(labels, name.replace("_", " ").capitalize())
 
 
 @cache
 def _keys() -> frozenset[str]:
-    """Return every key and name that a stored configuration may spell a setting with."""
+    """Return every key and name under which a stored configuration may have a setting."""
     found = set[str]()
     for name, field in JobConfig.model_fields.items():
         others = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else ()
@@ -339,7 +340,7 @@ def _keys() -> frozenset[str]:
 
 
 def _unknown(stored: bytes) -> dict[str, Any]:
-    """Return of a stored configuration, which may make no sense, what this release does not know."""
+    """Return the keys of a stored configuration, which may be invalid, that this release does not know."""
     try:
         found = json.loads(stored)
         others = {key: value for key, value in found.items() if key not in _keys()}
@@ -350,7 +351,7 @@ def _unknown(stored: bytes) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def required(stored: bytes) -> tuple[str, ...] | None:
-    """Return the features that a stored configuration requires, though the rest may make no sense; None if unclear."""
+    """Return the features that a stored configuration requires, even if its rest is invalid; None if unclear."""
     try:
         found = json.loads(stored)
         return _REQUIRES.validate_python(found.get("requires", ()))
@@ -360,7 +361,7 @@ def required(stored: bytes) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=4096)
 def _parsed(cron: str, time_zone: str, dst: DaylightSaving) -> Cron:
-    """Read a schedule once, not when it is checked and again when it is asked for."""
+    """Parse a schedule; the result is cached, since it is needed for checking and for running."""
     return Cron.parse(cron, time_zone, dst)
 
 
@@ -372,7 +373,7 @@ def unknown_setting(name: str, value: object, known: Iterable[str]) -> InvalidSe
 
 
 def unspeakable(value: object) -> str | None:
-    """Return a text in a value that UTF-8 cannot spell, such as half a pair of surrogates; None without any."""
+    """Return the first text in a value that UTF-8 cannot encode, such as half a surrogate pair; None without one."""
     if isinstance(value, str):
         return None if value.isascii() or value.encode("utf-8", "ignore").decode() == value else value
     inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -387,7 +388,7 @@ def _ignored(key: str) -> str:
 
 
 def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:
-    """Return what pydantic found, each as an error of ours."""
+    """Return the errors that pydantic found, each as an ``InvalidSetting``."""
     for one in error.errors(include_url=False):
         cause = one.get("ctx", {}).get("error")
         if isinstance(cause, InvalidSetting):

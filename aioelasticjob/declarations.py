@@ -1,4 +1,4 @@
-"""Declaring jobs: in code, or as settings have them; nothing of it needs a registry or a running loop."""
+"""Declaring jobs, in code or from settings.  It needs neither a registry nor a running event loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOT_GIVEN = {
     "job_type": "follows from how the job is declared",
     "options": "give each by its own name; only kinds such as script and http have them",
 }
-"""Settings of a job that have another way in."""
+"""Settings of a job that are not given as keyword settings, with what to do instead."""
 
 
 class Declarations:
@@ -82,7 +82,7 @@ class Declarations:
         listeners: Iterable[Listener] = (),
         **settings: Any,
     ) -> Callable[[Handler], Dataflow]:
-        """Declare the decorated fetch as a dataflow job; its ``process`` is declared on what that gives.
+        """Declare the decorated fetch as a dataflow job; the returned object's ``process`` decorates the next function.
 
         A fetch is a coroutine function that returns a list of records, or an async generator that yields such lists;
         an empty list or None ends the run.
@@ -122,7 +122,7 @@ class Declarations:
         return self.kind("http", name, url=url, **settings)
 
     def kind(self, kind: str, name: str, *, listeners: Iterable[Listener] = (), **settings: Any) -> JobConfig:
-        """Declare a job of a kind that needs no handler: ``script``, ``http``, or one that a package brings.
+        """Declare a job of a kind that needs no handler: ``script``, ``http``, or one that a package adds.
 
         Raises:
             InvalidSetting: names the setting, its value and what would be right.
@@ -132,7 +132,7 @@ class Declarations:
         return self._enlist(Job.declare(config, kinds.handler(kinds.find(kind)), listeners))
 
     def _enlist(self, job: Job) -> JobConfig:
-        """Take in a job that has been declared in one way or another."""
+        """Add a job to the declared ones, however it was declared."""
         if self._from_outside is not None:
             job = replace(job, config=self._from_outside.applied(job.config))
             check_per(job.config, "handler", job.handler)
@@ -141,10 +141,10 @@ class Declarations:
         return job.config
 
     def _check(self, config: JobConfig) -> None:
-        """See to it that nothing speaks against taking in a job.
+        """Check that a job can be added.
 
         Raises:
-            InvalidSetting: something does.
+            InvalidSetting: it cannot, for instance because its name is taken.
         """
         find(config.sharding_strategy)
         error_handlers.check(config.error_handler, config.error_handler_options)

@@ -1,9 +1,9 @@
-"""The door to users' code: whatever a call of it raises is how that call ended, and ends nothing else.
+"""Calls of users' code: whatever such a call raises is the result of that call, and ends nothing else.
 
-Some of what Python raises is no ``Exception``: a panic of a Rust extension, gevent's Timeout, SystemExit, a
-CancelledError that nobody here has sent.  Past an ``except Exception`` each of them would end the process, and where
-failover is on, one rescuer after the other.  Past this door there are only Exceptions.  Three things pass as they are:
-our own cancellation, KeyboardInterrupt and GeneratorExit.
+Not everything that Python code can raise is an ``Exception``: a panic of a Rust extension, gevent's Timeout,
+SystemExit, or a CancelledError that was not sent by us.  ``except Exception`` does not catch them, so each of them
+would end the process, and with failover on, one rescuing instance after the other.  The class in this module turns
+them into Exceptions.  Three pass as they are: our own cancellation, KeyboardInterrupt and GeneratorExit.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from aioelasticjob.errors import NotAnException, leaves
 
 
 class Door:
-    """Stands around one call of users' code, or several in a row: ``async with Door("the handler"): await call()``.
+    """Wraps one call of users' code, or several in a row: ``async with Door("the handler"): await call()``.
 
-    What comes out is an Exception as it was raised, a ``NotAnException`` in the place of anything else, or what is
-    meant for us.  We cancel through anyio's scopes alone, so a cancellation is ours if a scope around the door has been
-    cancelled.  What the call leaves behind in our task is tidied up: cancel scopes that it has not left, and requests
-    to cancel the task that it has made itself.  Where nothing can be awaited, ``with`` does the same.
+    An Exception is raised as it is.  A cancellation that is ours, KeyboardInterrupt and GeneratorExit pass.  Anything
+    else is raised as a ``NotAnException``.  We cancel only through anyio's scopes, so a cancellation is ours if a scope
+    around this block has been cancelled.  What the call has left behind in our task is removed: cancel scopes that it
+    has entered and not left, and its own requests to cancel the task.  ``with`` does the same where nothing can be
+    awaited.
     """
 
     __slots__ = ("_requests", "_scope", "_task", "_what")
@@ -43,7 +44,7 @@ class Door:
         return task is not None and (task.cancelling() > self._requests or _scope_of(task) is not self._scope)
 
     async def failure(self, error: BaseException) -> Exception:
-        """Return how the call ended that raised an error; raise it if it is meant for us."""
+        """Remove what the call has left behind; return its error as an Exception, or raise it if it may pass."""
         await self.tidy()
         return self.judged(error)
 
@@ -78,29 +79,29 @@ class Door:
             raise judged from error
 
     def judged(self, error: BaseException) -> Exception:
-        """Return how the call ended that raised an error, without tidying up; raise it if it is meant for us."""
+        """Return the error of the call as an Exception, without removing anything; raise the error if it may pass."""
         if isinstance(error, Exception):
             return error
         for one in leaves(error):
             if isinstance(one, KeyboardInterrupt):
                 raise one
-        if isinstance(error, GeneratorExit):  # in a group it was sent to a generator of theirs
+        if isinstance(error, GeneratorExit):  # in a group: it was raised inside a generator of theirs
             raise error
         if self._is_cancelled() and all(isinstance(one, CancelledError) for one in leaves(error)):
-            raise next(leaves(error))  # of a group, too: scopes and tasks look for the error itself
+            raise next(leaves(error))  # not the group around it: scopes and tasks expect the CancelledError itself
         failure = NotAnException(self._what, error)
         failure.__cause__ = error
         return failure
 
     def _is_cancelled(self) -> bool:
-        """Whether a scope around us was cancelled; shields do not count, since a Cut holds back behind one."""
+        """Whether a scope around us was cancelled; shields are ignored, since ``Cut`` delays with one."""
         scope: Any = self._scope
         while scope is not None and not scope.cancel_called:
             scope = scope._parent_scope
         return scope is not None
 
     def _is_tidied(self) -> bool:
-        """Leave scopes and take back requests that are not ours; False if there was no such request."""
+        """Leave scopes and withdraw cancel requests that are not ours; return False if there was no such request."""
         task = self._task
         assert task is not None  # else nothing is touched
         for left in self._left_behind(task):
@@ -113,7 +114,7 @@ class Door:
         return True
 
     def _left_behind(self, task: Task[Any]) -> list[CancelScope]:
-        """Return the scopes that are open within ours, the innermost first; none if ours has been left itself."""
+        """Return the scopes that are open within ours, the innermost first; none if the call has left our own scope."""
         found, scope = list[CancelScope](), cast(Any, _scope_of(task))
         while scope is not None and scope is not self._scope:
             found.append(scope)

@@ -1,4 +1,4 @@
-"""Everything that can go wrong, as one tree.
+"""All errors of this package, as one tree.
 
 ElasticJobError
 ├── InvalidSetting            a setting is wrong: names it, its value and what would be right
@@ -11,7 +11,7 @@ ElasticJobError
     ├── RegistryUnreachable   no server answered in time
     ├── AuthenticationFailed  the registry refused the digest
     ├── NotPermitted          an ACL forbids the operation
-    ├── SessionEnded          the session something was decided under is over; nothing was written
+    ├── SessionEnded          the session under which a write was decided is over; nothing was written
     ├── Suspended             no connection at the moment; nothing was written
     ├── OutcomeUnknown        the connection broke between a write and its reply
     ├── NodeMissing           a node that was read does not exist
@@ -51,7 +51,7 @@ class JobConflict(InvalidSetting):
 
 
 class ForeignData(InvalidSetting):
-    """A place meant for our data holds something else; it was left as it is."""
+    """A znode or directory that is meant for our data holds other data, which was left as it is."""
 
 
 class ClockSkew(ElasticJobError):
@@ -71,9 +71,9 @@ class ClockSkew(ElasticJobError):
 
 
 class NotAnException(ElasticJobError):
-    """Users' code raised what is no Exception and would have ended the process; it ended that call alone.
+    """Users' code raised something that is no Exception and would have ended the process; only its call has ended.
 
-    Its cause is what was raised.
+    ``__cause__`` is what was raised.
     """
 
     def __init__(self, what: str, error: BaseException) -> None:
@@ -84,7 +84,7 @@ class NotAnException(ElasticJobError):
 
 
 class GivenUp(ElasticJobError):
-    """A run was cut off again and again, by instances that died or stopped; it is rescued no more."""
+    """A run was cut off several times in a row, because its instances died or stopped; it is not rescued any more."""
 
     def __init__(self, rescues: int, instance: str) -> None:
         super().__init__(
@@ -119,7 +119,7 @@ class NotPermitted(RegistryError):
 
 
 class SessionEnded(RegistryError):
-    """The session something was decided under is over; nothing was written."""
+    """The session under which a write was decided is over; nothing was written."""
 
 
 class Suspended(RegistryError):
@@ -135,7 +135,7 @@ class Fenced(RegistryError):
 
 
 class OutcomeUnknown(RegistryError):
-    """The connection broke between a write and its reply: it may or may not have happened."""
+    """The connection broke between a write and its reply: the registry may or may not have written it."""
 
 
 class NodeMissing(RegistryError):
@@ -166,7 +166,7 @@ class Conflict(RegistryError):
 
 @contextmanager
 def unwrapped() -> Iterator[None]:
-    """Raise a lone error of a task group as it is, and of several a typed one, rather than a group of them."""
+    """Raise the only error of a task group as it is; of several errors raise one, preferably one of this package."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -175,11 +175,11 @@ def unwrapped() -> Iterator[None]:
         if len(errors) > 1 and not typed:
             raise
         error = (typed or errors)[0]
-        raise error from error.__cause__  # its cause stays, the group is not worth showing
+        raise error from error.__cause__  # the error keeps its own cause; the group itself tells nothing more
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors in a group and in its groups; of what is no group, itself."""
+    """Yield the errors of a group and of the groups inside it; an error that is no group is yielded itself."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from leaves(inner)
@@ -188,7 +188,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def in_words(error: BaseException) -> str:
-    """Return an error's kind and text, also of one whose text cannot be had."""
+    """Return an error's class and text; if its ``__str__`` fails, say that."""
     try:
         text = str(error)
     except BaseException:

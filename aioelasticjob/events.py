@@ -1,4 +1,4 @@
-"""What a job tells about itself: a closed set of events, put and never awaited."""
+"""The events of jobs: a closed set of values.  Jobs put them and never wait for their readers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKLOG = 10_000
-"""Events a listener may lag behind before the oldest are dropped for it, unless it asks for more."""
+"""Events that may wait for one reader before the oldest are dropped, unless the reader asks for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Began:
     late: float
     """Seconds between the scheduled moment and now."""
     task_ids: tuple[str, ...] = field(default=(), repr=False)
-    """The names of the runs, in the order of the items; those of one handler's items are the same."""
+    """The names of the runs, in the order of the items; items of one call of a handler have the same name."""
 
     @property
     def at(self) -> float:
@@ -70,30 +70,30 @@ class Ended:
     item: int
     outcome: Outcome
     seconds: float
-    """Since its handler was called; where none was, since the items were to begin."""
+    """Seconds since the handler was called; if none was called, since the items were to begin."""
     task_id: str = ""
     at: float = 0.0
     failure: BaseException | None = field(default=None, compare=False)
-    """What the handler raised, with its stack; let go of it soon, for it keeps alive what the handler held."""
+    """What the handler raised, with its stack.  Do not keep it for long: it keeps alive the handler's variables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """An item whose run was cut off elsewhere has been taken to be run again here; follows its ``Began``."""
+    """This instance has claimed an item to run it again, after a run that was cut off; follows its ``Began``."""
 
     job: str
     instance: str
     slot: int
     item: int
     cut_off: str
-    """The instance whose run it was."""
+    """The instance whose run was cut off."""
     task_id: str
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """A run that was cancelled has been put up for others to run again; follows its ``Ended``."""
+    """A cancelled run has been marked as an orphan, so that another instance runs it again; follows its ``Ended``."""
 
     job: str
     instance: str
@@ -113,19 +113,19 @@ class Misfired:
     first: int
     """The oldest of the moments, in milliseconds since the epoch."""
     slot: int
-    """The newest of them: all that the schedule had from ``first`` to here are meant."""
+    """The newest of the moments: all moments of the schedule from ``first`` to this one are meant."""
     items: tuple[int, ...]
     moments: int
-    """How many they are; counted up to 16, which may stand for more."""
+    """The number of moments; it is counted up to 16, so 16 may stand for more."""
     why: str
     cut_off: str = ""
-    """The instance whose run of the item was cut off, if that is why."""
+    """The instance whose run of the item was cut off, if that is the reason."""
     at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Nothing is claimed at the moment."""
+    """This instance claims nothing at present."""
 
     job: str
     instance: str
@@ -134,7 +134,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """The newest moment that nobody was up for is being run after all."""
+    """The newest moment at which no instance was up is being run after all."""
 
     job: str
     instance: str
@@ -146,7 +146,7 @@ JobEvent: TypeAlias = Began | Started | Ended | Rescued | HandedOver | Misfired 
 
 
 class Sink(Protocol):
-    """Whatever takes events: at once, without waiting and without raising."""
+    """An object that takes events; it must neither wait nor raise."""
 
     def put(self, event: JobEvent) -> None:
         """Take an event."""
@@ -164,9 +164,9 @@ class Counts:
     misfired: int = 0
     """Scheduled moments that passed without a run, added up over the items concerned."""
     caught_up: int = 0
-    """Fires for a moment that nobody was up for."""
+    """Fires for moments at which no instance was up."""
     alerts: Counter[str] = field(default_factory=Counter)
-    """Failures for error handlers that tell somebody, by what became of them: ``told``, ``failed``, ``dropped``."""
+    """Failures for error handlers that send messages, by their result: ``told``, ``failed``, ``dropped``."""
 
 
 @dataclass(eq=False, slots=True)
@@ -195,12 +195,12 @@ class Listener:
         waiting.append(event)
 
     def take(self, most: int) -> list[JobEvent]:
-        """Return what waits, the oldest first."""
+        """Return all waiting events, the oldest first."""
         waiting = self._waiting
         return [waiting.popleft() for _ in range(min(most, len(waiting)))]
 
     async def news(self) -> None:
-        """Wait until there is something to take."""
+        """Wait until there is an event to take."""
         while not self._waiting:
             self._news = Event()
             await self._news.wait()
@@ -213,7 +213,7 @@ class Listener:
 
 
 class Events:
-    """Hands every event to every listener; without listeners it costs next to nothing."""
+    """Hands every event to every reader; without readers an event costs almost nothing."""
 
     def __init__(self) -> None:
         self._sinks: list[Sink] = []
@@ -224,11 +224,11 @@ class Events:
 
     @property
     def heard(self) -> bool:
-        """Whether anybody listens: if not, an event need not be made."""
+        """Whether there is a reader: without one, an event need not be made."""
         return bool(self._sinks)
 
     def put(self, event: JobEvent) -> None:
-        """Tell every listener; what one of them raises is its own, and the log has it once."""
+        """Hand an event to every reader; an error of one reader is logged once and does not reach the others."""
         for sink in self._sinks:
             try:
                 sink.put(event)
@@ -236,16 +236,16 @@ class Events:
                 _complain(type(sink).__name__, in_words(Door("it").judged(error)))
 
     def attach(self, sink: Sink) -> None:
-        """Tell this one too, from now on."""
+        """Hand events to this reader, too, from now on."""
         self._sinks.append(sink)
 
     def detach(self, sink: Sink) -> None:
-        """Tell this one no more."""
+        """Hand no more events to this reader."""
         self._sinks.remove(sink)
 
     @contextmanager
     def listen(self, backlog: int = BACKLOG) -> Iterator[Listener]:
-        """Listen until the block is left."""
+        """Read events until the block is left."""
         listener = Listener(backlog)
         self.attach(listener)
         try:

@@ -1,4 +1,4 @@
-"""State that flows as its newest value: a slow reader skips, never lags, and never misses the last one."""
+"""A value that changes, for readers that need only the newest one: a slow reader skips values, but not the last one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Latest(Generic[T]):
-    """A value with any number of readers, each of whom sees the newest one."""
+    """A value with any number of readers; each of them sees the newest one."""
 
     def __init__(self, first: T) -> None:
         self.value = first
@@ -31,12 +31,12 @@ class Latest(Generic[T]):
 
     async def __aiter__(self) -> AsyncIterator[T]:
         while True:
-            changed = self._next()  # taken before the reader works, so nothing falls between
+            changed = self._next()  # taken before the reader works, so that no change is missed
             yield self.value
             await changed.wait()
 
     async def changed(self) -> T:
-        """Wait for the next ``set`` and return the value then current."""
+        """Wait for the next ``set`` and return the value that is current then."""
         await self._next().wait()
         return self.value
 

@@ -1,4 +1,4 @@
-"""Znode names of one job, and nothing else spells a path.
+"""The paths of the znodes of one job.  No other module spells a path.
 
 The names are a value, so that a second dialect (those of Apache ElasticJob 3) can stand beside this one.
 """
@@ -47,7 +47,7 @@ class Layout:
         return f"/{self.job}/servers"
 
     def server(self, ip: str) -> str:
-        """A host; its data is the host's name."""
+        """The node of a server; its data is the host's name."""
         return f"/{self.job}/servers/{ip}"
 
     def server_disabled(self, ip: str) -> str:
@@ -55,7 +55,7 @@ class Layout:
         return f"/{self.job}/servers/{ip}/disabled"
 
     def server_paused(self, ip: str) -> str:
-        """Flag: no claims on this host for the time being."""
+        """Flag: no claims on this host for a while."""
         return f"/{self.job}/servers/{ip}/paused"
 
     def success_count(self, ip: str) -> str:
@@ -115,7 +115,7 @@ class Layout:
 
     @cached_property
     def schedule(self) -> str:
-        """The schedule in force and since when it is, as the leader noted it."""
+        """The schedule in force, and since when it has been in force, as the leader has noted it."""
         return f"/{self.job}/leader/schedule"
 
     @cached_property
@@ -154,7 +154,7 @@ class Layout:
         return f"/{self.job}/execution"
 
     def calling(self, run: str) -> str:
-        """Held while somebody calls the listeners of a run that are called once, ephemeral."""
+        """Held by the instance that calls the once-per-cluster listeners of a run, ephemeral."""
         return f"/{self.job}/guarantee/{run}"
 
     @cached_property
@@ -169,7 +169,7 @@ class Layout:
 
     @cached_property
     def guarantee(self) -> str:
-        """Says of runs whether their listeners that are called once have been called."""
+        """Says for each run whether its once-per-cluster listeners have been called."""
         return f"/{self.job}/guarantee"
 
     @cached_property
@@ -179,11 +179,11 @@ class Layout:
 
     @cached_property
     def system_time(self) -> str:
-        """Touched to read the registry's clock."""
+        """A node that is written only to read the registry's clock from its mtime."""
         return f"/{self.job}/systemTime/current"
 
     def item(self, item: int) -> ItemPaths:
-        """Return the nodes of one item; remembered, since every fire asks."""
+        """Return the nodes of one item; the result is kept, since every fire needs it."""
         paths = self._items.get(item)
         if paths is None:
             sharding, execution = f"{self.sharding}/{item}", f"{self.execution}/{item}"
@@ -202,12 +202,12 @@ class Layout:
 
     @cached_property
     def mirrored(self) -> tuple[str, ...]:
-        """The roots that rarely change and that every instance mirrors; execution and offset are busy and are not."""
+        """The roots that every instance mirrors, since they rarely change; execution and offset change often."""
         return (self.config, self.servers, self.instances, self.shutdowns, self.triggers, self.leader, self.sharding)
 
     @cached_property
     def shallow(self) -> tuple[str, ...]:
-        """The mirrored roots of which only names are followed below their children: servers publish counts there."""
+        """Mirrored roots of which only the children's names are followed: below these, servers publish counts."""
         return (self.servers,)
 
     @cached_property
@@ -232,7 +232,7 @@ class Layout:
 
     @cached_property
     def mirrored_parents(self) -> tuple[str, ...]:
-        """Those of the skeleton that every instance sees, outermost first."""
+        """The nodes of the skeleton that every instance mirrors, outermost first."""
         return tuple(
             path for path in self.skeleton if any(path == root or path.startswith(f"{root}/") for root in self.mirrored)
         )

@@ -1,4 +1,4 @@
-"""Values that the rooms hand to each other: frozen, and meaning the same everywhere."""
+"""Values that packages hand to each other: frozen, and with the same meaning everywhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 
 GIVEN_UP = "given up"
-"""The outcome of a run that was cut off so often in a row that it is rescued no more; no handler ends so."""
+"""The outcome of a run that was cut off too often in a row, so that it is not rescued any more.  No handler ends so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Fire:
     parameter: str | None = None
     """Replaces the job's parameter for this fire; only a trigger brings one."""
     request: tuple[str, int] | None = None
-    """The node that asks for it, with its version: the claim removes it."""
+    """For a trigger, the node that asks for the run, and its version: the claim removes that node."""
     request_id: int = 0
-    """The zxid at which it was asked for by hand: the same on all instances that were asked at once."""
+    """For a trigger, the zxid of the request: the same on all instances that were asked by one transaction."""
 
     @property
     def at(self) -> datetime:
@@ -68,17 +68,17 @@ class Record:
     asked: int = 0
     """When somebody asked for the run by hand, milliseconds since the epoch; 0 if nobody did."""
     parameter: str | None = None
-    """What he gave in the place of the job's parameter."""
+    """The parameter that came with that request, in place of the job's parameter."""
     ahead: int = 0
     """A later moment that was claimed while the registry's clock was ahead, and is not run again; 0 if none was."""
     rescues: int = 0
     """How many times in a row the run was cut off and claimed again as ``FAILOVER``."""
     unknown: str = ""
-    """The fields that this release does not know, as JSON spells them, each after a comma: they are written again."""
+    """The fields that this release does not know, as JSON text, each after a comma: they are written back."""
 
     @property
     def moment(self) -> int:
-        """What the run is for: when it was scheduled or asked for, in milliseconds since the epoch."""
+        """The moment that the run is for: when it was scheduled or asked for, in milliseconds since the epoch."""
         return self.asked or self.slot
 
 
@@ -92,7 +92,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Items taken by one committed transaction, and what settling them needs."""
+    """Items that one committed transaction has claimed, and what is needed to settle them."""
 
     fire: Fire
     instance: str
@@ -117,11 +117,11 @@ class Instance:
     started: float = 0.0
     """When it joined, by the registry's clock, seconds since the epoch."""
     up_since: float = 0.0
-    """Since when there has always been somebody, as was known when it joined; ``started`` if nobody was there."""
+    """Since when there has always been an instance, as known when this one joined; ``started`` without others."""
     leaving: bool = False
-    """Whether it only finishes what it has begun: it is given nothing more, and does not lead."""
+    """Whether it only finishes its running items: it is given no more items, and does not lead."""
     features: frozenset[str] = frozenset()
-    """The features of the registry's format that it says it knows."""
+    """The features of the registry's format that its node says it knows."""
 
 
 def instance_id(ip: str, pid: int, suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""A process that is nothing but an application: its signals, its loop, its garbage collector."""
+"""A process that only runs an application: its signals, its event loop, its garbage collector."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import Any
 from anyio import CancelScope, Event, open_signal_receiver
 
 YOUNG = 10_000
-"""Objects made between two looks at the young ones: more than a burst of a thousand fires makes."""
+"""Objects made between two collections of young objects: more than a burst of a thousand fires makes."""
 BY_FORCE_AFTER = 5.0
-"""Seconds after being told to stop at once until the process ends whatever a handler that cannot be cancelled does."""
+"""After a second signal the process waits so many seconds for handlers that cannot be cancelled, and then exits."""
 
 log = logging.getLogger(__name__)
 
 
 def spare_the_collector() -> None:
-    """Let the garbage collector pass over what is there now: a process of its own has it to its end.
+    """Let the garbage collector pass over all present objects: this process needs most of them until it ends.
 
     With a thousand jobs each full collection would otherwise stop the loop for 150 ms, every few seconds.
     """
@@ -36,7 +36,7 @@ def spare_the_collector() -> None:
 async def await_signals(
     arrived: Event, asked: Event, everything: CancelScope, force: threading.Timer, *, task_status: Any
 ) -> None:
-    """Set ``asked`` on the first signal, and end everything on the second, or while nothing has begun."""
+    """Set ``asked`` on the first signal; on a second signal, or if nothing has begun yet, cancel everything."""
     with open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
         async for number in signals:
@@ -45,14 +45,14 @@ async def await_signals(
             elif arrived.is_set():
                 asked.set()
                 continue
-            everything.cancel()  # what has not begun has nothing to finish
+            everything.cancel()  # while jobs are still starting, there is no run to finish
             force.start()
             return
 
 
 @contextmanager
 def by_force() -> Iterator[threading.Timer]:
-    """Yield what ends the process from outside its loop; it need not be started, and does nothing after the block."""
+    """Yield a thread that exits the process after a while; it need not be started, and does nothing after the block."""
 
     def end() -> None:
         log.error("ended by force: a handler cannot be cancelled", extra={"seconds": BY_FORCE_AFTER})
@@ -67,9 +67,9 @@ def by_force() -> Iterator[threading.Timer]:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes the loops of processes of our own: uvloop's, but on Windows, where there is none."""
+    """Return the loop factory for processes of our own: uvloop's, or None on Windows, where there is no uvloop."""
     if sys.platform == "win32":
         return asyncio.new_event_loop
-    from uvloop import new_event_loop  # only who runs a process of ours pays for it
+    from uvloop import new_event_loop  # imported here, so that only processes of our own pay for the import
 
     return new_event_loop

@@ -1,4 +1,4 @@
-"""How fast records flow through dataflow jobs, now: to be read at any moment, by whoever shows or collects it."""
+"""How fast records flow through dataflow jobs; tables and metrics may read it at any moment, from any thread."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 WINDOW = 10.0
-"""Seconds that records per second are reckoned over."""
+"""Seconds over which the records per second are computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One item's flow of records; what is counted is counted since the process started."""
+    """One item's flow of records; its counts begin at the start of the process."""
 
     job: str
     item: int | None
-    """None if one call is for all items of the instance."""
+    """The item; None if one call of fetch is for all items of the instance."""
     succeeded: int
     failed: int
     dead: int
-    """Those of the failed that the ``dead`` hook has taken."""
+    """The failed records that the ``dead`` hook has accepted."""
     per_second: float
-    """Records that were through, over the last ten seconds of the run."""
+    """Records processed per second, over the last ten seconds of the run."""
     in_flight: int
     """Records in process."""
     waiting: int
     """Records fetched and not yet begun."""
     lag: float
-    """Seconds since the oldest record that is not through was fetched; 0 without one."""
+    """Seconds since the oldest unfinished record was fetched; 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flowed:
-    """What flows through the items of a run: told once a second while it goes on, and at its end."""
+    """An event once a second during a run, and at its end: how records flow through its items."""
 
     job: str
     instance: str
@@ -43,7 +43,7 @@ class Flowed:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is on its way through one item: records in process, records waiting, seconds of lag."""
+    """The unfinished records of one item: records in process, records waiting, seconds of lag."""
 
     in_flight: int = 0
     waiting: int = 0
@@ -64,7 +64,7 @@ class Meter:
         self._samples: deque[tuple[float, int]] = deque()
 
     def begin(self, load: Callable[[], Load]) -> None:
-        """Note that a run begins, in the present loop, and who knows what is on its way."""
+        """Note that a run begins in the present loop; ``load`` returns its unfinished records."""
         self._now = get_running_loop().time
         self._samples = deque([(self._now(), self.succeeded + self.failed)])
         self._load = load
@@ -74,14 +74,14 @@ class Meter:
         self._load = None
 
     def sample(self) -> None:
-        """Remember what is through by now, and forget what was long ago."""
+        """Note how many records are processed by now, and forget samples that are too old."""
         now, samples = self._now(), self._samples
         while len(samples) > 1 and now - samples[1][0] >= WINDOW:
             samples.popleft()
         samples.append((now, self.succeeded + self.failed))
 
     def read(self) -> Rate:
-        """Return the flow of now; whoever asks may be another thread."""
+        """Return the present flow; any thread may call this."""
         load, samples = self._load, tuple(self._samples)
         counted = self.succeeded, self.failed, self.dead
         if load is None:
@@ -99,7 +99,7 @@ class Rates(Mapping[str, tuple[Rate, ...]]):
         self._meters: dict[str, dict[int | None, Meter]] = {}
 
     def meter(self, job: str, item: int | None) -> Meter:
-        """Return what counts an item's records."""
+        """Return the meter of an item; it is made at the first call."""
         return self._meters.setdefault(job, {}).setdefault(item, Meter(job, item))
 
     def __getitem__(self, job: str) -> tuple[Rate, ...]:

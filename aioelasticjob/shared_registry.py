@@ -1,7 +1,8 @@
-"""One durable registry for all processes of this machine, which nobody has to start.
+"""One durable registry for all processes of this machine, which no person has to start.
 
-Whoever comes first starts it, as a process of its own; whoever finds it gone starts it again.  There are never two: its
-starter takes a lock in the data directory and hands it on to the server, and the kernel drops it with its last holder.
+The first process that needs the server starts it as a process of its own; a process that finds it gone starts it again.
+There are never two servers: the starter takes a lock in the data directory and passes it on to the server, and the
+kernel releases the lock when its last holder ends.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from aioelasticjob.errors import InvalidSetting, RegistryUnreachable
 LINGER: Final = 30.0
 """Seconds that the server stays after its last client left, unless the address says otherwise."""
 START: Final = 20.0
-"""Seconds for a server that is being started, or is ending, to make up its mind."""
+"""Seconds that a server may take to start, or to end."""
 ANSWER: Final = 2.0
-"""Seconds for a server to say who it is."""
+"""Seconds that a server may take to answer which data directory it serves."""
 LOOK_EVERY: Final = 0.05
-"""Seconds between two looks at a server that somebody else is starting."""
+"""Seconds between two looks at a server that another process is starting."""
 LONGEST_LOG: Final = 1 << 20
-"""Bytes of log beyond which a start begins a new one."""
+"""When a server starts and its log is larger than so many bytes, a new log is begun."""
 EXAMPLE: Final = "embedded://127.0.0.1:2181/namespace?data_dir=DIR&linger=30"
 
 _PACKAGE_ROOT = str(Path(__file__).parents[1])
@@ -40,7 +41,7 @@ _PACKAGE_ROOT = str(Path(__file__).parents[1])
 
 @dataclass(frozen=True, slots=True)
 class SharedServer:
-    """Where the shared server listens, where it keeps everything, and the seconds it outstays its last client."""
+    """A shared server: its address, its data directory, and how many seconds it stays after its last client left."""
 
     host: str
     port: int
@@ -49,7 +50,7 @@ class SharedServer:
 
     @classmethod
     def parse(cls, host: str, port: int, query: str) -> SharedServer:
-        """Read what follows the ``?`` of an address.
+        """Read the options that follow the ``?`` of an address.
 
         Raises: InvalidSetting.
         """
@@ -61,16 +62,18 @@ class SharedServer:
 
     @property
     def address(self) -> str:
-        """Where it listens, as ``host:port``."""
+        """The server's address, as ``host:port``."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 async def summon(server: SharedServer) -> None:
-    """Return once the server accepts connections; start it if nobody has.
+    """Return once the server accepts connections; start it if no other process has.
 
-    Raises: InvalidSetting when address or directory are another's or cannot be used; RegistryUnreachable.
+    Raises: InvalidSetting if another server uses the address or the directory, or they cannot be used;
+        RegistryUnreachable.
     """
-    one_at_a_time = CapacityLimiter(1)  # the common threads may all be busy with handlers that wait for us
+    # a thread of its own: all common threads may be busy with handlers that wait for the registry
+    one_at_a_time = CapacityLimiter(1)
     deadline = time.monotonic() + START
     while not await to_thread.run_sync(_look, server, limiter=one_at_a_time, abandon_on_cancel=True):
         if time.monotonic() > deadline:
@@ -80,7 +83,7 @@ async def summon(server: SharedServer) -> None:
 
 
 def _look(server: SharedServer) -> bool:
-    """Say whether the server is there; see to its start when nobody else does."""
+    """Return whether the server is there; start it if no other process does."""
     served = _ask(server.host, server.port)
     if served == str(server.data_dir):
         return True
@@ -90,13 +93,13 @@ def _look(server: SharedServer) -> bool:
         )
     if served is None:
         _start(server)
-    elif not _is_locked_for(server) and _ask(server.host, server.port) == "":  # not one that has just ended
+    elif not _is_locked_for(server) and _ask(server.host, server.port) == "":  # it is not a server that has just ended
         raise InvalidSetting("address", server.address, "is held by another program: choose another port")
     return False
 
 
 def _ask(host: str, port: int) -> str | None:
-    """Return the data directory served there, "" when what listens there does not say, None when nobody listens."""
+    """Return the data directory of the server that listens there, "" if it does not tell, None if nothing listens."""
     try:
         with socket.create_connection((host, port), timeout=ANSWER) as connection:
             connection.sendall(b"conf")
@@ -112,7 +115,7 @@ def _ask(host: str, port: int) -> str | None:
 
 
 def _start(server: SharedServer) -> None:
-    """Start the server, unless somebody holds the lock already.  Returns when it listens, or somebody else is at it."""
+    """Start the server, unless another process holds the lock.  Return when it listens or another one starts."""
     from aioelasticjob.zookeeper.lock import LockHeld, locked
     from aioelasticjob.zookeeper.store import StoreError, prepare
 
@@ -131,7 +134,7 @@ def _start(server: SharedServer) -> None:
 
 
 def _spawn(server: SharedServer, lock: int) -> None:
-    """Run the command that goes to the background once its server listens; it inherits the lock."""
+    """Run the command of the server, which goes to the background when it listens; it inherits the lock."""
     from aioelasticjob.zookeeper.lock import LOG
 
     command = [sys.executable, "-P", "-m", "aioelasticjob.zookeeper", "--detach", f"--lock={lock}"]
@@ -148,9 +151,9 @@ def _spawn(server: SharedServer, lock: int) -> None:
                 stdout=log,
                 stderr=log,
                 pass_fds=(lock,),
-                cwd="/",  # it may outlive the directory that we are in
+                cwd="/",  # the server may live longer than our working directory
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C, and whoever ends our process group, does not mean the registry
+                start_new_session=True,  # a signal to our process group, such as Ctrl-C, must not end the registry
                 timeout=START,
                 check=False,
             ).returncode
@@ -167,14 +170,14 @@ def _spawn(server: SharedServer, lock: int) -> None:
 
 
 def _refuse_elsewhere(server: SharedServer, address: str) -> None:
-    """Raise if the directory is served, and at another address than ours; what a dead server left says nothing."""
+    """Raise if a living server serves the directory at another address; what a dead server has left is ignored."""
     host, _, port = address.rpartition(":")
     if address and address != server.address and _ask(host.strip("[]"), int(port)) == str(server.data_dir):
         raise InvalidSetting("data_dir", str(server.data_dir), f"is served at {address}: use that, or another data_dir")
 
 
 def _is_locked_for(server: SharedServer) -> bool:
-    """Whether a server of our directory is alive that should be the one at our address, answering or not."""
+    """Whether a living server holds our directory for our address, even if it does not answer."""
     from aioelasticjob.zookeeper.lock import LockHeld, locked
 
     try:
@@ -187,7 +190,7 @@ def _is_locked_for(server: SharedServer) -> bool:
 
 
 def _environment() -> Mapping[str, str]:
-    """Return ours, such that the server finds this package where we found it."""
+    """Return our environment, extended so that the server finds this package where we found it."""
     if any(path == _PACKAGE_ROOT for path in sys.path if "site-packages" in path):
         return os.environ
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (_PACKAGE_ROOT, os.environ.get("PYTHONPATH"))))}
@@ -204,7 +207,7 @@ def _options(query: str) -> dict[str, str]:
 
 
 def _directory(host: str, port: int, given: str | None) -> Path:
-    """Return the directory given, or one of this user's for this address."""
+    """Return the given directory, or the default one of this user for this address."""
     if given is not None and (not given or not given.isprintable()):
         raise InvalidSetting("data_dir", given, "name a directory")
     try:
@@ -212,7 +215,7 @@ def _directory(host: str, port: int, given: str | None) -> Path:
             return Path(given).expanduser().resolve()
         state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
         return Path(state, "aioelasticjob", f"{host}-{port}").expanduser().resolve()
-    except (RuntimeError, OSError) as error:  # nobody knows where home is; a loop of links
+    except (RuntimeError, OSError) as error:  # the home directory is unknown, or there is a loop of links
         raise InvalidSetting("data_dir", given, f"{error}: write {EXAMPLE}") from error
 
 

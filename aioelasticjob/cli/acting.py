@@ -1,4 +1,4 @@
-"""`trigger`, `pause`, `resume`, `disable`, `enable`, `shutdown`, `remove`: what an operator does."""
+"""`trigger`, `pause`, `resume`, `disable`, `enable`, `shutdown`, `remove`: the actions of operators."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def trigger(
 
 @on_a_registry
 def pause(where: Where, name: JobOrNone = None, server: Server = None, as_json: AsJson = False) -> None:
-    """Let a job run nothing for the time being: on all its servers, on one; or pause a server in all jobs."""
+    """Pause a job on all its servers or on one, or a server in all jobs: nothing is run there until it is resumed."""
     if name is None:
         ip = _needed(server)
         _do(where, lambda session: operations.pause_server(session, ip), as_json)
@@ -55,7 +55,7 @@ def pause(where: Where, name: JobOrNone = None, server: Server = None, as_json: 
 
 @on_a_registry
 def resume(where: Where, name: JobOrNone = None, server: Server = None, as_json: AsJson = False) -> None:
-    """Take a pause back."""
+    """Resume what was paused."""
     if name is None:
         ip = _needed(server)
         _do(where, lambda session: operations.resume_server(session, ip), as_json)
@@ -67,7 +67,7 @@ def resume(where: Where, name: JobOrNone = None, server: Server = None, as_json:
 def disable(
     where: Where, name: JobOrNone = None, server: Server = None, item: Item = None, as_json: AsJson = False
 ) -> None:
-    """Switch off what is meant to stay off: a job, a job on a server, one item, or a server in all jobs."""
+    """Disable a job, a job on one server, one item, or a server in all jobs: it stays off until it is enabled."""
     if name is None:
         ip = _needed(server, item)
         _do(where, lambda session: operations.disable_server(session, ip), as_json)
@@ -79,7 +79,7 @@ def disable(
 def enable(
     where: Where, name: JobOrNone = None, server: Server = None, item: Item = None, as_json: AsJson = False
 ) -> None:
-    """Switch on again what was disabled."""
+    """Enable what was disabled."""
     if name is None:
         ip = _needed(server, item)
         _do(where, lambda session: operations.enable_server(session, ip), as_json)
@@ -103,7 +103,7 @@ def remove(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove everything the registry holds of a job; or forget a server in all jobs."""
+    """Remove everything that the registry holds of a job; or remove a server from all jobs."""
     if name is not None and server is not None:
         raise InvalidSetting("server", server, "give either a job or a server")
     if name is None:
@@ -120,7 +120,7 @@ def _do(where: Where, act: Callable[[Session], Awaitable[Done]], as_json: bool) 
 
 
 def tell(done: Done, *, as_json: bool) -> None:
-    """Say what an action did."""
+    """Print what an action did."""
     if as_json:
         write_json(done_as_json(done))
     else:

@@ -1,4 +1,4 @@
-"""The commands put together, and the one place where an error becomes a line and an exit code."""
+"""All commands together, and the one place where an error becomes a line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aioelasticjob.cli.console import complain
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
 WRONG_SETTING, FAILED = 2, 1
-"""Exit codes: what was asked for makes no sense, as for a wrong option; or it could not be done."""
+"""Exit codes: the request makes no sense, like a wrong option; or it could not be done."""
 
 
 class Commands(TyperGroup):
-    """Our commands: an error of ours is one line on stderr, never a traceback."""
+    """The group of all commands: it prints an error of this package as one line on stderr, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the given command."""
         try:
             return super().invoke(ctx)
         except ElasticJobError as error:

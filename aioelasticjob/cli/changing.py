@@ -24,11 +24,11 @@ from aioelasticjob.operations import Done, Preview
 from aioelasticjob.registry.session import Session
 
 MOVES = 20
-"""Moves of items that are shown one by one."""
+"""At most so many moves of items are shown one by one."""
 
 
 class Form(StrEnum):
-    """How configurations are spelt."""
+    """The formats of exported configurations."""
 
     JSON = "json"
     YAML = "yaml"
@@ -45,7 +45,7 @@ def set_(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Change settings of a job while it runs, and show what that does: next fires, items that move, what to mind."""
+    """Change settings of a job while it runs, and show what that does: next fires, items that move, warnings."""
     given = _pairs(settings)
 
     async def change(session: Session) -> tuple[Preview, Done | None]:

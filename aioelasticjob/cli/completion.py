@@ -1,4 +1,4 @@
-"""What the shell offers after TAB: names from the registry, if it answers within a moment, and nothing else ever."""
+"""The shell's completion: names from the registry, if it answers within a second; otherwise nothing, and no error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.registry.session import Session
 
 MOMENT = 1.0
-"""Seconds that somebody who pressed a key may wait."""
+"""Seconds that a person who pressed TAB waits at most."""
 
 
 def jobs(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -22,7 +22,7 @@ def jobs(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def instances(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the instances of the job typed before."""
+    """Return the instances of the job that was typed before."""
 
     async def read(session: Session) -> Sequence[str]:
         return [one.id for one in (await operations.job(session, _name(ctx), now=0)).instances]
@@ -31,7 +31,7 @@ def instances(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def servers(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the servers of the job typed before, or of all."""
+    """Return the servers of the job that was typed before, or of all jobs."""
 
     async def read(session: Session) -> Sequence[str]:
         if name := _name(ctx):
@@ -42,12 +42,12 @@ def servers(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def settings(incomplete: str) -> list[str]:
-    """Return the settings that can be changed, ready for a value."""
+    """Return the settings that can be changed, each followed by ``=``."""
     return _beginning(incomplete, [f"{name}=" for name in JobConfig.model_fields])
 
 
 def _found(ctx: typer.Context, read: Callable[[Session], Awaitable[Sequence[str]]]) -> Sequence[str]:
-    logging.disable()  # whatever goes wrong, a half typed line is no place to say so
+    logging.disable()  # no error is printed into a line that is being typed
     try:
         where = Where.of(ctx, ctx.params)
         return Where(where.address, where.digest, MOMENT).look(read)
@@ -58,7 +58,7 @@ def _found(ctx: typer.Context, read: Callable[[Session], Awaitable[Sequence[str]
 
 
 def _name(ctx: typer.Context) -> str:
-    """Return the job typed before; while an option still wants its value, nothing has been sorted out yet."""
+    """Return the job that was typed before; it is not parsed yet while the value of an option is being typed."""
     name = ctx.params.get("name") or next((word for word in ctx.args if not word.startswith("-")), "")
     return name if isinstance(name, str) else ""
 

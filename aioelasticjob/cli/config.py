@@ -1,4 +1,4 @@
-"""`aioelasticjob config check`: is a settings file right, and if not, where not."""
+"""`aioelasticjob config check`: says whether a settings file is right, and which lines are wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 from aioelasticjob.cli.console import complain, out, write_json
 from aioelasticjob.clock import SystemClock, moment
 
-if TYPE_CHECKING:  # whoever lists jobs does not wait for what reads settings files
+if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
     from aioelasticjob.app import ElasticJob
     from aioelasticjob.settings import Mistake, Settings
 
@@ -54,7 +54,7 @@ def check(
 
 
 def _beside(app: ElasticJob, file: Path) -> tuple[Mistake, ...]:
-    """Return what is wrong with a file and an application's code together."""
+    """Return the mistakes that show when a file and an application's code are taken together."""
     from aioelasticjob.settings import WrongSettings, examine
 
     try:

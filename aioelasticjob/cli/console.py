@@ -1,4 +1,4 @@
-"""Where people read: stdout for what was asked for, stderr for what went wrong."""
+"""Output of commands: results go to stdout, errors go to stderr."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What a terminal obeys rather than shows, but for tabs and the ends of lines."""
+"""Control characters, except tabs and line ends: a terminal executes them instead of showing them."""
 
 
 class Screen(Console):
-    """A console whose reader's terminal is moved by nobody's text: a failure may hold what moves its cursor."""
+    """A console that replaces control characters by signs: a job's text must not control the reader's terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render as ever; what only pretends to be text is shown by a sign."""
+        """Render as usual, but replace control characters by visible signs."""
         for segment in super().render(renderable, options):
             if segment.control or not _CONTROL.search(segment.text):
                 yield segment
@@ -29,12 +29,12 @@ class Screen(Console):
 
 
 def out() -> Console:
-    """Return the console for results; made when it is needed, so that it finds the stdout of then."""
+    """Return the console for results; it is made at each call, so that it uses the present stdout."""
     return Screen(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def complain(message: str) -> None:
-    """Write one line to stderr, whatever is in the message."""
+    """Write a message to stderr as one line; line ends in it are replaced."""
     line = " ".join(message.split())
     console = Screen(stderr=True, highlight=False, soft_wrap=True)
     console.print("[bold red]error:[/]", end=" ")
@@ -42,12 +42,12 @@ def complain(message: str) -> None:
 
 
 def write_json(value: object, *, line: bool = False) -> None:
-    """Write a value for programs, on request as one line; times in ISO 8601."""
+    """Write a value as JSON, on request as one line; times are in ISO 8601."""
     print(json.dumps(value, ensure_ascii=False, indent=None if line else 2, default=_text), flush=line)
 
 
 def make_sure(question: str, *, sure: bool) -> None:
-    """Ask before something is destroyed, unless that was said already; no answer is no."""
+    """Ask before something is destroyed, unless the caller is ``sure``; without an answer the command is aborted."""
     if not sure:
         typer.confirm(question, abort=True, err=True)
 

@@ -1,4 +1,4 @@
-"""`aioelasticjob cron`: when a schedule fires, and what it says."""
+"""`aioelasticjob cron`: prints when a schedule fires, and describes it in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aioelasticjob.cron import Cron
 
 
 class Dst(StrEnum):
-    """What a job does when the clocks change."""
+    """The rules for schedules on the days when the clocks change."""
 
     CRON = "cron"
     QUARTZ = "quartz"
@@ -30,7 +30,7 @@ def cron(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """Show when a schedule fires next, and what it says: "0 0 2 ? * MON-FRI"."""
+    """Show when a schedule fires next, and describe it in words: "0 0 2 ? * MON-FRI"."""
     schedule = Cron.parse(expression, time_zone, dst.value)
     now = moment(SystemClock().now())
     fires = schedule.times_after(now, count)
@@ -60,7 +60,7 @@ def _columns(fire: datetime, now: datetime) -> tuple[str, str, str]:
 
 
 def in_words(seconds: float) -> str:
-    """Say how long that is, in the two largest units that matter."""
+    """Return a duration as text, in its two largest units."""
     rest, parts = round(seconds), list[str]()
     for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
         amount, rest = divmod(rest, size)

@@ -20,12 +20,12 @@ from rich.console import Console
 from aioelasticjob.cli.console import out
 from aioelasticjob.errors import InvalidSetting, unwrapped
 
-if TYPE_CHECKING:  # whoever lists jobs does not wait for the stage to be set
+if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
     from aioelasticjob.demo.check import Verdict
     from aioelasticjob.demo.stage import Plan
 
 FOREIGN = ("site-packages", "dist-packages")
-"""What lies below the standard library's directory and is no part of it."""
+"""Directories below the standard library's that do not belong to it."""
 MOST_WORKERS, MOST_ITEMS = 20, 60
 
 
@@ -72,7 +72,7 @@ def demo(
 
 
 async def _show(plan: Plan, console: Console) -> tuple[int | None, Verdict | None]:
-    """Play, and end everything in good order on a signal too; return that signal, or the verdict."""
+    """Run the demonstration; a signal ends all processes in order.  Return the signal, or the result of the check."""
     from aioelasticjob.demo.play import play
     from aioelasticjob.demo.screen import screen
 
@@ -96,7 +96,7 @@ async def _show(plan: Plan, console: Console) -> tuple[int | None, Verdict | Non
 
 @contextmanager
 def _workplace(keep: bool) -> Iterator[Path]:
-    """Yield a directory for the logs and the database; it stays if it is wanted, or if something went wrong."""
+    """Yield a directory for the logs and the database; it is kept on request, or if something went wrong."""
     from aioelasticjob.demo.processes import ProcessEnded
     from aioelasticjob.demo.stage import Stalled
 
@@ -104,7 +104,7 @@ def _workplace(keep: bool) -> Iterator[Path]:
     try:
         yield place
     except (ProcessEnded, Stalled):
-        keep = True  # the logs say why
+        keep = True  # the logs say why, so they are kept
         raise
     finally:
         if not keep:

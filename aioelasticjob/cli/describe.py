@@ -11,7 +11,7 @@ Json: TypeAlias = dict[str, object]
 
 
 def summary_as_json(status: JobStatus) -> Json:
-    """Return one line of the list."""
+    """Return the summary of a job, for lists."""
     config = status.config
     return {
         "jobName": config.job_name,
@@ -33,7 +33,7 @@ def summary_as_json(status: JobStatus) -> Json:
 
 
 def job_as_json(status: JobStatus) -> Json:
-    """Return everything known of a job."""
+    """Return the whole status of a job."""
     return {
         "jobName": status.name,
         "state": status.state,
@@ -51,7 +51,7 @@ def job_as_json(status: JobStatus) -> Json:
 
 
 def host_as_json(host: HostStatus) -> Json:
-    """Return one server over all jobs."""
+    """Return the status of one server over all jobs."""
     return {
         "ip": host.ip,
         "host": host.host,
@@ -64,12 +64,12 @@ def host_as_json(host: HostStatus) -> Json:
 
 
 def done_as_json(done: Done) -> Json:
-    """Return what an action did."""
+    """Return the result of an action."""
     return {"summary": done.summary, "changed": done.changed, "paths": done.paths, "zxid": done.zxid}
 
 
 def preview_as_json(preview: Preview) -> Json:
-    """Return what a change would do."""
+    """Return the preview of a change."""
     return {
         "changed": {name: {"before": before, "after": after} for name, (before, after) in preview.changed.items()},
         "nextFireTimes": preview.next_fires,

@@ -77,7 +77,7 @@ def list_(
 
 @events.command()
 def show(store: Store, run: Annotated[str, typer.Argument(help="The run's id.")], as_json: AsJson = False) -> None:
-    """Show one run: what it went through, its failure with the stack, and its kin."""
+    """Show one run: its states, its failure with the stack, and other runs of the same item for the same moment."""
     details = _ask(store, lambda store: store.run(run))
     if details is None:
         raise InvalidSetting("run", run, f"is not in {masked(store)}")
@@ -128,7 +128,7 @@ def _when(setting: str, given: str | None) -> datetime | None:
         if age := _AGE.fullmatch(given):
             return moment(SystemClock().now()) - timedelta(seconds=int(age[1]) * _AGES[age[2]])
         found = datetime.fromisoformat(given)
-    except (ValueError, OverflowError):  # the latter: before there was a calendar
+    except (ValueError, OverflowError):  # OverflowError: a date before the first year of the calendar
         found = datetime.min
     if found.tzinfo is None:
         raise InvalidSetting(setting, given, "write an age such as 30m, 2h or 7d, or 2026-01-31T08:00:00+00:00")
@@ -136,7 +136,7 @@ def _when(setting: str, given: str | None) -> datetime | None:
 
 
 def _list(runs: Sequence[Run]) -> None:
-    """Write a line for each run, and one more for its failure: they may be long, and are to be copied whole."""
+    """Write a line for each run, and one more for its failure; long lines are not cut, so that they can be copied."""
     width = max(len(f"{run.job} {run.item}") for run in runs)
     for run in runs:
         seconds = "" if run.seconds is None else f"{run.seconds:.3f} s"
@@ -153,7 +153,7 @@ def _time(when: datetime | None) -> str:
 
 
 def _as_json(value: Run | RunDetails) -> dict[str, object]:
-    """Return a value with the keys that programs get from every command."""
+    """Return a value for JSON, with keys in camel case as in every command."""
 
     def spelt(fields: list[tuple[str, object]]) -> dict[str, object]:
         return {to_camel(name): field for name, field in fields}

@@ -1,4 +1,4 @@
-"""`aioelasticjob jobs`, `job NAME`, `servers` and `watch`: what is where, now, and as it changes."""
+"""`aioelasticjob jobs`, `job NAME`, `servers` and `watch`: the present state of jobs and servers, and its changes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def job(where: Where, name: Name, watch: Live = False, as_json: AsJson = False) 
 
 @on_a_registry
 def servers(where: Where, watch: Live = False, as_json: AsJson = False) -> None:
-    """List the servers of a namespace, and what operators have said about them."""
+    """List the servers of a namespace, and which of them are paused or disabled."""
     if watch:
         Watch(operations.watch_all, _servers, _hosts if as_json else None).show(where)
         return
@@ -119,7 +119,7 @@ def _list(found: tuple[JobStatus, ...], now: float) -> Rows:
 
 
 def _state(status: JobStatus) -> str:
-    """Return the state in a word, and what is out of the ordinary."""
+    """Return a job's state in a word, and whatever is unusual about it."""
     odd = ((status.orphans, "orphaned"), (status.misfired, "misfired"))
     return ", ".join([status.state, *(f"{len(items):,} {word}" for items, word in odd if items)])
 
@@ -231,7 +231,7 @@ def _outcome(record: Record | None, now: float) -> Text:
     if record is None or not record.completed_at:
         return Text("")
     ago, took = max(0.0, now - record.completed_at / 1000), max(0, record.completed_at - record.begun)
-    if not record.outcome:  # the next one is under way
+    if not record.outcome:  # the next run has begun
         return Text(f"ended {in_words(ago)} ago")
     style = "" if record.outcome == "completed" else "red"
     return Text(record.outcome, style=style).append(f" {in_words(ago)} ago ({took:,} ms)", style="default")

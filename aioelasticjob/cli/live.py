@@ -1,4 +1,4 @@
-"""`--watch`: a picture that is drawn anew whenever the registry changes, and once a second for what counts down."""
+"""`--watch`: a display that is drawn again whenever the registry changes, and once a second for countdowns."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from aioelasticjob.registry.session import Session, SessionState
 
 T = TypeVar("T")
 COUNTED = 1.0
-"""Seconds between two pictures when nothing changes but the time."""
+"""Seconds after which the display is drawn again if only the time has changed."""
 
 
 class Watch(Generic[T]):
-    """What is followed, and how it is shown."""
+    """A state that is followed, and the functions that show it."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Watch(Generic[T]):
 
         Raises:
             InvalidSetting: the address makes no sense, or there is no such job.
-            RegistryError: the registry did not answer, or did not let us in.
+            RegistryError: the registry did not answer, or refused the credentials.
         """
         try:
             where.stay(self._show)
-        except KeyboardInterrupt:  # how one ends it
+        except KeyboardInterrupt:  # Ctrl-C is the way to end it
             return
 
     async def _show(self, session: Session) -> None:

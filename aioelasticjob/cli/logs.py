@@ -1,4 +1,4 @@
-"""Logs for people: a line each, with the fields that the event carries."""
+"""Logs for people: one line for each record, with the fields that it carries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class LogLevel(StrEnum):
-    """What is worth a line."""
+    """The levels of logging."""
 
     DEBUG = "debug"
     INFO = "info"

@@ -1,4 +1,4 @@
-"""Several registries by name: a settings file of the person who types, `profiles.toml`."""
+"""Profiles: registries by name, in the file `profiles.toml` of the user who types the command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from aioelasticjob.errors import InvalidSetting
 
 FILE = "AIOELASTICJOB_PROFILES"
-"""Names another file than the usual one."""
+"""The environment variable that names another file than the usual one."""
 
 
 class Profile(BaseModel):
@@ -31,14 +31,14 @@ class Profile(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """All of a file."""
+    """All profiles of a file."""
 
     path: Path
     by_name: Mapping[str, Profile]
     default: str | None
 
     def named(self, name: str) -> Profile:
-        """Return one of them.
+        """Return the profile of that name.
 
         Raises:
             InvalidSetting: there is none of that name.
@@ -50,7 +50,7 @@ class Profiles:
 
 
 def path() -> Path:
-    """Return where the profiles are, or would be."""
+    """Return the path of the file, which need not exist."""
     return Path(os.environ.get(FILE) or Path(typer.get_app_dir("aioelasticjob")) / "profiles.toml")
 
 
@@ -65,7 +65,7 @@ def load() -> Profiles:
         told = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         return Profiles(file, {}, None)
-    except (OSError, ValueError) as error:  # what is neither UTF-8 nor TOML is a ValueError
+    except (OSError, ValueError) as error:  # a file that is not UTF-8 or not TOML raises a ValueError
         raise InvalidSetting("profiles", str(file), f"cannot be read: {error}") from None
     default = told.pop("default", None)
     found = Profiles(file, {name: _profile(file, name, value) for name, value in told.items()}, default)

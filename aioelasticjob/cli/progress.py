@@ -1,4 +1,4 @@
-"""`aioelasticjob run --progress`: how fast records flow, as a table that stays in its place, or as lines."""
+"""`aioelasticjob run --progress`: shows how fast records flow, as a table on a terminal, otherwise as lines."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rich.text import Text
 from aioelasticjob.rates import Rate
 
 REFRESHED = 4
-"""Times a second that the table is drawn."""
+"""The table is drawn so many times a second."""
 BETWEEN = 5.0
-"""Seconds between two lines where there is no terminal."""
+"""Seconds between two lines of a job if there is no terminal."""
 ITEMS = 12
-"""Items of a job that have a row of their own, the busiest first."""
+"""At most so many items of a job have a row of their own, the busiest first."""
 
 Rates = Mapping[str, Sequence[Rate]]
 
 
 @contextmanager
 def progress(rates: Callable[[], Rates], console: Console) -> Iterator[None]:
-    """Show the rates while the block is open; a terminal's stderr is written above the table meanwhile."""
+    """Show the rates while the block is open; on a terminal, output to stderr appears above the table."""
     if console.is_terminal and not console.is_dumb_terminal:
         with Live(
             get_renderable=lambda: picture(rates()),
@@ -53,7 +53,7 @@ def progress(rates: Callable[[], Rates], console: Console) -> Iterator[None]:
 
 
 def picture(rates: Rates) -> Table:
-    """Return the table of now."""
+    """Return the table with the present rates."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     for title in ("Job", "Item"):
         table.add_column(title)
@@ -83,7 +83,7 @@ def lines(rates: Rates) -> Iterator[str]:
 
 
 def total(items: Sequence[Rate]) -> Rate:
-    """Return the rate of all items of a job together; it lags as far behind as the last of them."""
+    """Return the rate of all items of a job together; its lag is the largest of theirs."""
 
     def together(name: str) -> int:
         return sum(getattr(one, name) for one in items)

@@ -1,4 +1,4 @@
-"""The registry that a command is about: its options, and a session that ends with the command."""
+"""The options with which a command finds its registry, and a session that ends with the command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 
 DEFAULT = "zk://127.0.0.1:2181"
 PATIENCE = 5.0
-"""Seconds to wait for the registry, unless told otherwise."""
+"""Seconds to wait for the registry, unless an option or a profile gives another number."""
 
 Registry: TypeAlias = Annotated[
     str,
@@ -67,7 +67,7 @@ Patience: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A registry, and how to get in."""
+    """The address of a registry, its credentials, and how long to wait for it."""
 
     address: str
     digest: str | None = None
@@ -75,7 +75,8 @@ class Where:
 
     @classmethod
     def of(cls, context: typer.Context, given: Mapping[str, Any]) -> Where:
-        """Return what options, environment and profiles come to: the command line first, an address before a profile.
+        """Return what options, environment and profiles say: the command line goes first, and an address before a
+        profile.
 
         Raises:
             InvalidSetting: there is no such profile, or both an address and a profile are typed.
@@ -96,16 +97,16 @@ class Where:
         return cls(profile.registry, digest, timeout)
 
     def look(self, read: Callable[[Session], Awaitable[T]]) -> T:
-        """Return what ``read`` finds or does in the registry; raises as ``stay`` does."""
+        """Run ``read`` with a session and return its result, within the timeout; raises the same errors as ``stay``."""
         with _no_collection():
             return self.stay(read)
 
     def stay(self, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Return what ``work`` does in the registry, however long that takes.
+        """Run ``work`` with a session and return its result, however long that takes.
 
         Raises:
             InvalidSetting: the address makes no sense.
-            RegistryError: the registry did not answer, or did not let us in.
+            RegistryError: the registry did not answer, or refused the credentials.
         """
         registry = Address.parse(self.address, connection_timeout=self.timeout, digest=self.digest)
         if registry.private:
@@ -122,7 +123,7 @@ class Where:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Let the garbage be: a command ends before there is much of it, and a thousand jobs are much to search."""
+    """Switch the garbage collector off: a command ends before there is much garbage, and searching costs time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -133,7 +134,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def on_a_registry(command: Callable[Concatenate[Where, P], None]) -> Callable[..., None]:
-    """Give a command the options that say which registry it is about; it is called with what they come to."""
+    """Add the options of a registry to a command, which is called with the resulting address and credentials."""
 
     def called(context: typer.Context, **given: Any) -> None:
         options = {name: given.pop(name) for name in _OPTIONS}

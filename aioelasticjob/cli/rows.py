@@ -1,4 +1,4 @@
-"""Rows and columns for people, a thousand of them in no time; folded only where a terminal is too narrow for them."""
+"""Tables for people, fast also with thousands of rows; cells are folded only if the terminal is too narrow."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ GAP: Final = "  "
 
 
 class Rows:
-    """A table.  A column whose title begins with ``>`` holds numbers; one in ``whole`` is for copying, and not folded.
+    """A table.  A column whose title begins with ``>`` holds numbers; one named in ``whole`` is not folded.
 
-    Rich measures each cell several times over, to fold it well: a second for a thousand rows.  What is wide enough, or
-    goes to a file or a program, is written as it is.
+    Rich measures each cell several times in order to fold it well, which takes a second for a thousand rows.  If the
+    terminal is wide enough, or the output goes to a file or a program, rows are written without Rich.
     """
 
     def __init__(self, *titles: str, whole: tuple[str, ...] = ()) -> None:

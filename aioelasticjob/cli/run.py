@@ -11,7 +11,7 @@ from aioelasticjob.cli import logs
 from aioelasticjob.cli.console import out
 from aioelasticjob.errors import InvalidSetting
 
-if TYPE_CHECKING:  # whoever lists jobs does not wait for what runs them
+if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
     from aioelasticjob.app import ElasticJob
 
 
@@ -30,7 +30,7 @@ def run(
 ) -> None:
     """Run an application's jobs until SIGTERM or Ctrl-C; a second signal stops at once.
 
-    The module is looked for in the current directory too.  Without one, the jobs are those of the file.
+    The module is also looked for in the current directory.  Without a module, the jobs are those of the file.
     """
     logs.set_up(log_level)
     found = application(app, config)
@@ -42,12 +42,12 @@ def run(
     from aioelasticjob.cli.progress import progress as showing
 
     with showing(lambda: found.rates, out()):
-        logs.set_up(log_level)  # anew: what it writes shall appear above the table
+        logs.set_up(log_level)  # set up again, so that log lines appear above the table
         found.run()
 
 
 def application(app: str | None, config: Path | None) -> ElasticJob:
-    """Return the application that is asked for, made of code, of a file, or of both.
+    """Return the application, made from code, from a settings file, or from both.
 
     Raises:
         InvalidSetting: there is none, or it has no job.

@@ -1,4 +1,4 @@
-"""From ``module:app`` to the application it names; each way to get that wrong has a line of its own."""
+"""Finds the application that ``module:app`` names; each mistake in such a name has its own error message."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return file and line of the user's code that the error comes from: the last that is neither ours nor Python's."""
+    """Return file and line of the user's code that raised the error: the last one that is neither ours nor Python's."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_relative(error.filename)}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aioelasticjob.console import Console
 
 LAST_PAGES = 3
-"""Seconds that pages which are open have to end when the console does."""
+"""Seconds that open pages have to end when the console is stopped."""
 
 
 Registries: TypeAlias = Annotated[
@@ -96,7 +96,7 @@ async def _serve(application: Console, host: str, port: int) -> None:
     )
 
     class Server(uvicorn.Server):
-        """Lets go of open pages when it is told to end, rather than waiting for them."""
+        """A server that closes open pages when it is stopped, instead of waiting for them."""
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
             application.leaving = True
@@ -106,13 +106,13 @@ async def _serve(application: Console, host: str, port: int) -> None:
     async with application.running():
         try:
             listening = config.bind_socket()
-        except SystemExit:  # what uvicorn makes of a port that is taken
+        except SystemExit:  # uvicorn exits if the port is taken
             raise InvalidSetting("port", port, f"cannot be listened at on {host}: choose another one") from None
         with listening:
-            listening.listen()  # before the link is told: whoever follows it at once only waits a moment
+            listening.listen()  # before the link is printed: a person who follows it at once only waits a moment
             bound = listening.getsockname()[1]
             if not _is_loopback(host):
-                complain("this console can be reached from other machines, unencrypted: put a proxy with TLS before it")
+                complain("other machines can reach this console, unencrypted: put a proxy with TLS before it")
             shown = f"[{host}]" if ":" in host else host
             base = f"http://{shown}:{bound}"
             if application.invitation is not None:

@@ -1,4 +1,4 @@
-"""When a job is due: cron expressions as values, in the dialects of Quartz and of Unix crontab."""
+"""Schedules: cron expressions as values, in the dialects of Quartz and of Unix crontab."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fire_times(
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A schedule: when does it fire next, when did it fire last, and what does it say."""
+    """A schedule: it knows when it fires next, when it fired last, and describes itself in words."""
 
     expression: str
     time_zone: str

@@ -1,4 +1,4 @@
-"""From wall times to instants: what a schedule means on the days the clock is changed.
+"""Turns wall times into instants, with the rules for the days on which the clock is changed.
 
 quartz  a wall time that is skipped does not fire; one shown twice fires on the second pass.
 fixed   a time of day fires when the clock first reaches or passes it: at a gap's end, on the first pass of a repeat.

@@ -1,4 +1,4 @@
-"""What an expression allows, field by field: frozen sets, and rules for days.  Both dialects are read into these."""
+"""A parsed expression, field by field: frozen sets, and rules for days.  Both dialects are parsed into these."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class FieldError(Exception):
 
 
 def is_roving(text: str, hours: frozenset[int]) -> bool:
-    """Tell whether an hour field names a rhythm, not times of day; a step that leaves one hour is a time of day."""
+    """Return whether an hour field is a repetition, not a time of day; a step with only one hour is a time of day."""
     return len(hours) == 24 or (len(hours) > 1 and ("*" in text or "/" in text))
 
 

@@ -207,7 +207,7 @@ def _which_day_field(month_day: str, weekday: str, tokens: list[str]) -> str:
 
 
 def _unreadable(unit: Unit, item: str) -> str:
-    """Say what is wrong with an item in the words that help most."""
+    """Return an error that explains what is wrong with an item."""
     if not item:
         return "a value is missing before or after a comma"
     if item == "?":

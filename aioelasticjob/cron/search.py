@@ -1,4 +1,4 @@
-"""The next and the previous wall time a schedule names: a search over sets held as bit masks; knows no time zone."""
+"""Finds the next and the previous wall time of a schedule: a search over bit masks, which knows no time zone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aioelasticjob.cron.fields import Fields, bits
 
 
 class Search:
-    """Finds wall times; the work is bounded by one look at each month of the years the schedule names."""
+    """Finds wall times; a search looks at most once at each month of the schedule's years."""
 
     __slots__ = ("_days", "_first", "_hours", "_last", "_minutes", "_months", "_seconds", "_years")
 

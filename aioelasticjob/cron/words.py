@@ -1,4 +1,4 @@
-"""A schedule in plain English, for people: made from the sets, so it says what will happen, not what was typed."""
+"""Describes a schedule in plain English, from its parsed sets: so the text says what it does, not how it was typed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sentence(fields: Fields) -> str:
 
 
 def _clock(fields: Fields) -> str:
-    """Say the time of day: as times where they are few, as a rhythm where there is one, else field by field."""
+    """Describe the time of day: as a list if it is short, as "every …" if it is regular, otherwise field by field."""
     if len(fields.hours) * len(fields.minutes) * len(fields.seconds) <= _MOST_TIMES:
         times = product(sorted(fields.hours), sorted(fields.minutes), sorted(fields.seconds))
         return f"At {_listed([f'{hour:02}:{minute:02}:{second:02}' for hour, minute, second in times])}"
@@ -62,7 +62,7 @@ def _clock(fields: Fields) -> str:
 
 
 def _hours(hours: frozenset[int]) -> str:
-    """Say some hours of the day: as a stretch if they are one, also across midnight."""
+    """Describe some hours of the day: as a span if they are consecutive, also across midnight."""
     starts = [hour for hour in hours if (hour - 1) % 24 not in hours]
     if len(starts) == 1:
         return f" from {starts[0]:02}:00 to {(starts[0] + len(hours) - 1) % 24:02}:59"
@@ -70,7 +70,7 @@ def _hours(hours: frozenset[int]) -> str:
 
 
 def _rhythm(members: frozenset[int], span: int, unit: str) -> str:
-    """Say ``second`` or ``10 seconds`` if the members are evenly spread from 0 around the clock, else nothing."""
+    """Return ``second`` or ``10 seconds`` if the members are evenly spread from 0 on, otherwise nothing."""
     if span % len(members) or members != set(range(0, span, span // len(members))) or len(members) == 1:
         return ""
     step = span // len(members)
@@ -105,12 +105,12 @@ def _numbered(numbers: frozenset[int]) -> str:
 
 
 def _week(weekdays: frozenset[int]) -> str:
-    """Say weekdays from Monday on, so that a weekend stays together."""
+    """Describe weekdays from Monday on, so that Saturday and Sunday are neighbours."""
     return _spans(((day - 2) % 7 for day in weekdays), (*_WEEKDAYS[2:], _WEEKDAYS[1]))
 
 
 def _spans(members: Iterable[int], names: Sequence[str] | None = None) -> str:
-    """Say a set of numbers, three or more in a row as a span: ``1, 3 and 5 to 9``."""
+    """Describe a set of numbers, three or more consecutive ones as a span: ``1, 3 and 5 to 9``."""
     rows: list[list[int]] = []
     for member in sorted(members):
         if rows and rows[-1][-1] == member - 1:

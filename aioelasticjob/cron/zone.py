@@ -1,4 +1,4 @@
-"""Time zones: how they are named, and where they turn their clocks."""
+"""Time zones: their names, and the moments at which their clocks are changed."""
 
 from __future__ import annotations
 

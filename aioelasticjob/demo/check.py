@@ -1,4 +1,4 @@
-"""Is the index right?  Every file of the directory once, every hash as the file's, nothing missing, nothing extra."""
+"""Checks the index: it must have every file of the directory once, with the file's hash, and no other files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from aioelasticjob.demo.database import open_index
 from aioelasticjob.demo.files import Facts, examine, walk
 
 NAMED = 3
-"""Paths named of each kind of fault."""
+"""At most so many paths of each kind of fault are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a comparison of the database with the directory came to; paths are relative and sorted."""
+    """The result of comparing the database with the directory; paths are relative and sorted."""
 
     files: int
     bytes: int
@@ -42,7 +42,7 @@ class Verdict:
         return not self.faults
 
     def lines(self) -> Iterator[str]:
-        """Say it, the verdict first."""
+        """Return the result as lines of text, the most important one first."""
         if self.right:
             yield f"the index is right: {self.files:,} files, {_amount(self.bytes)}, checked against the directory"
             yield "each file exactly once, every hash right, nothing missing, nothing extra"

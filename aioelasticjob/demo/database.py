@@ -40,7 +40,7 @@ ON CONFLICT (path) DO UPDATE SET size = excluded.size, changed = excluded.change
 
 
 class Superseded(ElasticJobError):
-    """A later holder of the item has written to the database; this run is a ghost and writes nothing."""
+    """A later holder of the item has written to the database, so this run was cut off and must not write."""
 
     def __init__(self, item: int, fence: int, newest: int) -> None:
         super().__init__(
@@ -85,7 +85,7 @@ class Index:
             self._connection.executemany("DELETE FROM files WHERE path = ?", [(_key(path),) for path in gone])
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all files and fences."""
         with _transaction(self._connection):
             self._connection.execute("DELETE FROM files")
             self._connection.execute("DELETE FROM fences")
@@ -147,7 +147,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")  # waits for other writers now rather than half-way
+    connection.execute("BEGIN IMMEDIATE")  # wait for other writers now, not in the middle of the transaction
     try:
         yield
     except BaseException:

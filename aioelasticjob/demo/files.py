@@ -1,4 +1,4 @@
-"""The files below a directory: which there are, whose share each one is, and what can be said of its content."""
+"""The files below a directory: their list, the item that each belongs to, and facts about their content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 PARSED = 1024 * 1024
-"""Bytes up to which a Python source is parsed: the parser does not let go of the interpreter until it is through."""
+"""A Python source is parsed only up to so many bytes: no other thread can run while the parser works."""
 CHUNK = 1024 * 1024
 ATTEMPTS = 3
 """Readings of a file that changes while it is read."""
@@ -25,7 +25,7 @@ _PARSER = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of one file."""
+    """The facts about one file."""
 
     size: int
     changed: int
@@ -33,7 +33,7 @@ class Facts:
     lines: int | None = None
     """Lines of text; None for a file that holds a NUL, which is none."""
     functions: int | None = None
-    """Functions defined in it; None for what is no Python source, or no valid one."""
+    """The number of functions that it defines; None for a file that is no valid Python source."""
     sha256: str | None = None
     problem: str | None = None
     """Why it could not be read; None when it could."""
@@ -55,7 +55,7 @@ def walk(directory: str, excluded: Collection[str] = ()) -> Iterator[str]:
         try:
             with os.scandir(waiting.pop()) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
-        except OSError:  # gone or forbidden since its parent was listed
+        except OSError:  # removed, or made unreadable, since its parent was listed
             continue
         for entry in found:
             if entry.is_dir(follow_symlinks=False):
@@ -66,7 +66,7 @@ def walk(directory: str, excluded: Collection[str] = ()) -> Iterator[str]:
 
 
 def share(path: str, shares: int) -> int:
-    """Return whose share a path is: the same in every process, on every machine."""
+    """Return the item that a path belongs to; it is the same in every process, on every machine."""
     return zlib.crc32(os.fsencode(path)) % shares
 
 
@@ -94,7 +94,8 @@ def examine(path: str, *, parse: bool = True) -> Facts | None:
 
 
 def _read(path: str, parse: bool) -> tuple[tuple[int, int], Facts | None]:
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # what became a pipe must not hold us up
+    # if the file has become a pipe, opening it must not block
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with open(os.open(path, flags), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         seen = (status.st_size, status.st_ctime_ns)

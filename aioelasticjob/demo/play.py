@@ -28,7 +28,7 @@ CHECKS = 4
 
 
 class BrokenOff(ElasticJobError):
-    """Something that the demonstration needs was taken away meanwhile: its directory, its database, the disk."""
+    """The demonstration had to stop because its directory, its database or the disk is no longer usable."""
 
     def __init__(self, reason: Exception) -> None:
         super().__init__(f"the demonstration broke off: {reason or type(reason).__name__}")
@@ -36,10 +36,10 @@ class BrokenOff(ElasticJobError):
 
 
 async def play(plan: Plan, screen: Screen) -> Verdict:
-    """Show it, and return whether the index came out right.  Every process started has ended on return.
+    """Run the demonstration, and return the check of the index.  All processes that it started have ended on return.
 
     Raises:
-        InvalidSetting: the plan makes no sense.
+        InvalidSetting: an option makes no sense.
         ElasticJobError: it could not be shown to the end.
     """
     try:
@@ -71,14 +71,15 @@ def _prepare(stage: Stage) -> None:
     except OSError as error:
         raise InvalidSetting("directory", plan.directory, f"cannot be read: {error.strerror}") from None
     with open_index(plan.database) as index:
-        index.clear()  # an index made before: whatever it holds, and whatever fences, belong to another registry
+        # the database was made by an earlier demonstration: its files and fences belong to another registry
+        index.clear()
 
 
 async def _kill_and_replace(stage: Stage, session: Session, members: Crew, registry: str) -> None:
     """Kill a worker midway; start another one when its items have found new holders."""
     scene = await stage.until(session, lambda scene: _is_midway(scene) and stage.victim(scene))
     victim = stage.victim(scene)
-    assert victim is not None  # that is what was waited for
+    assert victim is not None  # the end of this process was expected
     stage.kill(victim, scene)
     await stage.until(session, lambda scene: _is_bereft(scene, victim))
     newcomer = await stage.start_worker(members, registry)
@@ -91,7 +92,7 @@ def _is_midway(scene: Scene) -> bool:
 
 
 def _is_bereft(scene: Scene, victim: Child) -> bool:
-    """Whether a worker's items have moved; with nobody left to take them, whether the registry has noticed."""
+    """Whether a worker's items have moved; if no worker is left to take them, whether the registry has noticed."""
     others = any(worker.joined for worker in scene.workers if worker.name != victim.name)
     gone = not any(worker.joined for worker in scene.workers if worker.name == victim.name)
     return gone and (not others or not scene.held_by(victim.name))
@@ -105,7 +106,7 @@ def _is_at_work(scene: Scene, newcomer: Child) -> bool:
 
 
 async def _check(stage: Stage, session: Session) -> Verdict:
-    """Check the index; what was changed under our hands is left to the job's next run and checked again."""
+    """Check the index.  Files that were changed during the demonstration are checked again after the job's next run."""
     plan = stage.plan
     stage.tell("all files done; checking the database against the directory")
     await stage.look(session)

@@ -1,4 +1,4 @@
-"""The processes of a demonstration: one server and some workers, all of them ended in any case."""
+"""The processes of a demonstration: one server and some workers.  All of them are ended at its end."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ GRACE = 5.0
 START = 20.0
 """Seconds for the server to accept connections."""
 LAST_WORDS = 3
-"""Lines shown of the log of a process that ended unasked."""
+"""Lines that are shown of the log of a process that ended by itself."""
 
 _PACKAGE_ROOT = str(Path(__file__).parents[2])
 
 
 class ProcessEnded(ElasticJobError):
-    """A process of the demonstration ended though nobody had asked it to."""
+    """A process of the demonstration ended by itself."""
 
     def __init__(self, name: str, code: int, words: str, log: Path) -> None:
         super().__init__(f"{name} ended by itself with exit code {code}: {words or 'it said nothing'} (log: {log})")
@@ -35,7 +35,7 @@ class ProcessEnded(ElasticJobError):
 
 
 class Fate(StrEnum):
-    """Where a child is in its life."""
+    """The state of a process."""
 
     STARTED = "started"
     KILLED = "killed"
@@ -60,10 +60,10 @@ class Child:
         self._signal(signal.SIGKILL)
 
     def look(self) -> None:
-        """Make sure that it lives as long as it should.
+        """Check that the process has not ended by itself.
 
         Raises:
-            ProcessEnded: it does not.
+            ProcessEnded: it has.
         """
         if self.fate is Fate.STARTED and (code := self._process.returncode) is not None:
             said = self.log.read_text(errors="replace").split("\n")
@@ -71,7 +71,7 @@ class Child:
             raise ProcessEnded(self.name, code, " / ".join(words[-LAST_WORDS:]), self.log)
 
     async def end(self) -> None:
-        """Ask it to end, and see that it does."""
+        """Ask the process to end; kill it if it does not."""
         if self.fate is Fate.STARTED:
             self.fate = Fate.ENDED
             self._signal(signal.SIGTERM)
@@ -96,21 +96,22 @@ class Crew:
         """Start ``python -m`` with ``arguments``."""
         log = self._logs / f"{name.replace(' ', '-')}.log"
         command = [sys.executable, "-u", "-m", "aioelasticjob.demo.tether", *arguments]
-        with log.open("wb") as output, anyio.CancelScope(shield=True):  # started and known, or not started
+        # not cancelled in between: every started process must be in the list
+        with log.open("wb") as output, anyio.CancelScope(shield=True):
             process = await anyio.open_process(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self._environment, **(environment or {})},
-                start_new_session=True,  # Ctrl-C is for us: we end them in good order
+                start_new_session=True,  # Ctrl-C goes only to this process, which ends the others in order
             )
             child = Child(name, process, log)
             self.children.append(child)
         return child
 
     async def end(self) -> None:
-        """End whoever is left, the youngest first: the workers before the server that they take leave of."""
+        """End all processes that are left, the youngest first: workers need the server in order to leave."""
         for group in (self.children[1:], self.children[:1]):
             async with anyio.create_task_group() as tasks:
                 for child in group:

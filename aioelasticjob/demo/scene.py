@@ -1,4 +1,4 @@
-"""What there is to see of a demonstration at one moment, as a value; and how far the files are."""
+"""A snapshot of a demonstration as a value, and the progress of its files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aioelasticjob.demo.files import share, walk
 from aioelasticjob.demo.processes import Fate
 
 QUIET = 3.0
-"""Seconds without a new file after which the directory is listed anew: what is awaited may be gone."""
+"""Seconds without a new file after which the directory is listed again: files may have been removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One moment."""
+    """The state of the demonstration at one moment."""
 
     title: str
     seconds: float
@@ -101,13 +101,13 @@ class Progress:
         return path in self._there
 
     def list(self) -> None:
-        """Look which files there are."""
+        """List the files of the directory."""
         self._there = set(walk(self.directory, self.excluded))
         self._listed = time.monotonic()
         self._count()
 
     def measure(self) -> None:
-        """Look which files are new in the database."""
+        """Count the files that are new in the database."""
         with open_index(self.database) as index:
             rows = index.newer(self._row)
         now = time.monotonic()

@@ -24,7 +24,7 @@ BETWEEN = 1.0
 
 
 class Screen(Protocol):
-    """Where scenes are shown."""
+    """Shows snapshots of the demonstration."""
 
     def show(self, scene: Scene) -> None:
         """Show one moment."""
@@ -42,7 +42,7 @@ def screen(console: Console) -> Iterator[Screen]:
 
 
 class LiveScreen:
-    """One picture, drawn again and again in the same place."""
+    """Draws each snapshot at the same place of a terminal."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -53,7 +53,7 @@ class LiveScreen:
 
 
 class PlainScreen:
-    """Lines, each written once."""
+    """Writes only what is new, as lines."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -106,7 +106,7 @@ def _items(scene: Scene) -> Table:
 
 
 def _bar(done: int, total: int, width: int) -> ProgressBar:
-    part = (done, total) if total else (1, 1)  # of nothing, everything is done
+    part = (done, total) if total else (1, 1)  # without files, everything is done
     return ProgressBar(part[1], part[0], width, complete_style="blue", finished_style="green", style="grey30")
 
 

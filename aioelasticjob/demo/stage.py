@@ -1,4 +1,4 @@
-"""The stage: what is remembered from one look to the next, and everything that may be done meanwhile."""
+"""The cluster of a demonstration: what is known of it between two looks, and what can be done to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aioelasticjob.registry.session import Session
 
 JOB = "index_files"
 FIRES = 6
-"""Runs that an item's share is spread over, so that there is something to see."""
+"""An item's files are spread over so many runs, so that a viewer can follow the progress."""
 LOOK = 0.15
 """Seconds between two looks."""
 STALL = 60.0
@@ -30,7 +30,7 @@ STALL = 60.0
 
 
 class Stalled(ElasticJobError):
-    """Nothing happens any more though not everything is done."""
+    """The demonstration makes no progress any more, although not every file is done."""
 
     def __init__(self, logs: Path, last: Scene) -> None:
         waiting = "; ".join(
@@ -44,7 +44,7 @@ class Stalled(ElasticJobError):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be shown."""
+    """The options of a demonstration."""
 
     directory: str
     database: str
@@ -67,7 +67,7 @@ class Plan:
 
 
 class Stage:
-    """The processes, the progress, and the news."""
+    """The processes of a demonstration, their progress, and the log of what has happened."""
 
     def __init__(self, plan: Plan, screen: Screen, clock: Clock | None = None) -> None:
         self.plan = plan
@@ -83,7 +83,7 @@ class Stage:
         self._holders: dict[int, str] = {}
 
     def tell(self, text: str) -> None:
-        """Add a line to the news."""
+        """Add a line to the log."""
         self._moved = time.monotonic()
         self._news.append(News(self._moved - self._begun, text))
 
@@ -98,7 +98,7 @@ class Stage:
         return child
 
     async def until(self, session: Session, holds: Callable[[Scene], object]) -> Scene:
-        """Look until something holds.
+        """Look at the cluster again and again until ``holds`` returns True.
 
         Raises:
             Stalled: nothing happens any more.
@@ -111,13 +111,13 @@ class Stage:
         return scene
 
     async def look(self, session: Session) -> Scene:
-        """Take in what is going on, and show it."""
+        """Read the present state, and show it."""
         for child in self.workers:
             child.look()
         await to_thread.run_sync(self.progress.measure, abandon_on_cancel=True)
         try:
             self.status = await job(session, JOB, now=self._clock.now())
-        except (RegistryError, InvalidSetting):  # nobody has joined yet, or the server is busy: look again
+        except (RegistryError, InvalidSetting):  # no worker has joined yet, or the server is busy: look again
             pass
         else:
             self._notice(self.status)
@@ -126,7 +126,7 @@ class Stage:
         return scene
 
     def scene(self) -> Scene:
-        """Return the present moment."""
+        """Return a snapshot of the present state."""
         progress, plan = self.progress, self.plan
         without = f", without {' and '.join(plan.excluded)}" if plan.excluded else ""
         return Scene(
@@ -159,7 +159,7 @@ class Stage:
         return None if instance is None else self._names.get(instance, instance)
 
     def _notice(self, status: JobStatus) -> None:
-        """Say who has come and which items have moved."""
+        """Log which workers have joined and which items have moved."""
         by_pid = {child.pid: child.name for child in self.workers}
         for one in status.instances:
             if one.id not in self._names:
@@ -183,7 +183,7 @@ class Stage:
         self.tell(f"{victim.name} killed (kill -9)" + (f" while it ran {plural(cut)}" if cut else ""))
 
     def victim(self, scene: Scene) -> Child | None:
-        """Return the worker whose death tells most: one that runs something, the leader if it does."""
+        """Return the worker whose death shows most: one that runs an item, preferably the leader."""
         alive = {child.name: child for child in self.workers if child.fate is Fate.STARTED}
         ranked = sorted(
             (worker for worker in scene.workers if worker.name in alive and worker.joined),

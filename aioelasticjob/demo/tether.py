@@ -1,8 +1,8 @@
-"""Runs a module as a process that ends when the one that started it is gone, however that went.
+"""Runs a module as a process that ends when the process that started it has ended, for whatever reason.
 
     python -m aioelasticjob.demo.tether MODULE ARGUMENTS…
 
-The starter holds the other end of our standard input and never writes: when it closes, nobody is left to stop us.
+The starter holds the other end of our standard input and never writes.  When that closes, the starter has ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _hold() -> None:
 
 
 def main() -> None:
-    """Run the module named first, with the arguments after it."""
+    """Run the module that the first argument names, with the other arguments."""
     threading.Thread(target=_hold, name="tether", daemon=True).start()
     module, sys.argv = sys.argv[1], sys.argv[1:]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -1,8 +1,8 @@
-"""What happens to a run's failure besides its outcome: log, ignore, raise, or tell somebody.
+"""Error handlers: a run's failure is logged, ignored, raised, or sent to people as an alert.
 
-A handler is an async function of a failure and its options, found by name (entry points
-``aioelasticjob.error_handlers`` add more).  Failures are put and never awaited: a mail server that is down delays no
-job.
+An error handler is an async function of a failure and its options.  A job's configuration names it; packages add more
+by entry points ``aioelasticjob.error_handlers``.  Jobs put failures into a queue and never wait for a handler, so a
+mail server that is down delays no job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The handlers that tell somebody: e-mail, any web address, and the robots of DingTalk and WeCom."""
+"""The error handlers that send alerts: by e-mail, to any web address, and to the robots of DingTalk and WeCom."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aioelasticjob.error_handlers.options import DingTalk, Email, Robot, Webhook
 from aioelasticjob.errors import InvalidSetting, in_words
 
 ANSWER = 20.0
-"""Seconds that a server has to answer."""
+"""Seconds that a server may take to answer."""
 WECOM_LIMIT = 2_048
 """Bytes of a text that WeCom takes."""
 DINGTALK_LIMIT = 20_000
@@ -30,7 +30,7 @@ async def email(failure: Failure, options: Options) -> None:
     """Send an e-mail.
 
     Raises:
-        Undelivered: the server refused, could not be reached, or does not encrypt what has to be encrypted.
+        Undelivered: the server refused the message, could not be reached, or offers no encryption though it is needed.
         InvalidSetting: an option is wrong.
     """
     given, aiosmtplib = parse(Email, options), _extra("aiosmtplib")
@@ -89,7 +89,8 @@ async def dingtalk(failure: Failure, options: Options) -> None:
         digest = hmac.new(given.secret.encode(), f"{now}\n{given.secret}".encode(), hashlib.sha256).digest()
         url += f"{'&' if '?' in url else '?'}timestamp={now}&sign={quote_plus(base64.b64encode(digest))}"
     text = f"{given.keyword} {failure.text}".strip()
-    while (size := len(request := _message(text))) > DINGTALK_LIMIT:  # what has to be escaped is longer than it looks
+    # escaping makes some characters longer than one byte
+    while (size := len(request := _message(text))) > DINGTALK_LIMIT:
         text = cut(text, len(_sendable(text).encode()) * DINGTALK_LIMIT // size)
     await _tell_robot(url, request)
 
@@ -105,17 +106,18 @@ async def wecom(failure: Failure, options: Options) -> None:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return a text in at most so many bytes: its beginning, which says what failed, and its end, which says why."""
+    """Return a text cut to so many bytes: its beginning, which says what failed, and its end, which says why."""
     whole = _sendable(text).encode()
     if len(whole) <= limit:
         return whole.decode()
     rest = limit - len(_GAP.encode())
     first, last = whole[: rest - rest // 2], whole[len(whole) - rest // 2 :]
-    return first.decode(errors="ignore") + _GAP + last.decode(errors="ignore")  # half a character is none
+    # a character that was cut in half is left out
+    return first.decode(errors="ignore") + _GAP + last.decode(errors="ignore")
 
 
 def _sendable(text: str) -> str:
-    """Return a text without what UTF-8 does not know, such as halves of surrogate pairs in the names of files."""
+    """Return a text without characters that UTF-8 cannot encode, such as half a surrogate pair in a file's name."""
     return text.encode(errors="replace").decode()
 
 
@@ -130,9 +132,9 @@ async def _tell_robot(url: str, request: bytes) -> None:
 
 
 async def _post(url: str, body: bytes, headers: Mapping[str, str]) -> object:
-    """Post JSON and return what is answered, if that is JSON, too.
+    """Post JSON and return the answer if it is JSON, too.
 
-    A redirection is not followed: of a POST most of them make a GET, which tells nobody anything.
+    A redirection is not followed: most redirections turn a POST into a GET, and then the alert would be lost.
     """
     aiohttp = _extra("aiohttp")
     payload = aiohttp.BytesPayload(body, content_type="application/json")
@@ -152,7 +154,7 @@ async def _post(url: str, body: bytes, headers: Mapping[str, str]) -> object:
 
 
 def _reason(error: Exception) -> str:
-    """Return why there was no answer; what aiohttp itself says may have the address in it, and so a key."""
+    """Return why there was no answer; aiohttp's own text may contain the address, and so a secret key."""
     if isinstance(error, TimeoutError):
         return f"no answer within {ANSWER:g} s"
     cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)

@@ -1,4 +1,4 @@
-"""Failures on their way to whoever is to be told: a lane for each target, so that none waits for another."""
+"""The error dispatcher: delivers failures to error handlers.  Each target has its own queue, so none delays another."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from aioelasticjob.errors import ElasticJobError, in_words
 from aioelasticjob.events import Counts
 
 BACKLOG = 1000
-"""Failures that may wait to be told; beyond that the longest queue loses its oldest."""
+"""Failures that may wait for delivery; beyond that, the longest queue loses its oldest failure."""
 AT_ONCE = 100
-"""Targets that are told at the same time: each may take a connection, of which the registry needs one, too."""
+"""Targets to which failures are delivered at the same time: each may need a connection, and the registry needs one."""
 PATIENCE = 30.0
-"""Seconds that telling one failure may take."""
+"""Seconds that the delivery of one failure may take."""
 
 Target: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
-"""A handler and its options."""
+"""A target: the name of an error handler, and its options."""
 
 
 class _Lane:
-    """What waits for one target: a queue for each job, and the jobs take turns."""
+    """The failures that wait for one target: a queue for each job, and the jobs take turns."""
 
     def __init__(self) -> None:
         self.queues: dict[str, deque[Failure]] = {}
         self.telling: Failure | None = None
 
     def put(self, failure: Failure) -> None:
-        """Take a failure."""
+        """Add a failure."""
         self.queues.setdefault(failure.job, deque()).append(failure)
 
     def take(self, job: str | None = None) -> Failure:
@@ -49,7 +49,7 @@ class _Lane:
         return failure
 
     def left(self) -> Iterator[Failure]:
-        """Yield what nobody has been told of."""
+        """Yield the failures that have not been delivered."""
         if self.telling is not None:
             yield self.telling
         for queue in self.queues.values():
@@ -57,10 +57,10 @@ class _Lane:
 
 
 class Complaints:
-    """Failures of all jobs of a process, each put for the handler that is to tell it.
+    """Takes the failures of all jobs of a process and delivers each to its error handler.
 
-    Each is in the log at once, in one line unless it is for the log alone.  What could not be told is there once more,
-    with its stack and the reason.
+    Each failure is logged at once, in one line; with its stack if the handler is ``log``.  A failure that could not be
+    delivered is logged once more, with its stack and the reason.
     """
 
     def __init__(self, clock: Clock, counts: Mapping[str, Counts]) -> None:
@@ -75,7 +75,7 @@ class Complaints:
         self._over = False
 
     def put(self, handler: str, options: Options, failure: Failure) -> None:
-        """Take a failure; never waits."""
+        """Take a failure for delivery; this never waits."""
         match handler:
             case "ignore":
                 return
@@ -101,14 +101,14 @@ class Complaints:
         self._news.set()
 
     async def told(self) -> None:
-        """Wait until everybody has been told of everything."""
+        """Wait until all failures have been delivered."""
         await self._idle.wait()
 
     async def tell(self) -> None:
-        """Tell failures for ever, those of one target one after the other.
+        """Deliver failures until cancelled; those of one target one after another.
 
         Raises:
-            Exception: the error of a failure that the handler ``raise`` lets out.
+            Exception: the error of a failure whose error handler is ``raise``.
         """
         try:
             async with create_task_group() as tasks:
@@ -124,11 +124,12 @@ class Complaints:
         raise self._verdict
 
     async def _serve(self, target: Target) -> None:
-        """Tell one target what waits for it."""
+        """Deliver the failures that wait for one target."""
         lane = self._lanes[target]
         while lane.queues:
-            async with self._at_once:  # which is fair: a target that hangs gives way after each failure
-                if lane.queues:  # else what waited has been dropped meanwhile
+            # the semaphore is fair: a target that is slow gives way to others after each failure
+            async with self._at_once:
+                if lane.queues:  # otherwise the waiting failures were dropped in the meantime
                     lane.telling = lane.take()
                     self._waiting -= 1
                     await self._tell(target, lane.telling)
@@ -165,7 +166,7 @@ class Complaints:
             self._news.set()
 
     def _drop(self) -> None:
-        """Give up the oldest failure of the target and job for which most are waiting: they crowd out the others."""
+        """Drop the oldest failure of the target and job for which most failures wait."""
         queues = ((lane, job, len(queue)) for lane in self._lanes.values() for job, queue in lane.queues.items())
         lane, job, _ = max(queues, key=lambda one: one[2])
         self._waiting -= 1
@@ -178,7 +179,7 @@ class Complaints:
         logged(failure, why, **fields)
 
     def _close(self) -> None:
-        """Log what is left when the application ends."""
+        """Log the undelivered failures when the application ends."""
         left = [(target[0], failure) for target, lane in self._lanes.items() for failure in lane.left()]
         for name, failure in left:
             self._give_up(failure, f"the application ended before {name} was done")
@@ -190,4 +191,4 @@ class Complaints:
             )
         self._lanes.clear()
         self._over = True
-        self._idle.set()  # whoever waits for the rest waits in vain
+        self._idle.set()  # nothing will be delivered any more, so wake those that wait for it

@@ -1,4 +1,4 @@
-"""A run's failure, what a handler of failures is, and the three handlers that tell nobody."""
+"""A run's failure, the type of error handlers, and the three error handlers that send no message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from aioelasticjob.errors import ElasticJobError, in_words
 
-log = logging.getLogger(__package__)  # one logger for all that is said of failures, whichever module says it
+log = logging.getLogger(__package__)  # one logger for all messages about failures, in whichever module they are written
 
 Options: TypeAlias = Mapping[str, str]
 
@@ -26,18 +26,18 @@ class Failure:
     fire_time: str
     error: Exception
     told_at: float = 0.0
-    """When a handler is told, in seconds since the epoch; 0 before."""
+    """When the failure was given to its error handler, in seconds since the epoch; 0 before that."""
 
     @property
     def subject(self) -> str:
-        """One line for people."""
+        """The failure in one line."""
         which = "item" if len(self.items) == 1 else "items"
         items = ", ".join(map(str, self.items))
         return f"{self.job}: {which} {items} failed: {in_words(self.error)}"
 
     @property
     def text(self) -> str:
-        """All there is to know, with the stack."""
+        """The failure as text, with its stack."""
         head = f"{self.subject}\n\nfire time {self.fire_time}\ninstance {self.instance}\ntask {self.task_id}"
         return f"{head}\n\n{self.stack}"
 
@@ -51,10 +51,10 @@ ErrorHandler: TypeAlias = Callable[[Failure, Options], Awaitable[None]]
 
 
 class Undelivered(ElasticJobError):
-    """Nobody could be told of a failure."""
+    """An error handler could not deliver a failure."""
 
 
-class Escalated(Exception):  # a message between rooms, never seen by users
+class Escalated(Exception):  # used between modules only; users never see it
     """Carries a failure that is to end the application."""
 
     def __init__(self, failure: Failure) -> None:
@@ -63,13 +63,13 @@ class Escalated(Exception):  # a message between rooms, never seen by users
 
 
 def logged(failure: Failure, why: str = "", **fields: object) -> None:
-    """Log a failure with its stack, and why nobody was told if somebody should have been."""
+    """Log a failure with its stack; ``why`` says why it was not delivered, if it should have been."""
     message = f"item failed, and nobody was told: {why}" if why else "item failed"
     log.error("%s", message, exc_info=failure.error, extra={**_about(failure), **fields})
 
 
 def announced(failure: Failure, handler: str) -> None:
-    """Log a failure in one line before anybody is told: that may take a while, and the process may be killed."""
+    """Log a failure in one line before its delivery, which takes time: the process may be killed before it is done."""
     log.warning("item failed: %s (telling %s)", in_words(failure.error), handler, extra=_about(failure))
 
 
@@ -78,14 +78,14 @@ def _about(failure: Failure) -> dict[str, object]:
 
 
 async def to_log(failure: Failure, options: Options) -> None:
-    """Log the failure with its stack: what happens unless another handler is chosen."""
+    """Log the failure with its stack; this is the default error handler."""
     logged(failure)
 
 
 async def ignore(failure: Failure, options: Options) -> None:
-    """Do nothing: the item's outcome still says that it failed."""
+    """Do nothing; the item's outcome still says that it failed."""
 
 
 async def escalate(failure: Failure, options: Options) -> None:
-    """Raise the error out of the application, for programs that would rather end than go on."""
+    """Raise the error out of the application, for programs that should end at the first failure."""
     raise Escalated(failure)

@@ -1,4 +1,4 @@
-"""Error handlers by their names: the built-in ones, and those that packages add."""
+"""Finding error handlers by their names: the built-in ones, and those that packages add."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def find(name: str) -> ErrorHandler:
     try:
         with Door("it"):
             found = _others()[name].load()
-    except Exception as error:  # somebody else's code: whatever it does becomes one clear line
+    except Exception as error:  # the package's own code runs here: whatever it raises becomes one clear line
         raise InvalidSetting("error_handler", name, f"cannot be loaded: {in_words(error)}") from error
     if not callable(found):
         raise InvalidSetting("error_handler", name, f"its entry point leads to a {type(found).__name__}, no function")
@@ -50,10 +50,11 @@ def find(name: str) -> ErrorHandler:
 
 
 def check(name: str, options: Options) -> None:
-    """See to it that a handler exists and its options are right: when it is configured, not when something fails.
+    """Check that an error handler exists and that its options are right.  Done when it is configured, before any
+    failure.
 
-    What ``log``, ``ignore``, ``raise`` and handlers of packages are given is not looked at: a job may be switched to
-    ``log`` for a while with the options of another handler left in place.
+    The options of ``log``, ``ignore``, ``raise`` and of handlers from packages are not checked: a job may be switched
+    to ``log`` for a while and keep the options of another handler.
 
     Raises:
         InvalidSetting: it does not, or they are not.
@@ -65,5 +66,5 @@ def check(name: str, options: Options) -> None:
 
 @cache
 def _others() -> Mapping[str, EntryPoint]:
-    """Return what packages add; looked for once, since a name that nobody knows may be asked for at each change."""
+    """Return the handlers that packages add; they are listed once, since each change may ask for an unknown name."""
     return {point.name: point for point in entry_points(group="aioelasticjob.error_handlers")}

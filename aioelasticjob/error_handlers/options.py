@@ -1,4 +1,4 @@
-"""The options of the handlers that tell somebody: text in the configuration, looked at when they are configured."""
+"""The options of the error handlers that send alerts: text in the configuration, checked when they are configured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aioelasticjob.config import mistakes, unknown_setting
 from aioelasticjob.errors import InvalidSetting
 
 HEADER = "header."
-"""What the name of an option that becomes a header begins with."""
+"""The names of options that become headers begin with this."""
 HIDDEN = "…"
 _SWITCHES = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
@@ -25,7 +25,7 @@ _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SECRET = re.compile(r"pass|secret|token|key|auth|credential|cookie", re.IGNORECASE)
 _SHOWN = ("allow_unencrypted", "host", "keyword", "port", "sender", "start_tls", "subject", "to", "use_tls", "username")
-"""Options whose values may stand in an error, and so in a log."""
+"""Options whose values may appear in an error's text, and so in a log."""
 
 
 def _switch(given: object) -> object:
@@ -59,7 +59,7 @@ def _url(given: str) -> str:
     try:
         parts = urlsplit(given)
         leads = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none, brackets that do not match
+    except ValueError:  # an invalid port, or brackets that do not match
         leads = False
     if not leads or any(mark.isspace() or not mark.isprintable() for mark in given):
         raise ValueError("must be an address like https://host/path")
@@ -74,12 +74,12 @@ Url = Annotated[str, AfterValidator(_url)]
 
 
 class Told(BaseModel):
-    """What all of these handlers take."""
+    """The options that all of these handlers have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
 
     allow_unencrypted: Switch = False
-    """Secrets may cross the network as they are."""
+    """Whether secrets may cross the network unencrypted."""
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -95,9 +95,9 @@ class Email(Told):
     username: Line | None = None
     password: Annotated[str, Field(min_length=1)] | None = None
     use_tls: Switch = False
-    """Encrypted from the first byte, as on port 465."""
+    """Encrypt the connection from the first byte, as on port 465."""
     start_tls: Switch | None = None
-    """Encrypted from STARTTLS on; unless told otherwise where the server offers it, and always before a password."""
+    """Encrypt with STARTTLS; by default if the server offers it, and always before a password is sent."""
     sender: Addresses
     to: Addresses
     subject: str = "[aioelasticjob]"
@@ -197,7 +197,7 @@ def parse(model: type[ToldT], options: Mapping[str, str]) -> ToldT:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent to a host stays on this machine."""
+    """Whether data sent to a host stays on this machine."""
     try:
         return host.lower() == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -205,7 +205,7 @@ def is_loopback(host: str) -> bool:
 
 
 def place(url: str) -> str:
-    """Return an address for logs: without password, path and query, any of which may be a key."""
+    """Return an address for logs, without password, path and query, since each of them may be a secret key."""
     try:
         parts = urlsplit(_url(url))
     except ValueError:

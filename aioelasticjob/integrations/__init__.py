@@ -1,4 +1,4 @@
-"""Jobs inside a web application: one line for each framework, and its state for the handlers."""
+"""Running jobs inside a web application: one line of code for each framework; handlers can use its state."""
 
 from aioelasticjob.integrations.guest import guest, host, lifespan_state
 

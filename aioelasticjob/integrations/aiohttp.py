@@ -21,7 +21,7 @@ def elastic_job(jobs: ElasticJob) -> Callable[[web.Application], AsyncIterator[N
 
 
 def health(jobs: ElasticJob) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Return a handler: what this process holds, with status 503 when its jobs have ended."""
+    """Return a handler that answers with the health of this process; its status is 503 when the jobs have ended."""
 
     async def answer(request: web.Request) -> web.Response:
         now = jobs.health

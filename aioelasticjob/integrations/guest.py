@@ -1,4 +1,4 @@
-"""Jobs as guests of an application that is not ours: they take no signals, choose no loop, and never end their host."""
+"""Runs jobs inside another application: they handle no signals, choose no event loop, and never end their host."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from aioelasticjob.app import ElasticJob
 from aioelasticjob.errors import InvalidSetting
 
 _HOST: ContextVar[tuple[Any, Any]] = ContextVar("aioelasticjob_host")
-"""The application around the jobs, and what its own lifespan has yielded.  Every task of the jobs inherits it."""
+"""The application around the jobs, and the value of its own lifespan.  All tasks of the jobs inherit this variable."""
 
 log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def guest(jobs: ElasticJob, host: object = None, state: object = None) -> AsyncIterator[None]:
-    """Run the jobs while the block is open; leave gracefully at its end.
+    """Run the jobs while the block is open; at its end, finish running items and leave.
 
-    They live in a task of their own: a framework may leave the block in another task than it entered it in, and what
-    ends the jobs must not cancel their host.  It is logged then, told by ``jobs.health``, and raised at the end.
+    The jobs run in a task of their own: a framework may leave the block in another task than entered it, and an error
+    that ends the jobs must not cancel the application.  It is logged, shown by ``health``, and raised at the end.
 
     Raises:
         RegistryUnreachable, AuthenticationFailed, InvalidSetting: as ``ElasticJob.running()``, before the block.
@@ -38,9 +38,8 @@ async def guest(jobs: ElasticJob, host: object = None, state: object = None) -> 
         except Exception:
             if ready.is_set():
                 names = [job.job_name for job in jobs.jobs]
-                log.critical(
-                    "the jobs have ended, the application around them goes on", exc_info=True, extra={"jobs": names}
-                )
+                text = "the jobs have ended because of an error; the application around them goes on"
+                log.critical(text, exc_info=True, extra={"jobs": names})
             raise
         finally:
             ready.set()

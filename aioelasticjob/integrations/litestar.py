@@ -18,7 +18,7 @@ def elastic_job(jobs: ElasticJob) -> Callable[[Litestar], AbstractAsyncContextMa
 
 
 def health(jobs: ElasticJob, path: str = "/health") -> HTTPRouteHandler:
-    """Return a route: what this process holds, with status 503 when its jobs have ended."""
+    """Return a route that answers with the health of this process; its status is 503 when the jobs have ended."""
 
     @get(path)
     async def answer() -> Response[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""Starlette: ``Starlette(lifespan=elastic_job(jobs))``, and an endpoint that says what this process holds."""
+"""Starlette: ``Starlette(lifespan=elastic_job(jobs))``, and an endpoint with the health of this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
 def elastic_job(jobs: ElasticJob, lifespan: Lifespan | None = None) -> Lifespan:
-    """Return a lifespan that runs the jobs, within the application's own one if that is given."""
+    """Return a lifespan that runs the jobs, inside the application's own lifespan if that is given."""
 
     @asynccontextmanager
     async def around(app: Any) -> AsyncIterator[Any]:
@@ -28,10 +28,10 @@ def elastic_job(jobs: ElasticJob, lifespan: Lifespan | None = None) -> Lifespan:
 
 
 def health(jobs: ElasticJob) -> Callable[[Request], Awaitable[JSONResponse]]:
-    """Return an endpoint: what this process holds, with status 503 when its jobs have ended.
+    """Return an endpoint that answers with the health of this process; its status is 503 when the jobs have ended.
 
-    While the registry does not answer it stays 200: the jobs go on by themselves when it is back, and a restart of
-    every process would only add to the trouble.
+    While the registry does not answer, the status stays 200: the jobs go on by themselves when it is back, and
+    restarting every process would make the outage worse.
     """
 
     async def answer(request: Request) -> JSONResponse:

@@ -1,1 +1,1 @@
-"""What a user writes: handlers, and what they are told."""
+"""What users of the package write: handlers of jobs, and the values that handlers are given."""

@@ -25,18 +25,18 @@ Handler: TypeAlias = Callable[..., Any]
 
 
 class Engine(Protocol):
-    """What runs a whole flight."""
+    """Runs all claimed items of one execution, for kinds of jobs that need more than one call for each context."""
 
     def check(self) -> bool:
-        """See to it that all handlers have been declared, and return whether any of them is a plain function.
+        """Check that all handlers have been declared, and return whether any of them is a plain function.
 
         Raises:
-            InvalidSetting: one is missing, or cannot be sent where it is to run.
+            InvalidSetting: a handler is missing, or cannot be sent to the process in which it is to run.
         """
         ...
 
     async def __call__(self, flight: Any) -> None:
-        """Run a flight and note how each of its items ended."""
+        """Run an execution and note how each of its items ended."""
         ...
 
 
@@ -49,11 +49,11 @@ class Job:
     blocking: bool
     """Whether the handler is a plain function, to be run in a thread or a process."""
     listeners: tuple[Listener, ...] = ()
-    """Called around each run, in this order."""
+    """The listeners that are called around each run, in this order."""
     needs: Needs | None = None
-    """What the handler asks for besides its context."""
+    """The values that the handler asks for besides its context; None if it asks for none."""
     engine: Engine | None = None
-    """What runs a whole flight, for kinds whose run is more than one call per context."""
+    """Runs a whole execution, for kinds of jobs that need more than one call for each context."""
 
     @classmethod
     def declare(cls, config: JobConfig, handler: Handler, listeners: Iterable[Listener] = ()) -> Job:
@@ -87,7 +87,7 @@ class Job:
 
 
 def check_per(config: JobConfig, role: str, handler: Handler) -> None:
-    """See to it that a handler is annotated for the context that ``per`` gives it, if for any.
+    """Check that a handler is not annotated for another context than the one that ``per`` gives it.
 
     Raises:
         InvalidSetting: it is annotated for the other one.
@@ -132,7 +132,7 @@ def instance_context(config: JobConfig, claim: Claim, checkpoints: Checkpoints) 
 
 
 def _check_sendable(handler: Handler, blocking: bool) -> None:
-    """See to it that another process can import the handler; its module is not complete yet, so only its name tells."""
+    """Check by its name that another process can import the handler: its module is still being imported here."""
     if not blocking:
         raise InvalidSetting("executor", "process", f"{_name(handler)} is async: only plain functions run in processes")
     name = _name(handler)

@@ -1,4 +1,4 @@
-"""What a handler is told about the run it is part of."""
+"""Contexts: what a handler is told about its run."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ class Checkpoints(Protocol):
 
 
 class Tenure(Protocol):
-    """For how long the items of the present run are certain to be nobody else's."""
+    """For how long no other instance can claim the items of the present run."""
 
     @property
     def left(self) -> float:
-        """Seconds until the session may end, should the registry answer nothing any more; 0 or less: it may have."""
+        """Seconds until the session may end if the registry answers no more; at 0 or less it may have ended."""
         ...
 
     @property
     def margin(self) -> float:
-        """Seconds that are left at most when a run is cancelled because its session may end."""
+        """Seconds before the possible end of the session at which a run is cancelled."""
         ...
 
 
 tenure: ContextVar[Tenure | None] = ContextVar("aioelasticjob.tenure", default=None)
-"""That of the run which the present task belongs to; None outside of runs."""
+"""The one of the run that the present task belongs to; None outside of runs."""
 
 
 @dataclass(frozen=True)
 class Context(ABC):
-    """What every handler is told about the run it is part of."""
+    """What every handler is told about its run."""
 
     job_name: str
     job_parameter: str
@@ -59,7 +59,7 @@ class Context(ABC):
     fire: Fire = field(repr=False)
     checkpoints: Checkpoints = field(repr=False)
     options: Mapping[str, Any] = field(repr=False)
-    """What only this kind of job has, as the configuration holds it: JSON values."""
+    """The settings that only this kind of job has, as JSON values."""
 
     @property
     @abstractmethod
@@ -170,7 +170,7 @@ AnyContext: TypeAlias = ItemContext | InstanceContext
 
 
 def described(context: AnyContext) -> str:
-    """Return a context as JSON in ASCII, for programs outside; Elastic-Job's names where it has one."""
+    """Return a context as JSON in ASCII, for other programs; with Elastic-Job's names where it has one."""
     told: dict[str, object] = {
         "jobName": context.job_name,
         "taskId": context.task_id,
@@ -199,7 +199,7 @@ class _RunLog(logging.LoggerAdapter[logging.Logger]):
 
 
 def task_id(job: str, items: str, instance: str, number: int) -> str:
-    """Return the name of a run: the number is the fence of its claim, or without one the scheduled moment."""
+    """Return the name of a run; its number is the fence of its claim, or, without a claim, the scheduled moment."""
     return f"{job}@-@{items}@-@READY@-@{instance}@-@{number:x}"
 
 

@@ -1,4 +1,4 @@
-"""A dataflow job as its author declares it: fetch, process, and what becomes of records that fail for good."""
+"""A dataflow job as its author declares it: fetch, process, and ``dead``, which takes records that failed for good."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ F = TypeVar("F", bound=Handler)
 
 
 class RecordFailed(ElasticJobError):
-    """What ``dead`` is told when process returned False."""
+    """The error that ``dead`` is given when process returned False."""
 
     def __init__(self) -> None:
         super().__init__("process returned False")
 
 
 class TooManyFailures(ElasticJobError):
-    """More records have failed than ``max_failures`` allows: nothing more was fetched."""
+    """More records have failed than ``max_failures`` allows, so no more were fetched."""
 
     def __init__(self, failed: int, allowed: int) -> None:
         super().__init__(f"{failed} records failed, max_failures = {allowed}: nothing more was fetched")
@@ -74,7 +74,7 @@ class Retry:
             raise InvalidSetting("retry.on", self.on, "must be an exception class, or a tuple of them")
 
     def wraps(self, call: Call) -> Call:
-        """Return ``call`` with its further attempts; the first one costs nothing extra."""
+        """Return ``call`` with its further attempts; the first attempt has no overhead."""
 
         async def attempt(*given: Any, **named: Any) -> object:
             pause = self.backoff
@@ -90,7 +90,7 @@ class Retry:
 
 
 class Dataflow:
-    """What ``@app.dataflow`` makes of a fetch: takes its ``process`` and ``dead``, and stays callable as the fetch."""
+    """The object that ``@app.dataflow`` returns: it takes ``process`` and ``dead``; calling it calls the fetch."""
 
     def __init__(self, config: JobConfig, fetch: Handler, retry: Strategy | None = None) -> None:
         needs = _bind("fetch", fetch, "context")
@@ -103,13 +103,13 @@ class Dataflow:
         self.generates = inspect.isasyncgenfunction(inspect.unwrap(fetch))
         """Whether the fetch is an async generator, each of whose yields is a batch."""
         self.needs: list[Needs | None] = [needs, None, None]
-        """What fetch, process and dead ask for besides their arguments."""
+        """The values that fetch, process and dead ask for besides their arguments."""
         self._process: Handler | None = None
         self._dead: Handler | None = None
         update_wrapper(self, fetch, updated=())
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        """Fetch."""
+        """Call the fetch."""
         return self.fetch(*given, **named)
 
     def __repr__(self) -> str:
@@ -122,18 +122,18 @@ class Dataflow:
 
     @property
     def sendable(self) -> Handler:
-        """The fetch; a plain one as processes can be told of it: once decorated, its name means the whole of this."""
+        """What is sent to a process: the fetch, or this object, which a decorated plain fetch's name now means."""
         if not is_async(self.fetch):
             try:
                 pickle.dumps(self.fetch)
-            except Exception:  # what else keeps it from being sent is told when this is
+            except Exception:  # other reasons why it cannot be sent are reported when this object is sent
                 return self
         return self.fetch
 
     def process(self, handler: F) -> F:
         """Declare what is called with the context and each record, or with lists of records if ``batch_size`` is set.
 
-        A record that it returns False for, or raises for, has failed; the others go on.
+        A record for which it returns False or raises has failed; the other records go on.
 
         Raises:
             InvalidSetting: it cannot be called so, or there is one already.
@@ -179,7 +179,7 @@ class Dataflow:
 
 
 def _bind(role: str, handler: object, *takes: str) -> Needs | None:
-    """Return what a handler asks for besides these arguments; refuse what cannot be called with them."""
+    """Return the values that a handler asks for besides these arguments; refuse one that cannot be called with them."""
     wanted = f"must be a function that takes {', '.join(takes)}, and what is provided"
     if not callable(handler):
         raise InvalidSetting(role, handler, wanted)
@@ -196,7 +196,7 @@ def _bind(role: str, handler: object, *takes: str) -> Needs | None:
 
 
 def _is_async(retry: object) -> bool:
-    """Whether a strategy awaits what it calls: tenacity's plain ``Retrying`` does not."""
+    """Whether a retry strategy awaits the function that it calls; tenacity's plain ``Retrying`` does not."""
     return isinstance(retry, Retry) or inspect.iscoroutinefunction(getattr(retry, "__call__", None))  # noqa: B004
 
 

@@ -1,6 +1,6 @@
-"""What functions ask for besides their context: values made by providers, once per run, and put away at its end.
+"""Dependencies: values that providers make for functions, once for each run, and that are closed at its end.
 
-The signatures are read when a job is declared, so that a wrong one is told of then; a run only follows the plan.
+The signatures are read when a job is declared, so that a wrong one is reported then; a run reads no signatures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aioelasticjob.errors import ElasticJobError, InvalidSetting, in_words
 from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
 
 GRACE = 1.0
-"""Seconds that a provider may take to put its value away when the run is cancelled."""
+"""Seconds that a provider may take to close its value when the run is cancelled."""
 
 Provider: TypeAlias = Callable[..., Any]
 Overrides: TypeAlias = Mapping[Provider, Provider]
@@ -30,7 +30,8 @@ Overrides: TypeAlias = Mapping[Provider, Provider]
 class Depends:
     """Marks a parameter as provided: ``database: Annotated[Database, Depends(open_database)]``.
 
-    The provider is called once per run, however many ask for it, or with ``use_cache=False`` for each who asks.
+    The provider is called once for each run, however many parameters ask for it; with ``use_cache=False`` once for
+    each parameter.
     """
 
     provider: Provider
@@ -38,7 +39,7 @@ class Depends:
 
 
 class ProviderFailed(ElasticJobError):
-    """A provider could not make its value, or put it away."""
+    """A provider could not make its value, or could not close it."""
 
     def __init__(self, provider: str, error: BaseException) -> None:
         super().__init__(f"provider {provider} failed: {in_words(error)}")
@@ -47,15 +48,15 @@ class ProviderFailed(ElasticJobError):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What one function asks for."""
+    """The values that one function asks for."""
 
     function: Provider
     opens: bool
-    """Whether calling it gives a context manager, whose value is wanted."""
+    """Whether calling the function returns a context manager, which provides the value."""
     provided: Mapping[str, Depends]
-    """By parameter."""
+    """The providers, by parameter."""
     context: inspect.Parameter | None = None
-    """The parameter that takes the context; a handler's own is not looked at."""
+    """The parameter of a provider that takes the context; a handler gets its context in any case."""
 
     @property
     def name(self) -> str:
@@ -63,7 +64,7 @@ class Needs:
         return _name(self.function)
 
     def call(self, context: Context, given: Mapping[str, Any]) -> Any:
-        """Call the function with what it asks for."""
+        """Call the function with the values that it asks for."""
         if self.context is None:
             return self.function(**given)
         if self.context.kind is inspect.Parameter.POSITIONAL_ONLY:
@@ -72,7 +73,8 @@ class Needs:
 
 
 def needs_of(handler: Provider, given: int = 1) -> Needs | None:
-    """Return what a handler asks for besides the ``given`` positional arguments that it gets anyway; None if nothing.
+    """Return the values that a handler asks for besides its first ``given`` positional arguments; None if there are
+    none.
 
     Raises:
         InvalidSetting: a provider, its own ones included, cannot be called.
@@ -87,9 +89,9 @@ def needs_of(handler: Provider, given: int = 1) -> Needs | None:
 
 
 def check_context(role: str, function: Provider, given: type[Context], why: str) -> None:
-    """See to it that a function is not annotated for the other context than the one it is given; ``why`` it is.
+    """Check that a function is not annotated for another context than it is given; ``why`` explains which it is given.
 
-    Only an annotation that can be evaluated and means the other context alone is refused.
+    Only an annotation that can be evaluated, and that allows nothing but the other context, is refused.
 
     Raises:
         InvalidSetting: names the function, its annotation and what would be right.
@@ -111,9 +113,10 @@ def check_context(role: str, function: Provider, given: type[Context], why: str)
 async def provided(
     context: Context, overrides: Overrides, *needs: Needs | None
 ) -> AsyncIterator[tuple[dict[str, Any], ...]]:
-    """Yield the arguments that each of the functions asks for; all of them share one value of each provider.
+    """Yield the arguments that each of the functions asks for; the functions share one value of each provider.
 
-    What the block raises is raised in every generator that waits at its ``yield``, and by this in any case.
+    An error of the block is raised in every generator that waits at its ``yield``, and then out of this one, even if
+    a generator has caught it.
 
     Raises:
         ProviderFailed: a provider failed at the beginning or at the end; its cause says how.
@@ -127,7 +130,7 @@ async def provided(
         except BaseException as error:
             failure = error
             raise
-    if failure is not None:  # a provider has swallowed it; the run failed all the same
+    if failure is not None:  # a provider has caught the error; the run has failed all the same
         raise failure
 
 
@@ -144,7 +147,7 @@ class _Run:
 
     async def _value(self, depends: Depends) -> Any:
         asked = depends.provider
-        # a provider that overrides another may build on it: then the original one is meant
+        # a provider that overrides another one may itself depend on it: there the original one is meant
         provider = asked if asked in self._under_way else self._overrides.get(asked, asked)
         if depends.use_cache and provider in self._made:
             return self._made[provider]
@@ -157,7 +160,7 @@ class _Run:
         door = Door("it")
         try:
             value = self._made[provider] = await self._make(needs, given)
-        except BaseException as error:  # no ``with``: a provider may well leave a scope open until it is closed
+        except BaseException as error:  # no ``with``: a provider may leave a cancel scope open until it is closed
             failure = door.judged(error)
             raise ProviderFailed(needs.name, failure) from failure
         return value
@@ -170,7 +173,7 @@ class _Run:
 
 
 class _Opened:
-    """A provider's context manager that names the provider when it fails at the end, and has a moment to end in."""
+    """Wraps a provider's context manager: its exit has a time limit, and an error of it names the provider."""
 
     def __init__(self, needs: Needs, context: Context, given: Mapping[str, Any]) -> None:
         self._name = needs.name
@@ -187,7 +190,7 @@ class _Opened:
         try:
             if not self._waits:
                 return bool(self._manager.__exit__(kind, error, trace))
-            if not cancelled:  # then no scope of ours: it would lie within one that the provider has left open
+            if not cancelled:  # without a scope of ours: it would be nested in one that the provider has left open
                 return bool(await self._manager.__aexit__(kind, error, trace))
             with move_on_after(GRACE, shield=True):
                 return bool(await self._manager.__aexit__(kind, error, trace))
@@ -198,7 +201,7 @@ class _Opened:
 
 
 def _walk(provider: Provider, above: tuple[Provider, ...]) -> None:
-    """See to it that a provider and all it asks for can be called."""
+    """Check that a provider and all providers that it depends on can be called."""
     if not (callable(provider) and isinstance(provider, Hashable)):
         raise InvalidSetting("provider", provider, "must be a function, or a class")
     if provider in above:
@@ -210,7 +213,7 @@ def _walk(provider: Provider, above: tuple[Provider, ...]) -> None:
 
 @lru_cache(maxsize=4096)
 def _plan(provider: Provider) -> Needs:
-    """Return what a provider asks for: other providers, and the context if it has one parameter left."""
+    """Return the values that a provider asks for: those of other providers, and the context for one more parameter."""
     asked, context = dict[str, Depends](), None
     for parameter in _parameters(provider):
         if depends := _depends(parameter, provider):
@@ -228,7 +231,7 @@ def _plan(provider: Provider) -> Needs:
 
 
 def _manager(provider: Provider) -> Provider | None:
-    """Return what makes a context manager of a generator, or the provider if it makes one itself."""
+    """Return a function that returns the provider's context manager: the provider itself, or its generator wrapped."""
     function = provider if inspect.isroutine(provider) or isinstance(provider, partial) else _caller(provider)
     if inspect.isasyncgenfunction(function):
         return asynccontextmanager(provider)
@@ -236,11 +239,11 @@ def _manager(provider: Provider) -> Provider | None:
         return contextmanager(provider)
     decorated = inspect.unwrap(function)
     is_generator = inspect.isasyncgenfunction(decorated) or inspect.isgeneratorfunction(decorated)
-    return provider if is_generator else None  # by @contextmanager or @asynccontextmanager
+    return provider if is_generator else None  # made by @contextmanager or @asynccontextmanager
 
 
 def _caller(provider: Provider) -> Provider:
-    """Return the method that is called when an object is; a class is what it is."""
+    """Return the function that runs when an object is called; a function or a class is returned as it is."""
     if inspect.isclass(provider):
         return provider
     method: Provider = getattr(provider, "__call__", provider)  # noqa: B004  # the method itself is looked at
@@ -250,13 +253,13 @@ def _caller(provider: Provider) -> Provider:
 def _parameters(function: Provider) -> Iterator[inspect.Parameter]:
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (ValueError, TypeError):  # built in C, or no function: what it takes shows when it is called
+    except (ValueError, TypeError):  # built in C, or no function: whether the arguments fit is seen when it is called
         return
     yield from (one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD))
 
 
 def _depends(parameter: inspect.Parameter, function: Provider) -> Depends | None:
-    """Return what provides a parameter: declared in its annotation, or as its default as FastAPI also allows."""
+    """Return the ``Depends`` of a parameter, from its annotation or, as FastAPI also allows, from its default."""
     hint = _hint(parameter, function)
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     wanted = get_args(hint)[0] if marks else hint
@@ -274,7 +277,7 @@ def _depends(parameter: inspect.Parameter, function: Provider) -> Depends | None
 
 
 def _hint(parameter: inspect.Parameter, function: Provider) -> Any:
-    """Return a parameter's annotation; one that cannot be evaluated stays text, unless it speaks of a provider."""
+    """Return a parameter's annotation; one that cannot be evaluated is returned as text, unless it names a provider."""
     text = parameter.annotation
     if not isinstance(text, str):
         return text
@@ -304,7 +307,7 @@ def _globals(function: Provider) -> dict[str, Any]:
 
 def _takes_context(parameter: inspect.Parameter, provider: Provider) -> bool:
     hint = _hint(parameter, provider)
-    if isinstance(hint, str):  # imported for the type checker only, most likely
+    if isinstance(hint, str):  # most likely its names are imported for the type checker only
         return hint.rpartition(".")[2].endswith("Context")
     return hint in (parameter.empty, Any, object) or any(map(_is_context, (hint, *get_args(hint))))
 

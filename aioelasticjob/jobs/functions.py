@@ -1,4 +1,4 @@
-"""Of what kind a function is that users give us."""
+"""Whether a function that a user gives us is async."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from collections.abc import Callable
 
 
 def is_async(handler: Callable[..., object]) -> bool:
-    """Whether calling it gives something to await."""
+    """Whether a call of the handler returns something to await."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004

@@ -1,4 +1,4 @@
-"""HTTP jobs: one request for each run, whose answer is the outcome."""
+"""HTTP jobs: each run makes one request, and its status decides the outcome."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import aiohttp
 
 CONNECT_TIMEOUT = 30.0
-"""Seconds that a connection may take, also when a run may take as long as it likes."""
+"""Seconds that connecting may take, even if the run has no time limit."""
 TIMEOUT = 60.0
 """Seconds a run may take unless the job's ``timeout`` says otherwise: a server that hangs must not hold its item."""
 LARGEST_HEADER = 8_000
-"""Characters: servers commonly refuse more than 8 KiB."""
+"""Characters that a header may have: most servers refuse more than 8 KiB."""
 EXCERPT = 500
-"""Characters of an unwelcome answer that the failure quotes."""
+"""Characters of an unexpected answer that the failure quotes."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _STATUS = re.compile(r"[1-5](\d\d|xx)")
 _BODILESS = ("GET", "HEAD", "OPTIONS", "TRACE")
@@ -37,11 +37,11 @@ class RequestFailed(ElasticJobError):
     def __init__(self, reason: str, status: int | None = None) -> None:
         super().__init__(reason)
         self.status = status
-        """The status that was answered, None if there was no answer."""
+        """The status of the answer; None if there was no answer."""
 
 
 def _statuses(given: object) -> object:
-    """Take one status as well as several, and numbers as well as classes like ``2xx``."""
+    """Return statuses as a tuple; one status is accepted as well as several, and numbers as well as ``2xx``."""
     several = given if isinstance(given, list | tuple) else [given]
     statuses = [str(one).lower() for one in several]
     for status in statuses:
@@ -51,21 +51,21 @@ def _statuses(given: object) -> object:
 
 
 class Request(Options):
-    """What an HTTP job is told besides what every job is."""
+    """The settings that only HTTP jobs have."""
 
     url: str
     method: str = "GET"
     headers: dict[str, str] = Field(default_factory=dict)
     environment_headers: dict[str, str] = Field(default_factory=dict)
-    """Header to environment variable, read where the job runs: a secret stays out of the registry."""
+    """Environment variables by header, read by the process that runs the job: so a secret stays out of the registry."""
     body: JsonValue = None
-    """A string is sent as it is, anything else as JSON."""
+    """The body; a string is sent as it is, anything else as JSON."""
     pass_context: Literal["header", "body", "none"] = "header"
-    """Where the context goes as JSON."""
+    """Whether the context is sent as JSON, in the body or in a header."""
     context_header: str = "shardingContext"
-    """Its header: the name is that of Elastic-Job 3."""
+    """The header for the context; the default is the name that Elastic-Job 3 uses."""
     expected_status: Annotated[list[str], BeforeValidator(_statuses), Field(min_length=1)] = Field(default=["2xx"])
-    """Those that mean success: ``204``, ``"2xx"``, or a list of such."""
+    """The statuses that mean success: ``204``, ``"2xx"``, or a list of such."""
     follow_redirects: bool = True
     verify_tls: bool = True
 
@@ -75,7 +75,7 @@ class Request(Options):
         try:
             parts = urlsplit(url)
             leads = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # a port that is none, brackets that do not match
+        except ValueError:  # an invalid port, or brackets that do not match
             leads = False
         if not leads or any(mark.isspace() or not mark.isprintable() for mark in url):
             raise ValueError("must be an address like https://host:port/path")
@@ -115,18 +115,18 @@ class Request(Options):
         return self
 
     def expects(self, status: int) -> bool:
-        """Whether an answer's status means success."""
+        """Return whether a status means success."""
         return any(one in (str(status), f"{status // 100}xx") for one in self.expected_status)
 
     @property
     def shown(self) -> str:
-        """The request for people, without what may be secret: user, password and query."""
+        """The request as text for people, without user, password and query, which may be secret."""
         parts = urlsplit(self.url)
         return f"{self.method} {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def check(options: Request) -> None:
-    """See to it that requests can be made from here.
+    """Check that this process can make the requests.
 
     Raises:
         InvalidSetting: aiohttp is not installed, or a variable that a header comes from is not set.
@@ -148,7 +148,8 @@ async def run(context: AnyContext, options: Request) -> None:
     import aiohttp
 
     headers, body = _message(context, options)
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)  # the run's timeout holds for the whole
+    # the run's timeout limits the whole request
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as client,
@@ -171,7 +172,7 @@ async def run(context: AnyContext, options: Request) -> None:
 
 
 def _message(context: AnyContext, options: Request) -> tuple[dict[str, str], bytes | None]:
-    """Return the headers and the body of a request; what is configured goes before what we would write."""
+    """Return the headers and the body of a request; configured headers override ours."""
     headers = {**options.headers, **_secrets(options)}
     named = {name.lower() for name in headers}
     body, told = options.body, described(context)
@@ -196,14 +197,14 @@ def _secrets(options: Request) -> dict[str, str]:
 
 
 def _anybody() -> ssl.SSLContext:
-    """Return a TLS context that takes whoever answers."""
+    """Return a TLS context that accepts any certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 async def _read(answer: aiohttp.ClientResponse) -> str:
-    """Wait for the end of the answer, which may be a large one, and return how it begins."""
+    """Read the answer to its end, which may be far, and return only its beginning."""
     beginning = b""
     async for chunk in answer.content.iter_chunked(65_536):
         beginning += chunk[: max(0, 4 * EXCERPT - len(beginning))]

@@ -1,6 +1,6 @@
-"""Kinds of jobs that are declared rather than coded: what settings each has of its own, and how one run goes.
+"""Kinds of jobs that are declared rather than coded: the settings of each kind, and the function that runs it.
 
-Kinds are found by name (entry points ``aioelasticjob.kinds`` add more), so that a package brings one of its own.
+Kinds are found by name; packages add more by entry points ``aioelasticjob.kinds``.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ _BUILT_IN = {"http": "aioelasticjob.jobs.http", "script": "aioelasticjob.jobs.sc
 
 
 class Options(BaseModel):
-    """A kind's own settings, spelt in snake case by people and in camel case in the registry."""
+    """Base of a kind's own settings; people write them in snake case, the registry has them in camel case."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         alias_generator=to_camel,
         populate_by_name=True,
-        coerce_numbers_to_str=True,  # a port among the environment, a number among the headers
+        # people write numbers where text is needed: a port in the environment, a number in a header
+        coerce_numbers_to_str=True,
     )
 
 
@@ -43,7 +44,7 @@ OptionsT = TypeVar("OptionsT", bound=BaseModel)
 
 
 def _anything(options: BaseModel) -> None:
-    """Find nothing wrong."""
+    """Accept all options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,11 @@ class Kind(Generic[OptionsT]):
     options: type[OptionsT]
     """The kind's own settings: a pydantic model."""
     run: Callable[[Any, OptionsT], object]
-    """One run, given a context and the options of now: an async function, or a plain one, which runs in a thread."""
+    """Runs a job once, given a context and the present options: an async function, or a plain one, run in a thread."""
     check: Callable[[OptionsT], None] = _anything
-    """Looks at the host that declares a job: a script has to exist.  Raises InvalidSetting."""
+    """Checks the host that declares a job, for instance that a script exists there.  Raises InvalidSetting."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """What a job of this kind has unless told otherwise, such as a timeout."""
+    """Default settings of jobs of this kind, such as a timeout."""
 
     def __post_init__(self) -> None:
         for name in self.options.model_fields:
@@ -75,7 +76,7 @@ class Kind(Generic[OptionsT]):
             InvalidSetting: names the option, its value and what would be right.
         """
         try:
-            with Door("the kind"):  # validators are its own
+            with Door("the kind"):  # its validators are code of another package
                 return self.options.model_validate(dict(options))
         except ValidationError as error:
             raise next(mistakes(error)) from None
@@ -85,7 +86,7 @@ class Kind(Generic[OptionsT]):
             raise InvalidSetting("options", sorted(options), f"cannot be looked at: {in_words(error)}") from error
 
     def split(self, given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-        """Return the settings that every job has, and those of this kind.
+        """Split settings into those that every job has and those of this kind.
 
         Raises:
             InvalidSetting: there is no such setting; names the nearest.
@@ -105,7 +106,7 @@ class Kind(Generic[OptionsT]):
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all kinds that are known here, besides those that are coded."""
+    """Return the names of all declared kinds that this process knows."""
     return tuple(sorted({*_BUILT_IN, *(point.name.lower() for point in entry_points(group="aioelasticjob.kinds"))}))
 
 
@@ -128,7 +129,7 @@ def find(name: str) -> Kind[Any]:
         try:
             with Door("it"):
                 found = points[wanted].load()
-        except Exception as error:  # somebody else's code: whatever it does becomes one clear line
+        except Exception as error:  # the package's own code runs here: whatever it raises becomes one clear line
             raise InvalidSetting("kind", name, f"cannot be loaded: {in_words(error)}") from error
     if not isinstance(found, Kind):
         raise InvalidSetting("kind", name, f"its entry point leads to a {type(found).__name__}, not to a Kind")
@@ -138,7 +139,7 @@ def find(name: str) -> Kind[Any]:
 def declared(kind: str, name: str, given: Mapping[str, object], *, look: bool = True) -> JobConfig:
     """Return the configuration of a job of a kind, from keywords for both the job and its kind.
 
-    With ``look`` the kind looks whether this host can run it.
+    With ``look`` the kind also checks that this host can run the job.
 
     Raises:
         InvalidSetting: names the setting, its value and what would be right.
@@ -152,7 +153,7 @@ def declared(kind: str, name: str, given: Mapping[str, object], *, look: bool = 
 
 
 def configured(config: JobConfig, given: Mapping[str, object]) -> JobConfig:
-    """Return a configuration with settings replaced, those of its kind among them.
+    """Return a configuration with some settings replaced, which may be settings of its kind.
 
     Raises:
         InvalidSetting: names the setting, its value and what would be right.
@@ -166,7 +167,7 @@ def configured(config: JobConfig, given: Mapping[str, object]) -> JobConfig:
 
 
 def fits(config: JobConfig) -> None:
-    """See to it that the options are the kind's, as far as the kind is known here.
+    """Check that the options are right for the job's kind, if this process knows the kind.
 
     Raises:
         InvalidSetting: names the option, its value and what would be right.
@@ -178,7 +179,7 @@ def fits(config: JobConfig) -> None:
     try:
         kind = find(config.job_type)
     except InvalidSetting:
-        return  # who only looks, at a console, need not have what the job runs with
+        return  # a process that only shows the job, such as a console, need not have the kind's package
     try:
         kind.parse(config.options)
     except InvalidSetting as mistake:
@@ -186,7 +187,7 @@ def fits(config: JobConfig) -> None:
 
 
 def handler(kind: Kind[Any]) -> Handler:
-    """Return what runs a job of this kind, with the options as they are when each run begins."""
+    """Return a handler for jobs of this kind; at each run it reads the options that hold then."""
     if is_async(kind.run):
 
         async def run(context: Any) -> None:
@@ -201,6 +202,6 @@ def handler(kind: Kind[Any]) -> Handler:
 
 
 def _named(kind: Kind[Any], options: Mapping[str, object]) -> dict[str, object]:
-    """Return stored options under the names that people use, so that a replaced one is not there twice."""
+    """Return stored options under the names that people write, so that a replaced option is not there twice."""
     names = {one.alias or name: name for name, one in kind.options.model_fields.items()}
     return {names.get(key, key): value for key, value in options.items()}

@@ -1,4 +1,4 @@
-"""What is called around a run: on every instance, or once in the whole cluster."""
+"""Listeners: functions that are called before and after a run, on every instance or once in the whole cluster."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Around: TypeAlias = Callable[[InstanceContext], Awaitable[object]]
 class JobListener:
     """Called on every instance: before its items start, after they have ended.
 
-    If ``before`` fails, the items fail without their handlers having been called, and ``after`` is not called.  The
-    error handler is told of whatever fails.
+    If ``before`` fails, the items fail without a call of their handlers, and ``after`` is not called.  The job's error
+    handler is given the failures of listeners.
 
     Raises:
-        InvalidSetting: what is no ``async def`` that takes one context.
+        InvalidSetting: a listener is no ``async def`` that takes one context.
     """
 
     before: Around | None = None
@@ -37,12 +37,12 @@ class JobListener:
 class OnceListener:
     """Called once in the cluster: before the first item of a run starts, after its last one has ended.
 
-    The first instance that comes to a run calls ``before``, which may take ``started_timeout`` seconds; the others wait
-    until it is through.  If it fails, the run's items fail on every instance, and ``after`` is not called.  If its
-    caller dies, the next one calls it anew.
+    The first instance that begins a run calls ``before``, which may take ``started_timeout`` seconds; the others wait
+    until it has returned.  If it fails, the run's items fail on every instance, and ``after`` is not called.  If the
+    instance that calls it dies, the next one calls it again.
 
     Raises:
-        InvalidSetting: a timeout that is not positive, or what is no ``async def`` that takes one context.
+        InvalidSetting: the timeout is not positive, or a listener is no ``async def`` that takes one context.
     """
 
     before: Around | None = None

@@ -1,4 +1,7 @@
-"""Script jobs: any command line, its output in the log, its exit code the outcome, and nothing of it left behind."""
+"""Script jobs: each run executes a command line, logs its output, and takes its exit code as the outcome.
+
+All processes that the script has started are ended with the run.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +33,17 @@ LONGEST_LINE = 8_192
 LAST_LINES = 5
 """Lines of stderr that a failure quotes."""
 CHUNK = 16_384
-"""Bytes read before other tasks have their turn: a script that writes without end stops nobody."""
+"""Bytes read before other tasks have their turn: a script that writes without end does not block the event loop."""
 DRAIN = 1.0
-"""Seconds that the output may stay open after its script is gone: whoever still holds it has left the group."""
+"""Seconds that the output may stay open after the script's group has ended: its holder has left the group."""
 FADING = 0.1
-"""Seconds in which what an ended script started may end by itself."""
+"""Seconds that processes started by the script have, after its end, to end by themselves."""
 SPARE = 0.2
-"""Seconds before the session may have ended at which a script is killed that has not used its grace to end."""
+"""A script that was told to end is killed at the latest so many seconds before the session may have ended."""
 AFTER_KILL = 5.0
-"""Seconds that a process may take to die of SIGKILL."""
+"""Seconds that a process may take to end after SIGKILL."""
 GUARD = 'read _ || { kill -s TERM -- "-$1"; sleep "$2"; kill -s KILL -- "-$1"; }'
-"""Ends a group when the pipe on its standard input breaks, which is when our process is gone, even by ``kill -9``."""
+"""Ends the script's group when the pipe on its standard input breaks: that happens when our process has ended."""
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "python", "perl", "ruby")
 """Programs whose first argument is a file to run, unless it is an option."""
 
@@ -53,7 +56,7 @@ class ScriptFailed(ElasticJobError):
     def __init__(self, reason: str, exit_code: int | None = None) -> None:
         super().__init__(reason)
         self.exit_code = exit_code
-        """As a shell has it, but negative for the signal that ended it; None if it never ran."""
+        """The exit code; the negative number of a signal if that ended the script; None if it was never started."""
 
 
 def _command(given: object) -> object:
@@ -64,22 +67,22 @@ def _command(given: object) -> object:
 
 
 class Script(Options):
-    """What a script job is told besides what every job is."""
+    """The settings that only script jobs have."""
 
     command: Annotated[str | list[str], BeforeValidator(_command)]
-    """The program and its arguments; a string is split as a shell would, without anything else that a shell does."""
+    """The program and its arguments; a string is split into words as a shell does, without any other expansion."""
     shell: bool = False
-    """Give the string to ``/bin/sh`` as it is."""
+    """Whether the string is given to ``/bin/sh`` as it is."""
     pass_context: bool = True
-    """Append the context as JSON, as the last argument (``$1`` with a shell); the environment has it in any case."""
+    """Whether the context is the last argument, as JSON (``$1`` with a shell); the environment has it in any case."""
     directory: str | None = None
-    """Where it runs; by default where this process does."""
+    """The script's working directory; by default that of this process."""
     environment: dict[str, str] = Field(default_factory=dict)
-    """Variables besides those of this process."""
+    """Environment variables in addition to those of this process."""
     exit_codes: list[Annotated[int, Field(ge=0, le=255)]] = Field(default=[0], min_length=1)
-    """Those that mean success."""
+    """The exit codes that mean success."""
     encoding: str = "utf-8"
-    """Of its output; what does not fit becomes U+FFFD."""
+    """The encoding of its output; invalid bytes become U+FFFD."""
     grace: float = Field(default=2, ge=0, le=60)
     """Seconds between SIGTERM and SIGKILL when the run is cut off; fewer if the session may end before that."""
 
@@ -87,7 +90,7 @@ class Script(Options):
     @classmethod
     def _is_known(cls, encoding: str) -> str:
         try:
-            b"YQ==".decode(encoding, "replace")  # base64 and its like decode, but not to text
+            b"YQ==".decode(encoding, "replace")  # encodings such as base64 do not decode to text
             codecs.getincrementaldecoder(encoding)
         except (LookupError, ValueError):
             raise ValueError("must be an encoding such as utf-8, latin-1 or gb18030") from None
@@ -107,7 +110,7 @@ class Script(Options):
             raise InvalidSetting("command", self.command, "must be one string when shell = True")
         try:
             words = self.words
-        except ValueError as error:  # of shlex
+        except ValueError as error:  # raised by shlex
             raise InvalidSetting("command", self.command, f"cannot be split: {error}; or write a list") from None
         if not words or not words[0].strip():
             raise InvalidSetting("command", self.command, "must name a program")
@@ -126,7 +129,7 @@ class Script(Options):
 
 
 def check(options: Script) -> None:
-    """See to it that the script is there.
+    """Check that the script exists on this host.
 
     Raises:
         InvalidSetting: it is not, or cannot be executed.
@@ -161,7 +164,7 @@ async def run(context: AnyContext, options: Script) -> None:
         process = await _start(words, options, {**_variables(context), CONTEXT: told}, out_end, err_end)
         out_end.close()
         err_end.close()
-        logged = CancelScope(shield=True)  # what it says while it is being ended is worth a line, too
+        logged = CancelScope(shield=True)  # output that it writes while it is being ended is logged, too
         async with create_task_group() as tasks:
             tasks.start_soon(_log_both, context, options.encoding, out, err, last_words, logged)
             async with _guarded(process.pid, _grace_of_an_orphan(options.grace)):
@@ -175,7 +178,7 @@ async def run(context: AnyContext, options: Script) -> None:
 
 
 def _variables(context: AnyContext) -> Mapping[str, str]:
-    """Return what shell scripts want to have without parsing JSON."""
+    """Return environment variables for shell scripts, which cannot parse JSON easily."""
     told = {
         "JOB_NAME": context.job_name,
         "TASK_ID": context.task_id,
@@ -190,7 +193,7 @@ def _variables(context: AnyContext) -> Mapping[str, str]:
 
 
 def _grace_of_an_orphan(grace: float) -> float:
-    """Return the grace of a script whose own process is killed, at the latest when it was about to be cut off."""
+    """Return the grace that the script has if our own process is killed; it is shorter if the session may end."""
     claimed = tenure.get()
     return grace if claimed is None else max(0.0, min(grace, claimed.margin - SPARE))
 
@@ -200,11 +203,12 @@ async def _start(
 ) -> asyncio.subprocess.Process:
     """Start the program as the leader of a group of its own.
 
-    The pipes are ours, not asyncio's, whose ``wait`` would also wait for everybody who holds their other end.
+    The pipes are ours, not asyncio's: its ``wait`` would also wait for every process that holds their other end.
     """
     environment = {**os.environ, **options.environment, **told}
     try:
-        with CancelScope(shield=True):  # a program that has started must be known, to be ended
+        # not cancelled here: a program that was started must be known, so that it can be ended
+        with CancelScope(shield=True):
             process = await asyncio.create_subprocess_exec(
                 *words,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -245,7 +249,7 @@ async def _log_lines(
 
 
 async def _lines(source: IO[bytes], encoding: str) -> AsyncIterator[str]:
-    """Yield a stream's lines, the longest in pieces; a last one without its end too."""
+    """Yield a stream's lines, very long ones in pieces; the last line may lack its newline."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     reader, rest = asyncio.StreamReader(CHUNK), ""
     loop = asyncio.get_running_loop()
@@ -259,7 +263,8 @@ async def _lines(source: IO[bytes], encoding: str) -> AsyncIterator[str]:
             while len(rest) > LONGEST_LINE:
                 yield rest[:LONGEST_LINE]
                 rest = rest[LONGEST_LINE:]
-            await lowlevel.checkpoint()  # reading what is there already does not give way
+            # reading data that is there already does not suspend, so other tasks would not run
+            await lowlevel.checkpoint()
         if rest := rest + decoder.decode(b"", final=True):
             yield rest
     finally:
@@ -273,9 +278,9 @@ def _pieces(line: str) -> Iterator[str]:
 
 @asynccontextmanager
 async def _guarded(group: int, grace: float) -> AsyncIterator[None]:
-    """Have the group ended by another process should ours be killed: its item is run elsewhere then."""
+    """Start a process that ends the script's group if ours is killed: another instance then runs the item again."""
     guard = None
-    with _pipe() as (life, line):  # nobody but us holds the end that is written to
+    with _pipe() as (life, line):  # only our process holds the writing end
         with suppress(OSError), CancelScope(shield=True):  # without a shell the script runs unguarded
             guard = await asyncio.create_subprocess_exec(
                 "/bin/sh", "-c", GUARD, "guard", str(group), f"{grace:.3g}",
@@ -294,7 +299,7 @@ async def _guarded(group: int, grace: float) -> AsyncIterator[None]:
 
 
 async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
-    """End the whole group: an item that is given back must not go on behind its back."""
+    """End the whole group: nothing of the script may run after its item has been given back."""
     group = process.pid
     if process.returncode is not None:
         if await _gone(group, FADING):
@@ -313,9 +318,9 @@ async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
 
 
 async def _gone(group: int, patience: float, claimed: Tenure | None = None) -> bool:
-    """Wait until no process of a group is left; False when that takes too long, or the item may soon be another's.
+    """Wait until no process of a group is left; False if that takes too long, or if the session may end soon.
 
-    That is looked at all the while: a session that lived when the wait began may end in it.
+    The session is looked at again and again, since it may be about to end only after the wait has begun.
     """
     until, pause = current_time() + patience, 0.005
     while _lives(group):
@@ -330,10 +335,10 @@ async def _gone(group: int, patience: float, claimed: Tenure | None = None) -> b
 
 
 def _lives(group: int) -> bool:
-    """Whether a process of the group is more than a zombie: containers often have nobody who buries orphans."""
+    """Whether the group has a process that is no zombie: in containers often nothing waits for orphaned processes."""
     try:
         os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):  # the latter: only zombies, on macOS
+    except (ProcessLookupError, PermissionError):  # PermissionError: on macOS, if there are only zombies
         return False
     processes = [path.name for path in Path("/proc").glob("[0-9]*")]
     return not processes or any(_is_alive_in(group, process) for process in processes)
@@ -342,7 +347,7 @@ def _lives(group: int) -> bool:
 def _is_alive_in(group: int, process: str) -> bool:
     try:
         state, _, its_group, *_ = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
-    except (OSError, ValueError):  # it has gone meanwhile
+    except (OSError, ValueError):  # the process has ended in the meantime
         return False
     return int(its_group) == group and state not in b"ZX"
 

@@ -1,1 +1,1 @@
-"""Who looks at what jobs do, and keeps it: nothing in here can delay a job."""
+"""Observers: they read the events of jobs, and keep or show them.  Nothing in this package can delay a job."""

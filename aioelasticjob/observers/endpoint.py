@@ -1,4 +1,4 @@
-"""An HTTP endpoint for metrics alone, for programs without a web server: small, and bounded in every way."""
+"""An HTTP endpoint that serves only metrics, for programs without a web server; all its resources are bounded."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 LONGEST_REQUEST = 8192
 PATIENCE = 10.0
-"""Seconds that one request may take to arrive, and its answer to be taken."""
+"""Seconds that a client may take to send its request, and to read the answer."""
 VISITORS = 256
-"""Connections at the same time; more of them wait."""
+"""Connections that are served at the same time; further ones wait."""
 ANSWERS = 16
-"""Requests answered at the same time: who is slow to ask keeps nobody else from an answer."""
+"""Requests that are answered at the same time; connections that are still sending theirs do not count."""
 GONE = (BrokenResourceError, ClosedResourceError, EndOfStream, IncompleteRead, DelimiterNotFound)
-"""The visitor went away, or does not speak HTTP."""
+"""The errors of a client that has gone away or does not speak HTTP."""
 
 Render: TypeAlias = Callable[[str], Awaitable[tuple[bytes, str]]]
 
@@ -57,7 +57,7 @@ class Endpoint:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Answer while the block is open."""
+        """Answer requests while the block is open."""
         async with serving(self.metrics.render, self.host, self.port) as self.port:
             yield
 
@@ -80,13 +80,13 @@ async def serving(render: Render, host: str, port: int) -> AsyncIterator[int]:
     """Answer ``GET /metrics`` while the block is open; yields the port.
 
     Raises:
-        InvalidSetting: nobody can listen there.
+        InvalidSetting: the address cannot be listened at.
     """
     try:
         listener = await create_tcp_listener(local_host=host, local_port=port)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InvalidSetting("metrics", f"{host}:{port}", f"nobody can listen there: {reason}") from error
+        raise InvalidSetting("metrics", f"{host}:{port}", f"cannot listen there: {reason}") from error
     visitors, answers = CapacityLimiter(VISITORS), CapacityLimiter(ANSWERS)
 
     async def answer(stream: SocketStream) -> None:

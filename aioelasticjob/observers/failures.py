@@ -1,4 +1,4 @@
-"""A failure as text: one line for lists, and its stack.  A storm of like failures costs the formatting of one."""
+"""A failure as text: one line for lists, and its stack.  The text is cached, so many equal failures cost little."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import lru_cache
 from types import CodeType, TracebackType
 
 CAUSE = 4_000
-"""Characters of the one line."""
+"""Characters that the one line may have."""
 STACK = 16_000
-"""Characters of the stack: of a longer one the outermost frames go, since the innermost tell what happened."""
+"""Characters that the stack may have; a longer one loses its outermost frames, since the innermost ones tell most."""
 FRAMES = 60
 """Frames shown of each of the errors in a chain."""
 CHAIN = 10
@@ -25,13 +25,13 @@ def cause(error: BaseException) -> str:
 
 
 def stack(error: BaseException) -> str:
-    """Return the error with its stack and what it came from, the first cause first."""
+    """Return the error with its stack, after the errors that caused it, the first cause first."""
     text = "\n".join(_told(one, link) for one, link in reversed(list(_chain(error))))
     return text if len(text) <= STACK else "…" + text[1 - STACK :]
 
 
 def _chain(error: BaseException) -> Iterator[tuple[BaseException, str]]:
-    """Yield the error and what it came from, each with the words that lead from it to the one before."""
+    """Yield the error and its causes, each with the sentence that connects it with the one before."""
     link, seen, following = "", set[int](), error
     while following is not None and id(following) not in seen and len(seen) < CHAIN:
         yield following, link
@@ -61,6 +61,6 @@ def _frames(link: TracebackType | None) -> Iterator[tuple[CodeType, int]]:
 
 @lru_cache(256)
 def _lines(frames: Frames) -> str:
-    """Return the text of a stack; reading the sources is what costs, and like failures come by the same way."""
+    """Return the text of a stack; it is cached, since reading the sources is slow and equal failures are common."""
     told = [traceback.FrameSummary(code.co_filename, line, code.co_qualname) for code, line in frames]
     return "".join(traceback.StackSummary.from_list(told).format())

@@ -1,7 +1,7 @@
-"""Prometheus metrics of an application's jobs.  A fire pays for an entry in a queue; the rest comes when it is quiet.
+"""Prometheus metrics of an application's jobs.  A fire only adds an entry to a queue, which is worked off later.
 
-Counters and gauges are read when they are asked for, from counts that the application keeps anyway.  Histograms are fed
-with events, some at a time.
+Counters and gauges are read when a collector asks for them, from counts that the application keeps anyway.  Histograms
+are filled from the queued events, some at a time.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 PREFIX = "aioelasticjob_"
 TICK = 0.5
-"""Seconds between two looks at the queue, and two measurements of the loop's lag."""
+"""Seconds between two looks at the queue, and between two measurements of the loop's lag."""
 AT_ONCE = 200
-"""Events taken in between two turns of the loop."""
+"""Events that are counted between two turns of the loop."""
 BACKLOG = 50_000
 """Events that may wait; beyond that the oldest are not counted in histograms."""
 LATENESS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
@@ -85,7 +85,7 @@ class Observed(Protocol):
 
     @property
     def vitals(self) -> Vitals:
-        """How things stand."""
+        """The present state of the process."""
         ...
 
 
@@ -105,20 +105,20 @@ class Metrics:
         self._lag = self._histogram("event_loop_lag_seconds", LAG, [])
         self._waiting: deque[JobEvent] = deque(maxlen=BACKLOG)
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The loop in which a tick is due."""
+        """The event loop in which the next tick is scheduled."""
         self._seen: tuple[Metric, ...] = ()
         self.registry.register(_Seen(self))
         app._events.attach(self)
 
     def put(self, event: JobEvent) -> None:
-        """Take an event; it is looked at when the loop is not busy with a burst of fires."""
+        """Take an event; it is counted later, when the loop is not busy with a burst of fires."""
         if isinstance(event, Began | Ended):
             self._waiting.append(event)
         if self._loop is None:
             self._wind_up()
 
     def take_in(self, most: int | float = inf) -> None:
-        """Count what waits in the histograms."""
+        """Count the waiting events in the histograms."""
         waiting = self._waiting
         while waiting and most > 0:
             event = waiting.popleft()
@@ -131,21 +131,21 @@ class Metrics:
     async def render(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics as text, and its content type, in the format that the header ``Accept`` asks for.
 
-        The text of a thousand jobs takes a tenth of a second to write: a thread does that, the loop goes on.
+        Writing the text of a thousand jobs takes a tenth of a second: a thread does that, so the loop is not blocked.
         """
         self.look()
         encode, content_type = self._prometheus.exposition.choose_encoder(accept)
         return await to_thread.run_sync(encode, self.registry), content_type
 
     def look(self) -> None:
-        """Note how things stand now, in the loop that they belong to; done by ``render``."""
+        """Note the present state, in the event loop that it belongs to; ``render`` calls this."""
         self.take_in()
         self._seen = tuple(_standing(self._app, self._prometheus.metrics_core))
-        if self._loop is None or self._loop.is_closed():  # a loop may have ended before the tick came
+        if self._loop is None or self._loop.is_closed():  # a loop may have ended before its tick was due
             self._wind_up()
 
     def close(self) -> None:
-        """Look no more."""
+        """Take no more events, and end the ticks."""
         self._app._events.detach(self)
 
     async def asgi(self, scope: Any, receive: Any, send: Any) -> None:
@@ -183,7 +183,7 @@ class Metrics:
         self._lag.observe(max(0.0, loop.time() - due))
         self._loop = None
         self._take_turns(loop)
-        if self._app.vitals.running:  # else the next event, or the next question, begins it anew
+        if self._app.vitals.running:  # otherwise the next event, or the next call of ``render``, starts the ticks again
             self._wind_up()
 
     def _take_turns(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -193,7 +193,7 @@ class Metrics:
 
 
 class _Seen:
-    """Hands what was looked at in the loop to whoever collects, in whatever thread."""
+    """A Prometheus collector: gives the state that was noted in the event loop to a collector in any thread."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -206,7 +206,7 @@ class _Seen:
 
 
 def _standing(app: Observed, core: Any) -> Iterator[Metric]:
-    """Return what is read rather than counted here."""
+    """Return the metrics that are read from the application rather than counted here."""
     vitals = app.vitals
     yield from _of_counts(app.counts, core)
     held, leads = _gauge(core, "items_held", "job"), _gauge(core, "leader", "job")

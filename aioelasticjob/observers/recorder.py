@@ -1,4 +1,4 @@
-"""What an application has of its event store: nothing of SQLAlchemy is imported where there is none."""
+"""An application's event store; SQLAlchemy is imported only if there is one."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Recorder:
 
     @property
     def counts(self) -> StoreCounts | None:
-        """What has become of the events; None before there were any."""
+        """How many events were written, dropped and rejected; None before the first."""
         return None if self._writer is None else self._writer.counts
 
     @asynccontextmanager
     async def open(self, events: Events, clock: Clock) -> AsyncIterator[None]:
-        """Keep what is told while the block is open."""
+        """Write the events to the store while the block is open."""
         from aioelasticjob.observers.sql.writer import recording
 
         async with recording(self.settings, events, clock) as (self.store, self._writer):

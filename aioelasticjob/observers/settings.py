@@ -1,4 +1,4 @@
-"""Where events are kept and for how long: checked when the application is made, before a database is asked."""
+"""The settings of the event store; they are checked when the application is made, before the database is used."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ DRIVERS = {
     "mysql": ("asyncmy", "mysql"),
     "mariadb": ("asyncmy", "mysql"),
 }
-"""The driver of each kind of database, and the extra that brings it."""
+"""The driver of each kind of database, and the extra that installs it."""
 EXAMPLES = "write sqlite:///events.db, postgresql://user:password@host/database or mysql://user:password@host/database"
 
 _PASSWORD = re.compile(r"://([^:/?#]*):.*@", re.DOTALL)
-"""Up to the last @, since a password may hold one that nobody has escaped."""
+"""Matches up to the last @, since a password may contain an unescaped one."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EventStoreSettings:
-    """Where events are kept, for how long, and how much may be waiting to be written; times in seconds.
+    """The event store's database, how long events are kept, and how many may wait to be written; times are in seconds.
 
     Raises:
         InvalidSetting: names the setting, its value and what would be right.
@@ -38,9 +38,9 @@ class EventStoreSettings:
 
     url: str
     retention_days: float | None = 30
-    """Rows that are older are removed; None keeps them for ever."""
+    """Rows that are older than this are removed; None keeps them for ever."""
     retention_rows: int | None = None
-    """Of each table the newest rows that are kept; None keeps all."""
+    """The number of newest rows that are kept of each table; None keeps all."""
     batch_size: int = 1000
     """Rows written by one transaction at most."""
     batch_age: float = 0.25
@@ -49,7 +49,7 @@ class EventStoreSettings:
     """Events that wait while the database is slow or absent; beyond that the oldest are dropped and counted."""
     write_timeout: float = 10
     shutdown_timeout: float = 5
-    """What is left to write when the application ends has this long."""
+    """Seconds for writing the remaining events when the application ends."""
 
     def __post_init__(self) -> None:
         database(self.url)
@@ -64,7 +64,7 @@ class EventStoreSettings:
 
     @classmethod
     def of(cls, given: object) -> EventStoreSettings:
-        """Return settings as they are, or those of a URL.
+        """Return settings for a URL; settings are returned as they are.
 
         Raises: InvalidSetting, which names the setting, its value and what would be right.
         """
@@ -108,7 +108,7 @@ def database(url: str) -> URL:
 
 
 def masked(url: str) -> str:
-    """Return a URL fit to be shown: without its password, and without its options, which may hold one."""
+    """Return a URL for logs and pages: without its password, and without its options, which may contain one."""
     return _PASSWORD.sub(r"://\1:…@", url).partition("?")[0]
 
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of runs and of their batches; nothing is imported or made unless the program has set it up."""
+"""OpenTelemetry spans of runs and of their batches, if the program has set OpenTelemetry up; otherwise nothing."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 
 def find_tracer() -> Spans | None:
-    """Return what makes spans, None unless a tracer provider has been set in this process before."""
-    if "opentelemetry.trace" not in sys.modules:  # then nobody can have set one
+    """Return an object that makes spans; None unless a tracer provider has been set in this process before."""
+    if "opentelemetry.trace" not in sys.modules:  # then no tracer provider can have been set
         return None
     from opentelemetry import trace
 
@@ -44,11 +44,11 @@ class Spans:
 
     @contextmanager
     def run(self, context: Context, job_type: str) -> Iterator[Callable[[Outcome], None]]:
-        """Span one run, of one item or of all held here; what this yields takes the outcome."""
+        """Make the span of one run, of one item or of all items; this yields a function that takes the outcome."""
         from opentelemetry.context import Context as Nothing
         from opentelemetry.trace import StatusCode
 
-        # a trace of its own: the task may have inherited the span that the application was started in
+        # the run gets a trace of its own: its task may have inherited the span in which the application was started
         span = self._start(f"run {context.job_name}", _attributes(context, job_type), Nothing())
         with _entered(span):
             outcome = Outcome.CANCELLED
@@ -98,18 +98,18 @@ class BatchSpan:
         self._span = span
 
     def entered(self) -> AbstractContextManager[object]:
-        """Let what is opened within the block be below the batch."""
+        """Make spans that are opened within the block children of the batch's span."""
         return _entered(self._span)
 
     def end(self, failed: int) -> None:
-        """End the span; so many of its records have failed for good."""
+        """End the span, with the number of records that have failed for good."""
         with _harmless():
             self._span.set_attribute(PREFIX + "failed", failed)
             self._span.end()
 
 
 def _entered(span: trace.Span) -> AbstractContextManager[object]:
-    """Let what is opened within the block be below a span."""
+    """Make spans that are opened within the block children of ``span``."""
     from opentelemetry.trace import use_span
 
     kept = use_span(span, record_exception=False, set_status_on_exception=False)
@@ -118,7 +118,7 @@ def _entered(span: trace.Span) -> AbstractContextManager[object]:
 
 @contextmanager
 def _harmless() -> Iterator[None]:
-    """Let the failure of a span processor, which is users' code, end nothing."""
+    """Log an error of a span processor, which is users' code, and go on."""
     try:
         with Door("the tracer"):
             yield

@@ -1,4 +1,4 @@
-"""How things stand in this process at a moment: cheap enough to be asked every few seconds, with a thousand jobs."""
+"""The present state of this process, for metrics: cheap enough to be read every few seconds with a thousand jobs."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class Vitals:
 
     running: bool
     state: SessionState | None
-    """Of the session with the registry; None while the application does not run."""
+    """The state of the session with the registry; None while the application does not run."""
     margin: float
     """Seconds until handlers would be cancelled if the registry did not answer any more; 0 without a session."""
     skew: float | None
     """Seconds by which this host's clock is ahead of the registry's."""
     requests: int
-    """Sent to the registry since the application was started."""
+    """Requests sent to the registry since the application was started."""
     jobs: tuple[JobVitals, ...]
     store: StoreCounts | None
-    """Of the event store, if there is one."""
+    """The counts of the event store, if there is one."""
 
     @classmethod
     def of(cls, session: Session | None, jobs: Iterable[tuple[str, int, bool]], store: StoreCounts | None) -> Vitals:
-        """Return how things stand; without a session the application does not run."""
+        """Return the present state; without a session the application does not run."""
         known = tuple(JobVitals(*job) for job in jobs)
         if session is None:
             return cls(False, None, 0.0, None, 0, known, store)

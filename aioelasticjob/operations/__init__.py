@@ -1,4 +1,4 @@
-"""What an operator may ask and do, with a session and nothing else."""
+"""Operations: the queries and actions of operators.  They need only a session, not the jobs' code."""
 
 from aioelasticjob.operations.acting import (
     disable,

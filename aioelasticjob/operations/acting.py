@@ -1,6 +1,7 @@
-"""What an operator may do to jobs, servers, instances and items.
+"""The actions of operators on jobs, servers, instances and items.
 
-Each action is one conditional transaction.  Asked for what is so already, it writes nothing and says that.
+Each action is one conditional transaction.  If everything is already as the operator wants it, the action writes
+nothing and says so.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ async def trigger(session: Session, job: str, *, instance: str | None = None, pa
 
     Raises:
         InvalidSetting: no such job or instance, or the parameter is no text, or too large for a record.
-        Refusal: nobody is there to run it, all who are have been switched off or hold nothing that may run, or
+        Refusal: no instance is there to run it, all instances are switched off or hold no item that may run, or
             a trigger with another parameter waits.
         ChangedMeanwhile: an instance has gone.
         RegistryError: the registry could not be read or written.
@@ -55,7 +56,7 @@ async def trigger(session: Session, job: str, *, instance: str | None = None, pa
 
 
 async def pause(session: Session, job: str, *, server: str | None = None) -> Done:
-    """Let a job claim nothing for the time being, on one server or on all that it knows.
+    """Pause a job on one server, or on all servers that it knows: it claims nothing there until it is resumed.
 
     Raises:
         InvalidSetting: no such job or server.
@@ -67,12 +68,12 @@ async def pause(session: Session, job: str, *, server: str | None = None) -> Don
 
 
 async def resume(session: Session, job: str, *, server: str | None = None) -> Done:
-    """Take ``pause`` back; raises the same."""
+    """Undo ``pause``; raises the same errors."""
     return await _unmark(session, job, "paused", server)
 
 
 async def disable(session: Session, job: str, *, server: str | None = None, item: int | None = None) -> Done:
-    """Switch a job off for good on one server or on all that it knows, or switch off one item.
+    """Disable a job on one server, or on all servers that it knows, or disable one item, until it is enabled again.
 
     Raises: as ``pause`` does, and InvalidSetting where there is no such item.
     """
@@ -90,7 +91,7 @@ async def disable(session: Session, job: str, *, server: str | None = None, item
 
 
 async def enable(session: Session, job: str, *, server: str | None = None, item: int | None = None) -> Done:
-    """Take ``disable`` back; raises the same."""
+    """Undo ``disable``; raises the same errors."""
     if item is None:
         return await _unmark(session, job, "disabled", server)
     _either(server, item)
@@ -114,22 +115,22 @@ async def pause_server(session: Session, ip: str) -> Done:
 
 
 async def resume_server(session: Session, ip: str) -> Done:
-    """Take ``pause_server`` back; raises the same."""
+    """Undo ``pause_server``; raises the same errors."""
     return await _unmark_everywhere(session, ip, "paused")
 
 
 async def disable_server(session: Session, ip: str) -> Done:
-    """Disable a server in all jobs that know it, at once; raises as ``pause_server`` does."""
+    """Disable a server in all jobs that know it, at once; raises the same errors as ``pause_server``."""
     return await _mark_everywhere(session, ip, "disabled")
 
 
 async def enable_server(session: Session, ip: str) -> Done:
-    """Take ``disable_server`` back; raises the same."""
+    """Undo ``disable_server``; raises the same errors."""
     return await _unmark_everywhere(session, ip, "disabled")
 
 
 async def shut_down(session: Session, job: str, *, instance: str | None = None) -> Done:
-    """Ask one instance of a job, or all, to finish what they run and leave it; their processes and other jobs go on.
+    """Ask one instance of a job, or all, to finish their runs and leave the job; their processes and other jobs go on.
 
     Raises:
         InvalidSetting: no such job or instance.
@@ -159,7 +160,7 @@ def _data(parameter: str | None) -> bytes:
 
 
 def _there(view: JobView, instance: str | None) -> Sequence[str]:
-    """Return the instances meant: those that are there."""
+    """Return the registered instances that an action is for: the named one, or all."""
     present = sorted(view.instances)
     if instance is not None and instance not in present:
         raise InvalidSetting(
@@ -171,7 +172,7 @@ def _there(view: JobView, instance: str | None) -> Sequence[str]:
 
 
 def _asked(view: JobView, instance: str | None) -> Sequence[str]:
-    """Return the instances meant that would do something if they were asked to run."""
+    """Return the instances that an action is for and that would run something if they were asked to."""
     present = _there(view, instance)
     able = [one for one in present if one in view.staying]
     if all(view.instances[one].leaving for one in present):
@@ -188,7 +189,7 @@ def _asked(view: JobView, instance: str | None) -> Sequence[str]:
 
 
 def _see_what_runs(view: JobView, asked: Sequence[str]) -> None:
-    """Refuse to ask for a run of nothing, as far as that can be told: an assignment under way may change it."""
+    """Refuse a trigger that would run no item, unless an assignment is under way, which may change that."""
     held = [item for item, holder in view.assignment.items() if holder in asked]
     if not (view.settled and view.assignment) or any(item not in view.disabled_items for item in held):
         return
@@ -206,15 +207,17 @@ def _waits(job: str, instance: str, data: bytes) -> str:
 
 
 def _removal(flags: Sequence[tuple[str, bool]]) -> list[Op]:
-    """Return the removal of flags; of each is known whether somebody has put nodes below it."""
+    """Return the operations that remove flags; refuse if a person has made nodes below one of them."""
     for path, obstructed in flags:
         if obstructed:
-            raise Refusal(f"{path} has nodes below it, so it cannot go: remove those first; nothing was written")
+            raise Refusal(
+                f"{path} has nodes below it, so it cannot be removed: remove those first; nothing was written"
+            )
     return [Delete(path) for path, _ in flags]
 
 
 def _stands(view: JobView) -> list[Op]:
-    """Return the condition of every action on a job: nobody has removed it meanwhile."""
+    """Return the condition of every action on a job: the job still exists."""
     return [Check(view.layout.config)]
 
 
@@ -281,7 +284,7 @@ async def _unmark_everywhere(session: Session, ip: str, flag: Flag) -> Done:
 
 
 async def _marks(session: Session, ip: str, flag: Flag) -> Mapping[str, Node | None]:
-    """Return a server's flags by path, in the jobs that know it: a mark goes below its node, so both stand together."""
+    """Return a server's flags by path, in the jobs that know it; a flag is a child of the server's node in a job."""
     paths = [_PATH[flag](layout, ip) for layout in await knowing(session, ip)]
     return dict(zip(paths, await session.get_many(paths), strict=True))
 

@@ -1,4 +1,4 @@
-"""A job's settings: what a change would do, and the change.  They go by our names or by their keys in the registry."""
+"""Changing a job's settings, and a preview of a change.  Settings are named as in Python, or as in the registry."""
 
 from __future__ import annotations
 
@@ -37,24 +37,25 @@ FIXED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a change of settings would do, as things are."""
+    """What a change of settings would do now."""
 
     config: JobConfig
-    """The whole configuration as it would be."""
+    """The whole configuration after the change."""
     version: int
-    """Of the configuration it was compared with: give it to ``configure``, so that nobody's change is lost."""
+    """The version of the present configuration: given to ``configure``, it keeps others' changes from being lost."""
     changed: Mapping[str, tuple[object, object]]
-    """What differs: the value before and after, by setting."""
+    """The changed settings, with the value before and after."""
     next_fires: tuple[datetime, ...]
-    """The next moments of the schedule as it would be, five at most, in the job's time zone."""
+    """The next moments of the new schedule, five at most, in the job's time zone."""
     moves: Mapping[int, tuple[str | None, str | None]]
-    """The items that would change hands: from whom, to whom."""
+    """The items that would move: from which instance to which."""
     warnings: tuple[str, ...]
-    """What one might not expect, a sentence each."""
+    """Consequences that an operator may not expect, one sentence each."""
 
 
 async def preview(session: Session, job: str, settings: Mapping[str, object], *, now: float | None = None) -> Preview:
-    """Return what a change would do, and write nothing; ``now`` (seconds since the epoch) is the host's unless given.
+    """Return what a change would do, and write nothing; ``now`` is in seconds since the epoch, by default the host's
+    time.
 
     Raises:
         InvalidSetting: no such job, or a setting is wrong.
@@ -79,7 +80,7 @@ async def preview(session: Session, job: str, settings: Mapping[str, object], *,
 async def configure(session: Session, job: str, settings: Mapping[str, object], *, version: int | None = None) -> Done:
     """Change settings of a job; its instances follow within moments.
 
-    ``version`` is that of the configuration the change was decided upon (``Preview.version``,
+    ``version`` is the version of the configuration on which the change was decided (``Preview.version``,
     ``JobStatus.config_version``); without it the change applies to whatever is there now.
 
     Raises:
@@ -102,7 +103,7 @@ async def configure(session: Session, job: str, settings: Mapping[str, object], 
 
 
 def settings_from(given: Mapping[str, object]) -> dict[str, object]:
-    """Return settings by our names; text from a form or a command line is read as what the setting takes.
+    """Return settings by their Python names; text from a form or a command line is converted to the setting's type.
 
     Raises:
         InvalidSetting: a setting is given twice, or cannot be changed.
@@ -123,7 +124,7 @@ def _changed(view: JobView, settings: Mapping[str, object]) -> JobConfig:
         raise Refusal(f"{view.fault}: import a whole configuration in its place first")
     given = settings_from(settings)
     config = view.config
-    if "options" in given:  # as a whole; those given by name come on top
+    if "options" in given:  # the options as a whole; those that are given by name override single ones
         config = config.changed(options=given.pop("options"))
     config = configured(config, given) if _is_known(config.job_type) else config.changed(**given)
     fits(config)
@@ -131,13 +132,13 @@ def _changed(view: JobView, settings: Mapping[str, object]) -> JobConfig:
 
 
 def _is_known(kind: str) -> bool:
-    """Whether a kind of job is known here: only its package knows what its own settings mean."""
+    """Whether this process knows a kind of job: only the kind's package knows what its settings mean."""
     return kind in CODED or kind.lower() in kinds()
 
 
 @cache
 def _names() -> Mapping[str, str]:
-    """Return our names of the settings by their keys in the registry."""
+    """Return the Python names of the settings by their keys in the registry."""
     fields = JobConfig.model_fields.items()
     return {key: name for name, field in fields for key in (field.serialization_alias, field.alias) if key}
 
@@ -202,7 +203,7 @@ def _warnings(
 
 
 def _nobody(view: JobView) -> str:
-    """Return why there is nobody who could hold items."""
+    """Return why no instance can hold items."""
     if not view.instances:
         return "no instance is there"
     if all(one.leaving for one in view.instances.values()):
@@ -223,7 +224,7 @@ def _about_runs(
 
 
 def _unknown_here(config: JobConfig, differences: Mapping[str, object]) -> Iterator[str]:
-    """Tell what only the job's own processes may know: an operator's need not have their code."""
+    """Return warnings about settings that this process cannot check, since it does not have the job's packages."""
     if "options" in differences and not _is_known(config.job_type):
         yield f"no kind {config.job_type} is known here: whether the options are right will be seen where it runs"
     if "sharding_strategy" in differences:

@@ -1,4 +1,4 @@
-"""What comes of an action: what it did, that something changed meanwhile, or that something else has to come first."""
+"""The result of an action, and the errors for what changed meanwhile and for what is not possible now."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Done:
     summary: str
     """A sentence for people."""
     paths: tuple[str, ...] = ()
-    """The nodes that were made, changed or removed; none when all was as wanted already."""
+    """The nodes that were made, changed or removed; none if everything was as wanted already."""
     zxid: int = 0
-    """The registry's number of the transaction, or of what was seen when nothing had to be written."""
+    """The zxid of the transaction; if nothing had to be written, the newest zxid that was seen."""
 
     @property
     def changed(self) -> bool:
@@ -28,7 +28,7 @@ class Done:
 
 
 class ChangedMeanwhile(ElasticJobError):
-    """Somebody else changed what an action was decided upon; of this transaction nothing was written."""
+    """Another client changed a node on which the action was decided; nothing of this transaction was written."""
 
     def __init__(self, path: str, reason: str, already: str = "") -> None:
         done = f"{already}; nothing else was written" if already else "nothing was written"
@@ -37,13 +37,13 @@ class ChangedMeanwhile(ElasticJobError):
 
 
 class Refusal(ElasticJobError):
-    """The job is in no state for what was asked; says what has to come first."""
+    """The action is not possible in the job's present state; the text says what has to be done first."""
 
 
 FILLED = 0.9
-"""The part of a request that may be filled: sizes are reckoned, not measured."""
+"""The part of a request's maximal size that is used: sizes are estimated, not measured."""
 OVERHEAD = 100
-"""Bytes of an operation besides its path and data, more than there are."""
+"""Bytes of an operation besides its path and data: an upper bound."""
 _REASONS = {
     "exists": "was made",
     "missing": "was removed",
@@ -53,7 +53,7 @@ _REASONS = {
 
 
 async def carry_out(session: Session, operations: Sequence[Op], summary: str, already: str = "") -> Done:
-    """Write all of it in one transaction, or nothing.
+    """Write all operations in one transaction, or nothing.
 
     Raises:
         ChangedMeanwhile: a condition no longer holds.
@@ -71,9 +71,9 @@ async def carry_out(session: Session, operations: Sequence[Op], summary: str, al
 
 
 async def carry_out_groups(session: Session, groups: Sequence[Sequence[Op]], summary: str, noun: str) -> Done:
-    """Write groups of operations in one transaction, or in several where one would be too large; a group stays whole.
+    """Write groups of operations in one transaction, or in several if one would be too large; a group is never split.
 
-    ``noun`` is what a group is about, in the plural.
+    ``noun`` says in the plural what a group is, such as "jobs".
 
     Raises:
         ChangedMeanwhile: a condition no longer holds; it tells how many groups were written before.

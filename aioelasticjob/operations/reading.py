@@ -1,4 +1,4 @@
-"""What is where, now: the registry's jobs read as values.  Needs a session and nothing else; writes nothing."""
+"""Queries of operators: the registry's jobs as values.  They need only a session, and write nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aioelasticjob.registry.tree import NAMED, Node, Tree
 
 
 async def job(session: Session, name: str, *, now: float) -> JobStatus:
-    """Read one job; ``now`` (seconds since the epoch) is where the next fire is counted from.
+    """Read one job; its next fire is the first after ``now`` (seconds since the epoch).
 
     Raises:
         InvalidSetting: there is no such job.
@@ -31,7 +31,7 @@ async def job(session: Session, name: str, *, now: float) -> JobStatus:
 
 
 async def jobs(session: Session, *, now: float) -> tuple[JobStatus, ...]:
-    """Read all jobs of the namespace, by name; their offsets are left out.
+    """Read all jobs of the namespace, in the order of their names, without their offsets.
 
     Raises:
         RegistryError: the registry could not be read.
@@ -44,7 +44,7 @@ async def jobs(session: Session, *, now: float) -> tuple[JobStatus, ...]:
 
 
 async def names(session: Session) -> tuple[str, ...]:
-    """Return the names of the namespace's jobs, sorted; a node without ``config`` is somebody else's.
+    """Return the names of the namespace's jobs, sorted; a node without ``config`` is no job.
 
     Raises:
         RegistryError: the registry could not be read.
@@ -55,7 +55,7 @@ async def names(session: Session) -> tuple[str, ...]:
 
 
 async def dump(session: Session, name: str, *, masked: bool = False) -> str:
-    """Return every node of a job as text, on request without addresses.
+    """Return every node of a job as text; with ``mask`` without addresses and host names.
 
     Raises:
         InvalidSetting: there is no such job.
@@ -70,7 +70,7 @@ async def dump(session: Session, name: str, *, masked: bool = False) -> str:
 
 
 async def view_of(session: Session, name: str, *, busy: bool = False) -> JobView:
-    """Read what rarely changes of a job, as rules see it; ``busy``: and its execution.
+    """Read the rarely changing nodes of a job, as rules see them; with ``busy`` also its execution.
 
     Raises:
         InvalidSetting: there is no such job.
@@ -86,10 +86,10 @@ async def view_of(session: Session, name: str, *, busy: bool = False) -> JobView
 
 
 async def forest(session: Session, layouts: Sequence[Layout]) -> list[Tree]:
-    """Read what is shown of many jobs, all at once: one request is as many nodes as it can carry.
+    """Read the nodes that a status shows, of many jobs at once: each request asks for as many nodes as it can carry.
 
-    Unlike ``Session.subtree`` it asks for names only where a node says that it has children, which most have not; and
-    of the nodes that only hold an item's assignment for nothing else.
+    Unlike ``Session.subtree`` it asks for children's names only where a node says that it has children; most have none.
+    An item's node below ``sharding`` has no data of its own, so only its children are read.
     """
     zxid, found = session.zxid, dict[str, Node]()
     level, named = [root for layout in layouts for root in shown(layout)], list[str]()
@@ -108,12 +108,12 @@ async def forest(session: Session, layouts: Sequence[Layout]) -> list[Tree]:
 
 
 def shown(layout: Layout) -> tuple[str, ...]:
-    """Return the roots of what a status is made of, but for offsets."""
+    """Return the roots of the nodes that a status shows, except the offsets."""
     return layout.config, layout.servers, layout.instances, layout.leader, layout.sharding, layout.execution
 
 
 def can_be_a_job(name: str) -> bool:
-    """Whether a job can have that name: nothing else becomes part of a path."""
+    """Whether a job can have that name; only such names are made part of a path."""
     try:
         JobConfig(job_name=name)
     except ValueError:
@@ -122,14 +122,14 @@ def can_be_a_job(name: str) -> bool:
 
 
 async def no_such(session: Session, name: str) -> InvalidSetting:
-    """Return the error for a job that is not there; it tells those that are."""
+    """Return the error for a job that does not exist; it lists those that do."""
     return InvalidSetting(
         "job", name, f"there is no such job in {_where(session)}; there are: {listed(await names(session))}"
     )
 
 
 def listed(things: Iterable[object], most: int = 20) -> str:
-    """Return things as one line for people: many are cut short."""
+    """Return texts as one line for people; of many, only the first are named."""
     shown = [str(thing) for thing in things]
     more = f" and {len(shown) - most:,} more" if len(shown) > most else ""
     return ", ".join(shown[:most]) + more or "none"

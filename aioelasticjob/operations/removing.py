@@ -1,4 +1,4 @@
-"""Taking a job, or a server that will not come back, out of the registry."""
+"""Removing a job, or a server that will not come back, from the registry."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from aioelasticjob.registry.tree import Tree
 from aioelasticjob.registry.txn import Delete, Op
 
 ATTEMPTS = 10
-"""Looks at a job that is removed by force while it runs: its instances write until they have heard of it."""
+"""Attempts to remove a running job by force: its instances go on writing until they learn of the removal."""
 
 
 async def remove(session: Session, job: str, *, force: bool = False) -> Done:
-    """Remove everything the registry holds of a job: settings, records, offsets.  There is no way back but an export.
+    """Remove everything the registry holds of a job: settings, records, offsets.  Only an export can restore it.
 
-    With ``force`` also while instances are there: they take it for a request to leave, and end their runs unseen, so
-    that a later start may run an item beside them.
+    With ``force`` the job is removed even while instances are there.  They then leave, but finish their present runs
+    without a lock, so that instances that are started later may run the same items at the same time.
 
     Raises:
         InvalidSetting: no such job.
@@ -39,7 +39,7 @@ async def remove(session: Session, job: str, *, force: bool = False) -> Done:
 
 
 async def remove_server(session: Session, ip: str) -> Done:
-    """Forget a server in all jobs, with what operators said about it; one that comes back is a new one.
+    """Remove a server from all jobs, together with its flags; if it comes back, it is a new server.
 
     Raises:
         InvalidSetting: no job knows such a server.
@@ -75,6 +75,6 @@ def _addresses(tree: Tree, layout: Layout) -> set[str]:
 
 
 def _deletions(tree: Tree) -> Iterator[Op]:
-    """Yield the removal of a tree, the deepest first: a node that has got children meanwhile refuses."""
+    """Yield the operations that remove a tree, deepest first; they fail if a node has got children meanwhile."""
     for path in sorted(tree, key=lambda path: path.count("/"), reverse=True):
         yield Delete(path)

@@ -1,4 +1,4 @@
-"""A job as operators see it: values, and how a tree is read as one.  Nothing here waits."""
+"""A job's status as operators see it: values, and functions that read a tree as such values.  Nothing here waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aioelasticjob.registry.tree import Node, Tree
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One item being run, this moment."""
+    """The present run of one item."""
 
     instance: str
     since: datetime
@@ -32,14 +32,14 @@ class ItemStatus:
     holder: str | None
     """The instance it is assigned to; None while it waits for one."""
     run: Run | None
-    """Who runs it; None while nobody does.  Always None for a job whose execution is not monitored."""
+    """Its present run; None while no instance runs it, and always for a job whose execution is not monitored."""
     rescuer: str | None
     orphaned: bool
     """Whether its run was cut off and it waits for a rescuer."""
     disabled: bool
     misfired: bool
     record: Record | None
-    """Its newest run; None before the first, and where the record is unreadable."""
+    """Its newest run; None before the first, and if the record is unreadable."""
     offset: str | None = None
     """The handler's checkpoint; None without one, and in lists of jobs, which leave offsets out."""
 
@@ -50,17 +50,17 @@ class ItemStatus:
 
     @property
     def ended(self) -> datetime | None:
-        """When the newest run that has ended did so."""
+        """When the newest run that is over ended."""
         return None if self.record is None else _at(self.record.completed_at)
 
     @property
     def next_fire(self) -> datetime | None:
-        """When it fires next, as its newest run saw it."""
+        """When it fires next, as noted at the beginning of its newest run."""
         return None if self.record is None else _at(self.record.next_fire)
 
     @property
     def outcome(self) -> str | None:
-        """How the newest run that has ended did so."""
+        """The outcome of the newest run that is over."""
         return None if self.record is None else self.record.outcome or None
 
 
@@ -77,14 +77,14 @@ class InstanceStatus:
     holds: tuple[int, ...]
     runs: tuple[int, ...]
     leaving: bool = False
-    """Whether it only finishes what it runs."""
+    """Whether it only finishes its present runs."""
     lacks: tuple[str, ...] = ()
-    """The features that the job requires and that it does not know: it is given no items and does not lead."""
+    """The features that the job requires and this instance lacks; with any, it gets no items and cannot lead."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """One host and what operators have said about it."""
+    """One server, with the flags that operators have set on it."""
 
     ip: str
     host: str
@@ -103,7 +103,7 @@ class JobStatus:
 
     config: JobConfig
     fault: str | None
-    """What is wrong with the configuration in the registry, if anything; ``config`` is then a bare default."""
+    """What is wrong with the configuration in the registry; ``config`` is then a default.  None if it is right."""
     leader: str | None
     settled: bool
     """Whether the assignment stands, so that items may be claimed."""
@@ -117,7 +117,7 @@ class JobStatus:
 
     @property
     def ignored(self) -> tuple[str, ...]:
-        """What is to be said about keys of the configuration that are not known here, a sentence each."""
+        """One sentence for each key of the configuration that this release does not know."""
         return self.config.ignored
 
     @property
@@ -137,12 +137,12 @@ class JobStatus:
 
     @property
     def misfired(self) -> tuple[ItemStatus, ...]:
-        """The items that were refused a moment because they still ran elsewhere."""
+        """The items that were refused at a scheduled moment because they were still running on another instance."""
         return tuple(item for item in self.items if item.misfired)
 
     @property
     def last(self) -> Record | None:
-        """The newest run of any item, of those that began together one that went wrong; None before the first."""
+        """The newest run of any item; if several began together, one that failed.  None before the first run."""
         found = [item.record for item in self.items if item.record is not None and item.record.begun]
         return max(found, key=_newest_and_worst, default=None)
 
@@ -158,7 +158,7 @@ class JobStatus:
 
     @property
     def state(self) -> str:
-        """The job in one word or two, for lists."""
+        """The job's state in one or two words, for lists."""
         if self.fault is not None:
             return "faulty"
         if not self.instances:
@@ -188,7 +188,7 @@ class HostStatus:
 
 
 def status_of(tree: Tree, layout: Layout, now: float) -> JobStatus | None:
-    """Read a job's tree; ``now`` is seconds since the epoch.  None where there is no job."""
+    """Return the status that a job's tree shows; ``now`` is in seconds since the epoch.  None if there is no job."""
     node = tree.get(layout.config)
     if node is None:
         return None
@@ -213,7 +213,7 @@ def next_fire(config: JobConfig, now: float) -> datetime | None:
 
 
 def by_server(statuses: Iterable[JobStatus]) -> tuple[HostStatus, ...]:
-    """Return the same jobs from the other side: what each server has to do with them."""
+    """Return the status of each server over all these jobs."""
     found: dict[str, list[tuple[JobStatus, ServerStatus]]] = {}
     for status in statuses:
         for server in status.servers:
@@ -297,12 +297,12 @@ def _by_age(instance: Instance) -> tuple[float, str]:
 
 
 def _newest_and_worst(record: Record) -> tuple[int, bool, int]:
-    """Order runs so that a failure is not hidden behind the other items of the same fire."""
+    """Order runs by age; of the items of one fire, a failure comes last, so that it is the one that is shown."""
     return record.begun, record.outcome not in ("", Outcome.COMPLETED), record.completed_at
 
 
 def _number(node: Node | None, since: float) -> int | None:
-    """Return a count, 0 if nobody has written it ``since``; what is none, or longer than any, was written by hand."""
+    """Return a count, 0 if it was written before ``since``; None for text that a person wrote and that is no count."""
     if node is None or not node.data.isdigit() or len(node.data) >= 20:
         return None
     return int(node.data) if node.stat.mtime >= since else 0

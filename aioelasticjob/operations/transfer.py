@@ -1,4 +1,4 @@
-"""Configurations as text: to keep, to compare, to carry into another registry."""
+"""Export and import of configurations as text: to keep them, to compare them, to copy them to another registry."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from aioelasticjob.registry.txn import Create, Op, Set
 IGNORED = 5
 """Keys without effect that the summary of an import names."""
 LONGEST = 16 * 1024 * 1024
-"""Characters of a text to import: thousands of jobs."""
+"""Characters that a text to import may have; that is enough for thousands of jobs."""
 
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""PyYAML's in C where they are: ten times as fast, and safe as well."""
+"""PyYAML's loader and dumper in C if they are installed: they are ten times as fast, and safe as well."""
 
 
 async def export_jobs(
@@ -58,11 +58,11 @@ async def export_jobs(
 
 
 async def import_jobs(session: Session, text: str, *, overwrite: bool = False) -> Done:
-    """Write configurations that ``export_jobs`` or a person wrote, JSON or YAML: all of them or none.
+    """Write configurations from JSON or YAML, made by ``export_jobs`` or by a person: all of them or none.
 
-    Everything is validated before anything is written.  Jobs that are there keep their settings unless ``overwrite``.
-    Keys that are not known here are kept, those of the text and those that are there; the summary names them.
-    What is too large for one transaction is written in several.
+    Everything is validated before anything is written.  Existing jobs keep their settings unless ``overwrite`` is True.
+    Keys that this release does not know are kept, those of the text and those in the registry; the summary names them.
+    An import that is too large for one transaction is written in several.
 
     Raises:
         InvalidSetting: the text is none, or a configuration in it is wrong; names the job.
@@ -91,7 +91,7 @@ async def import_jobs(session: Session, text: str, *, overwrite: bool = False) -
 
 @dataclass(slots=True)
 class _Plan:
-    """What an import comes to."""
+    """An import that is being prepared: what it will write, and the counts for its summary."""
 
     overwrite: bool
     groups: list[list[Op]] = field(default_factory=list)
@@ -103,7 +103,7 @@ class _Plan:
 
     @property
     def summary(self) -> str:
-        """One sentence."""
+        """What the import does, in one sentence."""
         parts = [
             f"{len(those):,} {word} ({listed(those)})"
             for word, those in (("new", self.new), ("replaced", self.replaced), ("unchanged", self.same))
@@ -113,7 +113,7 @@ class _Plan:
         return f"imported: {', '.join(parts) or 'no jobs were given'}{kept}"
 
     def add(self, config: JobConfig, layout: Layout, root: Node | None, node: Node | None) -> None:
-        """Decide on one job."""
+        """Decide whether one job is new, replaced, unchanged or refused, and note its operations."""
         name = config.job_name
         self.ignored += [f"{name}: {sentence}" for sentence in config.ignored]
         if node is None:
@@ -145,7 +145,7 @@ def _stored(node: Node, layout: Layout) -> JobConfig:
 
 
 def _entries(text: str) -> Sequence[object]:
-    """Return what a text lists as jobs."""
+    """Return the entries that a text lists under ``jobs``."""
     if len(text) > LONGEST:
         raise InvalidSetting(
             "import", f"{text[:40]}…", f"is {len(text):,} characters long, at most {LONGEST:,} are read"
@@ -196,5 +196,5 @@ def _config(number: int, entry: object) -> JobConfig:
         raise InvalidSetting(mistake.setting, mistake.value, expected) from None
     except InvalidSetting as mistake:
         raise InvalidSetting(which, mistake.value, f"{mistake.setting}: {mistake.expected}") from None
-    except (TypeError, ValueError, RecursionError) as error:  # keys that no JSON has
+    except (TypeError, ValueError, RecursionError) as error:  # YAML allows keys that are no text
         raise InvalidSetting(which, str(entry)[:40], f"is no job configuration: {error}") from None

@@ -1,7 +1,7 @@
-"""Jobs as they change: whoever looks has the newest state, and what happens while he is busy is one change.
+"""Following jobs as they change.  A reader gets the newest state; all changes while it is busy count as one.
 
-Nothing is polled.  One persistent recursive watch on the namespace says where to look, and only jobs that have changed
-are read again.  Only the next fire moves by time alone: it is reckoned anew when it has passed.
+Nothing is polled.  One persistent recursive watch on the namespace tells which jobs have changed, and only those are
+read again.  Only the next fire changes without a write: it is computed again when its moment has passed.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from aioelasticjob.registry.tree import Tree
 T = TypeVar("T")
 
 BREATH: Final = 0.05
-"""Seconds in which changes gather, at least: one run of an item is five of them."""
+"""Changes are gathered for at least so many seconds before they are read: one run of an item makes five changes."""
 SHARE: Final = 2
-"""So many times as long as the last look took changes gather, too: looking costs a third of a processor at most."""
+"""They are also gathered for so many times as long as the last read took, so that reads use a third of the time."""
 LONGEST_BREATH: Final = 1.0
-"""Seconds in which changes gather, at most: a look may have taken long because the registry was gone."""
+"""They are gathered for at most so many seconds: the last read may have taken long because the registry was away."""
 LONGEST_NAP: Final = 60.0
-"""Seconds after which the clock is looked at again: it may have been set."""
+"""After so many seconds the clock is read again, since it may have been set."""
 UNSHOWN: Final = frozenset(("systemTime", "guarantee"))
 """Children of a job that no status shows."""
 
 
 class Newest(Generic[T]):
-    """An async iterator: the state there is, then each newer one; a slow reader skips.  Ends when there is none."""
+    """An async iterator of states: the present one, then newer ones; a slow reader skips some.  Ends with the job."""
 
     def __init__(self, states: Latest[T | None]) -> None:
         self._states = states
-        self._last: object = self  # nothing that a state could be
+        self._last: object = self  # a marker that is no state
 
     def __aiter__(self) -> Newest[T]:
         return self
@@ -81,7 +81,7 @@ async def watch(session: Session, job: str, *, clock: Clock | None = None) -> As
 
 @asynccontextmanager
 async def watch_all(session: Session, *, clock: Clock | None = None) -> AsyncIterator[Newest[tuple[JobStatus, ...]]]:
-    """Follow all jobs of the namespace, by name; their offsets are left out.
+    """Follow all jobs of the namespace, in the order of their names, without their offsets.
 
     Raises:
         RegistryError: the registry may not be read, or the session is closed.
@@ -99,7 +99,7 @@ async def watch_all(session: Session, *, clock: Clock | None = None) -> AsyncIte
 
 
 class _Follower:
-    """Keeps a status for each job, from its tree; notes what has changed and reads that again."""
+    """Keeps the tree and the status of each job; notes which nodes have changed, and reads them again."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class _Follower:
         self._news.set()
 
     async def follow(self) -> None:
-        """Keep up until cancelled."""
+        """Read changes as they come, until cancelled."""
         loop, took = asyncio.get_running_loop(), 0.0
         while True:
             with move_on_after(self._until_a_fire()):
@@ -143,7 +143,7 @@ class _Follower:
             took = loop.time() - begun
 
     async def catch_up(self) -> None:
-        """Read what has changed, and show it if it makes a difference."""
+        """Read the nodes that have changed, and show the new state if it differs from the last one."""
         changed = await self._read()
         now, before = self._clock.now(), dict(self._found)
         for job in changed:
@@ -172,7 +172,7 @@ class _Follower:
             self._fires[status.name] = status.next_fire.timestamp()
 
     async def _read(self) -> list[str]:
-        """Read until it is read, over connections that come and go; return the jobs that were."""
+        """Read the changed jobs, again and again while the connection fails; return the jobs that were read."""
         while True:
             self._news.clear()
             try:
@@ -198,9 +198,9 @@ class _Follower:
         self._trees |= {layout.job: (layout, tree) for layout, tree in zip(layouts, trees, strict=True)}
 
     async def _read_dirty(self) -> list[str]:
-        """Read again what has changed, of jobs that are known; others whole."""
+        """Read the changed nodes of jobs that are known, and other jobs as a whole."""
         dirty, self._dirty = self._dirty, {}
-        if not dirty:  # only time has passed
+        if not dirty:  # no node has changed: a next fire has passed
             return []
         by_job: dict[str, list[str]] = {}
         for path in dirty:
@@ -217,6 +217,6 @@ class _Follower:
         return [*known, *unknown]
 
     def _until_a_fire(self) -> float:
-        """Return the seconds until the first of the next fires has passed, and a moment more: clocks round."""
+        """Return the seconds until the first of the next fires has passed, plus a little, since clocks round."""
         first = min(self._fires.values(), default=float("inf"))
         return min(LONGEST_NAP, max(0.0, first - self._clock.now()) + 0.001)

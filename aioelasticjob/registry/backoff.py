@@ -12,21 +12,21 @@ STEADY: Final = 1.0  # seconds a connection has to live to be worth another one 
 
 
 class Backoff:
-    """Pauses between tries to connect, and between those of a read; all with jitter, all in seconds."""
+    """Says how long to wait before the next try to connect and before the next try to read; seconds, with jitter."""
 
     def __init__(self, settings: ConnectionSettings, random: Random) -> None:
         self._settings, self._random, self._failures = settings, random, 0
 
     def ended(self, lived: float) -> None:
-        """Note the end of a connection, or of a try that made none (0)."""
-        # A short one was a refusal in disguise: credentials or watches that make the server close at once.
+        """Note how long a connection lived before it ended; 0 for a try that made no connection."""
+        # A server that does not accept our credentials or watches closes the connection at once, without a reason.
         self._failures = 0 if lived >= STEADY else self._failures + 1
 
     def before_connecting(self, *, urgent: bool) -> float:
         """Return no pause after a good connection, else 30 ms, doubling.
 
-        The longest is the base sleep time while it is urgent, which is as long as the session may be saved, and the max
-        sleep time from then on.
+        As long as the session can still be saved, the pause is at most the base sleep time; after that, at most the max
+        sleep time.
         """
         if not self._failures:
             return 0
@@ -38,5 +38,5 @@ class Backoff:
         return self._jitter(min(self._settings.max_sleep_time, self._settings.base_sleep_time * 2 ** min(retries, 16)))
 
     def _jitter(self, seconds: float) -> float:
-        # Those who fell together should not come back together.
+        # Clients that lost their connections at the same moment should not all come back at the same moment.
         return self._random.uniform(0.5, 1) * seconds

@@ -1,8 +1,9 @@
-"""Batcher: group commit.  Transactions of one round of the loop travel together, yet each is all or nothing by itself.
+"""Group commit: transactions of one turn of the loop share a request, yet each one is written whole or not at all.
 
-A registry spends far more on a request than on an operation in it: a thousand claims that fall due together take the
-real one 200 ms as requests of their own and 25 ms as requests of forty.  When one transaction of a group is refused,
-nothing of the group has been written: each goes out again as a request of its own, for an answer of its own.
+A registry spends far more time on a request than on an operation in it: a thousand claims that fall due together take
+a real ensemble 200 ms as a thousand requests, and 25 ms as requests of forty claims each.  When the registry refuses
+one transaction of a group, it has written nothing of the group: every transaction is then sent again in a request of
+its own, and gets an answer of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Pending: TypeAlias = "asyncio.Future[Committed]"
 
 @dataclass(frozen=True, slots=True)
 class _Transaction:
-    """What one caller wants written, and where it waits for the answer."""
+    """One caller's transaction, and the future on which the caller waits for its answer."""
 
     ops: Sequence[Op]
     body: bytes
@@ -38,13 +39,13 @@ class _Transaction:
     answer: Pending
 
     def fail(self, error: RegistryError) -> None:
-        """Raise an error where the answer is awaited, unless that was cancelled."""
+        """Raise an error in the caller that awaits the answer, unless that caller was cancelled."""
         if not self.answer.done():
             self.answer.set_exception(error)
 
 
 class Batcher:
-    """Gathers transactions until the round is over or a group is full."""
+    """Gathers transactions until the turn of the loop is over or the group is full, and sends them as one request."""
 
     def __init__(self, keeper: Keeper, told: Callable[[float, float], None]) -> None:
         self._keeper, self._told = keeper, told
@@ -59,7 +60,7 @@ class Batcher:
         self._lull.set()
 
     def commit(self, ops: Sequence[Op], body: bytes, incarnation: int, hold: Hold | None = None) -> Pending:
-        """Send a transaction, rendered as ``body``, with others of its round, under a session or not at all."""
+        """Send a transaction, rendered as ``body``, with others of its turn; only under the session given."""
         transaction = _Transaction(ops, body, incarnation, self._loop.create_future())
         if hold is None:
             self._gather(transaction)
@@ -83,7 +84,7 @@ class Batcher:
         self._bytes += len(body)
 
     def _keep(self, transaction: _Transaction, hold: Hold) -> None:
-        """Put a transaction with those that are due in the same millisecond: one timer serves them all."""
+        """Delay a transaction, together with those that are due in the same millisecond: they share one timer."""
         due = _due(hold)
         if due not in self._held:
             self._held[due] = {}
@@ -91,13 +92,13 @@ class Batcher:
         self._held[due][hold] = transaction
 
     def withdraw(self, hold: Hold) -> None:
-        """Drop a transaction that is still on hold; its caller is told so at once."""
+        """Drop a transaction that is still delayed; its caller gets a Conflict at once."""
         transaction = self._held.get(_due(hold), {}).pop(hold, None)
         if transaction is not None:
             transaction.fail(_withdrawn(transaction))
 
     def _release(self, due: float) -> None:
-        self._send_group()  # what is in no hurry shall not share a group with what is due
+        self._send_group()  # transactions that are not due yet must not share a group with those that are
         self._releasing = True
         for hold, transaction in self._held.pop(due).items():
             if transaction.answer.done():
@@ -110,7 +111,7 @@ class Batcher:
         self._releasing = False
 
     async def lull(self) -> None:
-        """Wait until all that was kept until it was due has been answered, and whoever waited for it has had a turn."""
+        """Wait until no delayed transaction is under way: all have been answered, and their callers have had a turn."""
         await self._lull.wait()
 
     def _calm(self) -> None:
@@ -189,7 +190,7 @@ def _withdrawn(transaction: _Transaction) -> Conflict:
 
 
 def _tell(group: Sequence[_Transaction], whole: Committed) -> None:
-    """Give every transaction its part of the answer."""
+    """Give every transaction of a group its part of the answer."""
     at = 0
     for transaction in group:
         end = at + len(transaction.ops)

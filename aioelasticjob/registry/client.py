@@ -1,4 +1,4 @@
-"""Client: requests over whatever connection there is.  A read is asked again, a write never."""
+"""Client: sends requests over the present connection.  A read that got no reply is sent again, a write never is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aioelasticjob.registry.txn import Committed, Create, Hold, Op, Set
 
 
 class Client:
-    """Reads and writes under one keeper."""
+    """Reads and writes over the connections of one session keeper."""
 
     def __init__(self, settings: ConnectionSettings, keeper: Keeper, clock: Clock) -> None:
         self.settings, self.keeper, self.clock = settings, keeper, clock
@@ -37,11 +37,11 @@ class Client:
 
     @property
     def skew(self) -> float | None:
-        """Our clock minus the registry's; reckoned when asked, since ours may have been set meanwhile."""
+        """Our clock minus the registry's; computed at each call, since our clock may have been set in between."""
         return None if self._ahead is None else self.clock.now() - (self.keeper.lease.now() + self._ahead)
 
     async def read(self, opcode: int, body: bytes) -> Reply:
-        """Return the first reply that comes; its error is the reader's to judge.
+        """Send a read until a reply comes, and return it; the caller looks at the reply's error code.
 
         Raises: Suspended after max_retries, SessionEnded when closed, AuthenticationFailed.
         """
@@ -49,7 +49,7 @@ class Client:
         return reply
 
     async def read_all(self, opcode: int, bodies: Sequence[bytes]) -> list[Reply]:
-        """Send all at once, return the replies in that order.
+        """Send several reads at once and return their replies in the same order.
 
         Raises: Suspended after max_retries, SessionEnded when closed, AuthenticationFailed.
         """
@@ -76,11 +76,11 @@ class Client:
         return await self._batcher.commit(ops, body, incarnation, hold)
 
     def withdraw(self, hold: Hold) -> None:
-        """Drop a transaction that is still on hold."""
+        """Drop a transaction that is still delayed."""
         self._batcher.withdraw(hold)
 
     async def lull(self) -> None:
-        """Wait until no transaction is under way that was on hold."""
+        """Wait until no delayed transaction is under way."""
         await self._batcher.lull()
 
     async def connected(self) -> None:
@@ -93,9 +93,10 @@ class Client:
             raise SessionEnded("the session was closed")
 
     def _told(self, time: float, seconds: float) -> None:
-        """Learn the registry's time: it is at least ``time`` now, and at most later by the ``seconds`` the answer took.
+        """Learn the registry's time from an answer that took ``seconds``: now it is between ``time`` and ``time +
+        seconds``.
 
-        What was known before is kept as far as it agrees: slow answers tell little, and must not make us early.
+        An older estimate within these bounds is kept: a slow answer has wide bounds, and must not make our time early.
         """
         now = self.keeper.lease.now()
         self._told_at = (now if self._ahead is None else self._told_at[1], now)
@@ -104,14 +105,15 @@ class Client:
         self._ahead = min(max(known, earliest), earliest + seconds)
 
     async def _retry(self, retries: int) -> None:
-        """Wait for a connection, longer with every retry."""
+        """Wait for a connection before a read is sent again; the pause grows with every retry."""
         if self.keeper.status.value.state is SessionState.CLOSED:
             raise SessionEnded("the session was closed")
         if retries == self.settings.max_retries:
             raise Suspended(f"no connection to the registry ({self.keeper.reason}), after {retries} retries")
         with anyio.move_on_after(self.keeper.backoff.before_reading(retries)):
             await self.connected()
-        await asyncio.sleep(0)  # a reply that is already there yields to nobody: without this a retry could spin
+        # awaiting a reply that is there already does not suspend: without this pause a retry could block the loop
+        await asyncio.sleep(0)
 
 
 def _too_large(ops: Sequence[Op], size: int, limit: int) -> NodeTooLarge:

@@ -36,7 +36,7 @@ CHANGED: Final[int] = protocol.WatchEvent.DATA_CHANGED
 
 LOST: Final[int] = (
     exc.ConnectionLoss.error_code
-)  # servers never send this one: our word for "the connection ended before the reply"
+)  # no server sends this code: we use it when the connection ended before the reply
 MISSING: Final[int] = exc.NoNode.error_code
 EXISTING: Final[int] = exc.NodeExists.error_code
 FORBIDDEN: Final[int] = exc.NoAuth.error_code
@@ -54,14 +54,14 @@ UNCERTAIN: Final = (
     exc.DataInconsistency.error_code,
     exc.OperationTimeout.error_code,
     -122,  # RequestTimeout
-)  # answers to a whole request after which it may have been written or not
-PLAIN: Final[dict[int, str]] = {  # what aiozk has no name for, or what needs explaining
+)  # after these answers nobody knows whether the request's transaction was written
+PLAIN: Final[dict[int, str]] = {  # texts for error codes that aiozk has no name for, or whose name explains too little
     exc.ZKSystemError.error_code: "the registry failed inside",
     exc.DataInconsistency.error_code: "the registry says that its data are inconsistent",
     exc.Unimplemented.error_code: "the registry does not know this operation: it has to be ZooKeeper 3.6 or newer",
     exc.OperationTimeout.error_code: "the registry took too long",
     -116: "the registry is shutting down",
-    exc.NotReadOnly.error_code: "the server is read-only, for it is cut off from the others",
+    exc.NotReadOnly.error_code: "the server is read-only because it has lost contact to the other servers",
     -122: "the registry took too long",
     -123: "reconfiguration is switched off in the registry",
     -124: "the registry demands SASL authentication",
@@ -71,7 +71,7 @@ PLAIN: Final[dict[int, str]] = {  # what aiozk has no name for, or what needs ex
 BYSTANDERS: Final = (
     exc.RolledBack.error_code,
     exc.RuntimeInconsistency.error_code,
-)  # before and after the operation that failed
+)  # the codes of the operations before and after the one that failed
 
 SHALLOW, RECURSIVE = 0, 1  # the modes of a persistent watch: of a node and its children's names, of all below it
 ANY_WATCH: Final = 3  # removeWatches: whatever we hold at that path
@@ -133,7 +133,7 @@ _READS: Final[dict[int, bytes]] = {kind: _part.pack(kind, False, -1) for kind in
 
 
 class Codec:
-    """Requests of one namespace, and paths seen from there."""
+    """Renders the requests of one namespace, and translates paths between the registry's and ours."""
 
     def __init__(self, namespace: str, *, private: bool) -> None:
         self.root = f"/{namespace}" if namespace else ""
@@ -141,11 +141,11 @@ class Codec:
         self.acl: bytes = render(protocol.SetACLRequest(path="", acl=[acl], version=0))[4:-4]
 
     def absolute(self, path: str) -> str:
-        """Return ``path`` as the registry spells it."""
+        """Return the full path in the registry of a ``path`` that begins at the namespace."""
         return self.root + path if path != "/" else self.root or "/"
 
     def relative(self, path: str) -> str:
-        """Return a path of the registry as we spell it."""
+        """Return a full path of the registry as one that begins at the namespace."""
         return path[len(self.root) :] or "/"
 
     def path(self, path: str) -> bytes:
@@ -184,7 +184,7 @@ class Codec:
         return render(protocol.RemoveWatchesRequest(path=self.absolute(path), type=ANY_WATCH))
 
     def rewatch(self, paths: Sequence[str], zxid: int, *, shallow: bool = False) -> list[bytes]:
-        """Render persistent watches again, in chunks no server refuses."""
+        """Render a request that sets persistent watches again, in chunks that no server refuses as too large."""
         kinds = ("data", "exist", "child", "persistent", "persistent_recursive")
         empty: dict[str, list[str]] = {kind: [] for kind in kinds}
         kind = "persistent" if shallow else "persistent_recursive"
@@ -195,12 +195,12 @@ class Codec:
 
 
 def joined(bodies: Sequence[bytes]) -> bytes:
-    """Render transactions, each rendered already, as one."""
+    """Join several rendered transactions into one request."""
     return b"".join([*(body[: -len(_end)] for body in bodies), _end])
 
 
 def chunked(paths: Sequence[str]) -> list[list[str]]:
-    """Part paths so that no request about them nears any server's limit (CHUNK bytes)."""
+    """Split paths into chunks of at most CHUNK bytes, far below the request limit of any server."""
     chunks: list[list[str]] = []
     size = CHUNK
     for path in paths:
@@ -222,7 +222,7 @@ def render(request: Request) -> bytes:
 
 
 def attach(session: int, password: bytes, timeout: float, zxid: int) -> bytes:
-    """Render the first frame of a connection: a new session (0), or an old one with its password."""
+    """Render the first frame of a connection: it asks for a new session (0), or for an old one with its password."""
     raw: bytes = protocol.ConnectRequest(
         protocol_version=0,
         last_seen_zxid=zxid,
@@ -235,7 +235,7 @@ def attach(session: int, password: bytes, timeout: float, zxid: int) -> bytes:
 
 
 def attached(frame: bytes) -> tuple[int, bytes, float]:
-    """Read the answer to ``attach``: session (0: it is over), password, timeout in seconds."""
+    """Read the answer to ``attach``: session (0 if the old one has expired), password, timeout in seconds."""
     reply = protocol.ConnectResponse.deserialize(frame)
     return reply.session_id, reply.password, reply.timeout / 1000
 
@@ -257,13 +257,13 @@ def stat(frame: bytes, at: int = BODY) -> Stat:
 
 
 def node(frame: bytes, at: int = BODY) -> tuple[Node, int]:
-    """Read data and Stat, and say where they end."""
+    """Read data and Stat; return them with the position after them."""
     data, at = _buffer(frame, at)
     return Node(data, stat(frame, at)), at + _stat.size
 
 
 def names(frame: bytes, at: int = BODY) -> tuple[list[str], int]:
-    """Read children's names in any order, and say where they end."""
+    """Read children's names in any order; return them with the position after them."""
     (count,) = _int.unpack_from(frame, at)
     at += 4
     found = []
@@ -331,7 +331,9 @@ def failure(error: int, path: str) -> RegistryError:
     if error in SESSION_OVER:
         return SessionEnded("the registry has ended the session; nothing was written")
     known = exc.response_error_xref.get(error)
-    why = PLAIN.get(error) or (known.__name__ if known else "the registry gave an error that is not known here")
+    why = PLAIN.get(error) or (
+        known.__name__ if known else "the registry answered with an error code that this client does not know"
+    )
     return RegistryError(f"{path}: {why} ({error})")
 
 
@@ -348,5 +350,5 @@ def _refusal(frame: bytes, ops: Sequence[Op]) -> RegistryError:
 def _buffer(frame: bytes, at: int) -> tuple[bytes, int]:
     (size,) = _int.unpack_from(frame, at)
     at += 4
-    end = at + max(size, 0)  # -1 is no data at all, which we do not tell from empty data
+    end = at + max(size, 0)  # a length of -1 means no data; we treat that as empty data
     return frame[at:end], end

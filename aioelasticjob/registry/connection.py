@@ -1,7 +1,8 @@
-"""Connection: one TCP connection to one server, from its first frame to its end, which nobody overlooks.
+"""Connection: one TCP connection to one server, from its first frame to its end.
 
-It stands where aiozk has its own (docs/why/aiozk.md): an end of any kind fails all pending calls in the same callback,
-requests of one round of the loop leave in one write, and replies cost one future each, no task and no timer.
+It replaces aiozk's own connection class (docs/why/aiozk.md).  However the connection ends, all pending calls fail in
+the same callback.  Requests of one turn of the loop leave in one write.  A reply costs one future, no task and no
+timer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from aioelasticjob.registry.lease import Lease
 EVENT_XID: Final[int] = protocol.WATCH_XID
 AUTH_XID: Final[int] = protocol.AUTH_XID
 LAST_XID: Final = 0x7FFFFFFF
-LONGEST: Final = 1 << 30  # bytes; a longer frame is no frame
+LONGEST: Final = 1 << 30  # bytes; a frame that claims to be longer does not come from a ZooKeeper server
 THROUGH_LEADER: Final = frozenset({MULTI, SYNC})
 
 _size = Struct("!i")
@@ -29,9 +30,10 @@ _head = Struct("!iii")  # size, xid, opcode
 
 
 class Connection(asyncio.Protocol):
-    """Frames out, replies and events in.
+    """Sends requests as frames, and hands replies to their callers and watch events to ``on_event``.
 
-    There is no back-pressure on purpose: every caller waits for its reply, so what is unsent is bounded by the callers.
+    There is no back-pressure on purpose: every caller waits for its reply, so the number of callers bounds the unsent
+    data.
     """
 
     def __init__(self, lease: Lease, on_event: Callable[[bytes], None], on_lost: Callable[[Connection], None]) -> None:
@@ -60,7 +62,7 @@ class Connection(asyncio.Protocol):
         return ":".join(self._name("peername"))
 
     async def greet(self, frame: bytes) -> bytes:
-        """Send the frame that attaches a session, return the answer.
+        """Send the frame that attaches a session, and return the server's answer.
 
         Raises: ConnectionError when the connection ends instead.
         """
@@ -69,13 +71,13 @@ class Connection(asyncio.Protocol):
         return await self._greeting
 
     def call(self, opcode: int, body: bytes) -> asyncio.Future[Reply]:
-        """Send a request; the future never fails, a connection that ends first answers LOST."""
+        """Send a request and return a future of its reply; if the connection ends first, its error is LOST."""
         future: asyncio.Future[Reply] = self.loop.create_future()
         if self.lost.is_set():
             future.set_result((LOST, 0, b""))
             return future
         self.lease.requests += 1
-        if opcode == AUTH:  # answered out of turn, and under a number of its own
+        if opcode == AUTH:  # the server answers it out of order, under a fixed xid
             xid = AUTH_XID
             self._auths.append(future)
         else:
@@ -94,7 +96,8 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_exception(ConnectionError(reason))
-            self._greeting.exception()  # seen: the one who waited may have been cancelled
+            # mark the error as retrieved: the caller that waited for it may have been cancelled
+            self._greeting.exception()
         pending = [*self._auths, *(future for future, _, _ in self._pending.values())]
         self._auths.clear()
         self._pending.clear()

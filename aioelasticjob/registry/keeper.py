@@ -1,4 +1,4 @@
-"""Keeper: keeps one session alive over connections that come and go."""
+"""Session keeper: keeps one session alive while connections to servers come and go."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from aioelasticjob.registry.watches import Watcher, Watches
 
 log = logging.getLogger(__name__)
 
-SILENCE: Final = 2  # of a server, as a part of the session timeout: half of it is three heartbeats without an answer
-CLOSING: Final = 2.0  # seconds to say goodbye at most
+SILENCE: Final = 2  # a server silent for 1/2 of the session timeout, three heartbeats without an answer, is given up
+CLOSING: Final = 2.0  # seconds that the request which ends the session may take
 SILENT: Final = "silent"  # why a connection was given up
-OUTAGES: Final = 32  # that are remembered
+OUTAGES: Final = 32  # outages that are remembered
 NOBODY: Final = bytes(16)  # the password of no session
 
 
@@ -50,8 +50,8 @@ class SessionState(StrEnum):
     """How things stand between us and the registry."""
 
     CONNECTED = "connected"
-    SUSPENDED = "suspended"  # no connection; the session may still be alive
-    EXPIRED = "expired"  # the registry said so; a new session is being made
+    SUSPENDED = "suspended"  # there is no connection; the session may still be alive
+    EXPIRED = "expired"  # the registry has said that the session is over; a new session is being made
     CLOSED = "closed"
 
 
@@ -64,10 +64,10 @@ class SessionStatus:
 
 
 class Keeper:
-    """One session: who serves it now, how long it is good for, who watches what.
+    """One session: the server it is connected to, its lease, and its watches.
 
-    Once attached, ``keep`` never waits for a reply: a connection that breaks is found out by its own end, not by a
-    request that only ``keep`` itself could rescue.
+    Once the session is attached, ``keep`` never waits for a reply: it notices a broken connection by the end of that
+    connection.  If it waited for a reply, nobody could end that wait, since only ``keep`` makes new connections.
     """
 
     def __init__(self, settings: ConnectionSettings, codec: Codec, random: Random) -> None:
@@ -100,7 +100,7 @@ class Keeper:
             await anyio.sleep(self.backoff.before_connecting(urgent=urgent))
 
     async def close(self) -> None:
-        """End the session, politely if that takes no more than a moment.  ``keep`` must have ended."""
+        """End the session, and tell the server so if it answers within two seconds.  ``keep`` must have ended."""
         self.lease.close()
         connection, self.connection = self.connection, None
         self.status.set(SessionStatus(SessionState.CLOSED, self.status.value.incarnation))
@@ -114,9 +114,10 @@ class Keeper:
             await connection.gone.wait()
 
     def watch(self, root: str, watcher: Watcher, *, shallow: bool = False) -> None:
-        """Tell ``watcher`` of everything that happens at ``root`` and below, or at least of what it is to hear of.
+        """Tell ``watcher`` of every change at ``root`` and below; a shallow watcher only of the names below ``root``.
 
-        Nothing is awaited: the registry answers in order, so what is read from now on is read after the watch was set.
+        Nothing is awaited: the registry answers in order, so every read sent from now on is answered after the watch
+        has been set.
         """
         if self.watches.add(root, watcher, shallow=shallow):
             self._ask(root)
@@ -127,7 +128,7 @@ class Keeper:
             self._ask(root)
 
     def _ask(self, root: str) -> None:
-        """Ask the registry for the watch that is now wanted; the new one takes the old one's place."""
+        """Ask the registry for the watch that ``root`` now needs; it replaces the watch that was there."""
         if self.connection is None:
             return
         shallow = self.watches.shallow(root)
@@ -145,7 +146,7 @@ class Keeper:
         return None
 
     async def _attach(self, host: tuple[str, int]) -> Connection | None:
-        """Try one server, for no longer than leaves time to try another while the session lives, or is waited for."""
+        """Try one server; the try is short enough to leave time for another server before the session ends."""
         settings, count = self.settings, len(self._hosts)
         patience = (self.lease.timeout or settings.session_timeout) / (3 if count == 1 else 6)
         patience = min(patience, settings.connection_timeout / (count + 1))
@@ -164,7 +165,7 @@ class Keeper:
             connection.abort("cancelled")
             raise
         if session and not connection.lost.is_set():
-            self.lease.zxid = seen  # a registry that was wiped counts anew
+            self.lease.zxid = seen  # a registry whose data was deleted counts its transactions from the beginning
             self.lease.begin(session, timeout, sent)
             self._password = password
             self._last(host)
@@ -178,7 +179,7 @@ class Keeper:
         return await self._attach(host)  # a server that knows the end of a session can begin the next one
 
     def _begin(self, connection: Connection) -> None:
-        """Go CONNECTED, all in one round of the loop: nobody's request can come before auth and watches."""
+        """Go CONNECTED in one turn of the loop, so that credentials and watches are sent before any other request."""
         self.connection, self.host = connection, connection.host
         if self.away_since is not None:
             self.outages.append((self.away_since, self._loop.time()))
@@ -193,11 +194,11 @@ class Keeper:
         self.watches.reset()
 
     async def _attend(self, connection: Connection) -> None:
-        """Send heartbeats, and end a connection that has fallen silent.
+        """Send heartbeats, and end a connection whose server does not answer.
 
-        A heartbeat is a sync: it is answered through the leader, and answers keep their order, so a server that is cut
-        off from its leader falls silent too.  Half the session timeout (Java's client: two thirds) leaves time to find
-        another server before work has to be cancelled.
+        A heartbeat is a sync request: the server answers it through its leader, and answers keep their order, so a
+        server that has lost its leader stops answering too.  A silent connection is given up after half the session
+        timeout (Java's client waits two thirds), which leaves time to find another server before work is cancelled.
         """
         beat = self._loop.time()
         while not connection.lost.is_set():
@@ -208,22 +209,25 @@ class Keeper:
             silent = connection.heard + self.lease.timeout / SILENCE
             with anyio.move_on_after(min(beat, silent) - now):
                 await connection.lost.wait()
-            await asyncio.sleep(0)  # a loop that was blocked reads first what has come meanwhile, and judges then
+            # after the loop was blocked, read first what has arrived meanwhile, and only then judge the silence
+            await asyncio.sleep(0)
             await asyncio.sleep(0)
             if self._loop.time() >= connection.heard + self.lease.timeout / SILENCE:
                 connection.abort(SILENT)
 
     def _lost(self, connection: Connection) -> None:
-        if connection is self.connection:  # the end of any other one means nothing
+        if connection is self.connection:  # the end of an older connection changes nothing
             self.connection, self.reason = None, connection.reason
             self.away_since = connection.heard if connection.reason == SILENT else self._loop.time()
             log.warning("connection lost", extra={"reason": connection.reason})
             self.status.set(SessionStatus(SessionState.SUSPENDED, self.lease.incarnation))
 
     def _unproven(self) -> None:
-        """Connect again where the lease has ended on a connection: the answer says whether the session has lived.
+        """Connect again when the lease has ended on a living connection: the server's answer says whether the session
+        lives.
 
-        Otherwise a connection is given up well before that; so this machine was suspended, or the loop was held up.
+        A silent connection is given up long before its lease ends.  So this happens only when the machine was
+        suspended or the loop was blocked.
         """
         if self.connection is not None:
             self.connection.abort("the session may have ended while this process stood still")
@@ -248,21 +252,21 @@ class Keeper:
         )
 
     def _last(self, host: tuple[str, int]) -> None:
-        """Ask this server last next time."""
+        """Move this server to the end of the list, so that it is tried last next time."""
         self._hosts.remove(host)
         self._hosts.append(host)
 
     def _seen(self) -> int:
-        """The newest zxid seen: a server that is behind it sends us away.
+        """The newest zxid seen: a server that has not seen it yet refuses the connection.
 
-        Not for ever: when nobody takes us back for long after the session's end, the registry may have been wiped, and
-        what we have seen with it.
+        If no server accepts us for long after the session's end, 0: the registry's data may have been deleted, and
+        then no server will ever reach the zxid that we have seen.
         """
         return self.lease.zxid if self.lease.now() < self.lease.proven + 2 * self.lease.timeout else 0
 
 
 def _report(reply: asyncio.Future[Reply]) -> None:
-    """Say it when a watch was refused: nothing else would."""
+    """Log that the registry refused a watch: nobody awaits the answer to this request."""
     error = reply.result()[0]
     if error not in (0, LOST):
         log.error("a watch was refused", extra={"error": error})

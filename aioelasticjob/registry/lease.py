@@ -1,4 +1,4 @@
-"""Lease: how long the session is certain to live, and the work that may run no longer than that."""
+"""Lease: until when the session is certain to live, and the work that must have been cancelled by then."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from anyio import CancelScope
 from aioelasticjob.clock import boot_time
 
 BEATS = 6  # heartbeats per session timeout
-RESOLUTION = 1e-6  # seconds; what is left below that is the rounding of a timer that was on time
-INTERVAL = 1.0  # seconds between two checks at most, on the loop's clock, which stands still while the machine sleeps
+RESOLUTION = 1e-6  # seconds; a remainder smaller than this is a rounding error of a timer that was on time
+# at most so many seconds between two checks, by the loop's clock, which may stop while the machine is suspended
+INTERVAL = 1.0
 
 
 class Cancellable(Protocol):
-    """A cancel scope, or what stands for one."""
+    """A cancel scope, or an object that is used like one."""
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel what runs inside."""
@@ -68,7 +69,7 @@ class Lease:
         return False
 
     def begin(self, incarnation: int, timeout: float, sent: float) -> None:
-        """A server has confirmed the session, asked at ``sent``."""
+        """Note that a server has confirmed the session in its answer to a request that was sent at ``sent``."""
         if incarnation != self.incarnation:
             self.end()
         self.incarnation, self.timeout = incarnation, timeout
@@ -77,7 +78,7 @@ class Lease:
         self._arm()  # the timeout may have become a shorter one
 
     def end(self) -> None:
-        """The session is over: so is all work under it."""
+        """Note that the session is over, and cancel all work that is bound to it."""
         self.incarnation, self.proven = 0, -inf
         self._cancel()
 
@@ -101,7 +102,7 @@ class Lease:
             self._arm()
 
     def unbind(self, scope: Cancellable) -> None:
-        """Let a scope go."""
+        """Bind a scope no longer: the end of the session does not cancel it any more."""
         self._scopes.pop(scope, None)
 
     def close(self) -> None:
@@ -130,29 +131,29 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """For how long the items claimed under one session are certain to be nobody else's."""
+    """For how long no other instance can claim the items that were claimed under one session."""
 
     lease: Lease
     incarnation: int
 
     @property
     def left(self) -> float:
-        """Seconds until the session may end, should the registry answer nothing any more; 0 or less: it may have."""
+        """Seconds until the session may end if the registry answers no more; at 0 or less it may have ended."""
         lease = self.lease
         return lease.proven + lease.timeout - lease.now() if lease.incarnation == self.incarnation else -inf
 
     @property
     def margin(self) -> float:
-        """Seconds that are left at most when work is cancelled because its session may end."""
+        """Seconds before the possible end of the session at which its work is cancelled."""
         return margin(self.lease.timeout)
 
 
 def margin(timeout: float) -> float:
-    """How long before the proven end of a session of ``timeout`` seconds work is cancelled.
+    """Return how many seconds before the proven end of a session of ``timeout`` seconds its work is cancelled.
 
-    A follower tells the leader every half tick which sessions it heard of, so what the leader knows is older than what
-    we have proven by half a tick, or by one heartbeat if those come less often (measured: 0.87 s at a tick of 2 s).
-    Half a tick is 1 s by default, and a quarter of the timeout at most, as servers grant no less than two ticks.  On
-    top comes slack for a loop that is late.  That is 1.2 of 4 s, 2.2 of 10 s, 5.5 of 30 s.
+    A follower tells the leader only every half tick which sessions it heard from.  So the leader's knowledge is older
+    than ours by half a tick, or by one heartbeat if heartbeats come less often (measured: 0.87 s at a tick of 2 s).
+    Half a tick is 1 s by default, and at most a quarter of the timeout, since servers grant no timeout below two ticks.
+    Some slack for a late event loop is added.  The result is 1.2 s of 4 s, 2.2 s of 10 s, 5.5 s of 30 s.
     """
     return max(min(1.0, timeout / 4), timeout / BEATS) + min(0.5, timeout / 20)

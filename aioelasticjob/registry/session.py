@@ -1,4 +1,4 @@
-"""Session: what the registry is to the rest of the house.  Reads, transactions, deadlines, and whether it is there."""
+"""Session: the registry as the rest of the package sees it: reads, transactions, deadlines, and connection state."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ CLOCK_NODE = "/systemTime/current"
 
 
 class Session:
-    """One session after the other with the registry.  Paths begin with ``/``, the namespace's root.
+    """One session with the registry after another.  Paths begin with ``/``, the root of the namespace.
 
-    Reads wait out short losses of the connection, then raise Suspended.  Writes are never repeated, and are bound to
-    the session they were decided under, its ``incarnation``.
+    If the connection is lost, a read waits for a short while, then raises Suspended.  A write is never repeated, and is
+    bound to the session (``incarnation``) under which it was decided: the registry refuses it under a later one.
     """
 
     def __init__(self, client: Client, codec: Codec) -> None:
@@ -47,7 +47,7 @@ class Session:
 
     @property
     def status(self) -> Latest[SessionStatus]:
-        """The state and the incarnation it is about."""
+        """The session's state, and the incarnation that it is the state of."""
         return self._keeper.status
 
     @property
@@ -67,7 +67,7 @@ class Session:
 
     @property
     def zxid(self) -> int:
-        """The newest transaction seen in a reply: watchers have heard of everything up to it."""
+        """The newest transaction seen in a reply: watchers have been told of all changes up to it."""
         return self._keeper.lease.zxid
 
     @property
@@ -94,15 +94,15 @@ class Session:
         return self._keeper.lease.left
 
     def is_proven(self) -> bool:
-        """Say whether the session can be proven alive now; if not, cancel what is bound to it and connect again."""
+        """Return whether the session is proven alive now; if not, cancel its work and connect again."""
         return self._keeper.lease.check()
 
     def tenure(self, incarnation: int) -> Tenure:
-        """Return for how long what was claimed under a session is certain to be nobody else's."""
+        """Return for how long no other instance can claim what was claimed under the session ``incarnation``."""
         return Tenure(self._keeper.lease, incarnation)
 
     def steady_time(self) -> float:
-        """Return seconds on a clock that nobody sets and that goes on while the machine is suspended."""
+        """Return the seconds of a clock that nobody can set and that goes on while the machine is suspended."""
         return self._keeper.lease.now()
 
     @property
@@ -175,7 +175,7 @@ class Session:
         return Tree(found, zxid)
 
     async def list_many(self, paths: Sequence[str]) -> dict[str, tuple[Node | None, Sequence[str]]]:
-        """Read many nodes, each in one breath with the names below it.
+        """Read many nodes, each in one request with the names below it.
 
         Raises: NotPermitted, Suspended.
         """
@@ -186,14 +186,14 @@ class Session:
         }
 
     async def sync(self, path: str = "/") -> None:
-        """Wait until our server has caught up with everything committed before.
+        """Wait until our server knows every transaction that was committed before this call.
 
         Raises: Suspended.
         """
         await self._one(wire.SYNC, path)
 
     async def wait_deleted(self, path: str) -> None:
-        """Wait until the node that is there now is gone.  Outlives connections and sessions."""
+        """Wait until the node that exists now has been deleted; the wait goes on over lost connections and sessions."""
         gone = _Gone(path)
         with self.watching((path,), gone):
             czxid = None
@@ -204,16 +204,16 @@ class Session:
                 except Suspended:
                     await self._client.connected()
                     continue
-                if stat is None or czxid not in (None, stat.czxid):  # made anew, while we could not see it
+                if stat is None or czxid not in (None, stat.czxid):  # made again while we were away
                     return
                 czxid = stat.czxid
                 await gone.news.wait()
 
     @contextmanager
     def watching(self, roots: Sequence[str], watcher: Watcher, *, shallow: bool = False) -> Iterator[None]:
-        """Tell ``watcher`` of all changes at and below ``roots``, which need not exist, from before any read inside.
+        """Tell ``watcher`` of all changes at and below ``roots`` while the block runs; the roots need not exist.
 
-        ``shallow``: of what happens below them no more need be told than that children have come or gone.
+        The watch precedes any read inside.  ``shallow``: below the roots, only children that come or go need be told.
         """
         for root in roots:
             self.watch(root, watcher, shallow=shallow)
@@ -232,32 +232,32 @@ class Session:
         self._keeper.unwatch(root, watcher)
 
     def deadline(self, incarnation: int) -> AbstractContextManager[anyio.CancelScope]:
-        """Cancel what runs inside before the registry can have ended that session; at once if there is another."""
+        """Cancel the block before the registry can have ended the session given; at once if that is over."""
         return self._keeper.lease.scope(incarnation)
 
     def bind(self, scope: Cancellable, incarnation: int) -> None:
-        """Let ``deadline`` hold for a scope that has been entered already, until it is unbound."""
+        """Cancel a scope that has been entered already as ``deadline`` would, until ``unbind`` is called."""
         self._keeper.lease.bind(scope, incarnation)
 
     def unbind(self, scope: Cancellable) -> None:
-        """Lift the deadline."""
+        """End what ``bind`` began: the scope has no deadline any more."""
         self._keeper.lease.unbind(scope)
 
     async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
-        """Write all of ``ops`` or none, under the session ``incarnation`` or not at all.
+        """Write all of ``ops`` or none of them, and only under the session ``incarnation``.
 
-        What is on ``hold`` leaves together when it is due; withdrawn, it is a Conflict of no operation (index -1).
+        With ``hold`` it is sent when it is due; withdrawn before, it raises a Conflict of no operation (index -1).
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
         """
         return await self._client.write(ops, incarnation, self._codec, hold)
 
     def withdraw(self, hold: Hold) -> None:
-        """Drop what is on ``hold`` now, if it has not left yet."""
+        """Drop the transaction that ``hold`` delays, if it has not been sent yet."""
         self._client.withdraw(hold)
 
     async def lull(self) -> None:
-        """Wait for the answers to transactions that were on hold: whoever is in no hurry lets them come first."""
+        """Wait for the answers to delayed transactions under way: less urgent work lets them come first."""
         await self._client.lull()
 
     async def server_time(self, path: str = CLOCK_NODE) -> float:
@@ -272,14 +272,14 @@ class Session:
                 await _make(self._client, self._codec, path)
 
     async def furnish(self) -> None:
-        """Make the namespace again, for a registry that has come back empty.
+        """Create the namespace again, in a registry that has come back without its data.
 
         Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted.
         """
         await _furnish(self._client, self._codec)
 
     async def back_off(self, failures: int) -> None:
-        """Wait before something that was refused is tried again, longer with every failure."""
+        """Wait before a refused request is tried again; the pause grows with the number of ``failures``."""
         await anyio.sleep(self._keeper.backoff.before_reading(failures))
 
     async def connected(self) -> None:
@@ -309,7 +309,7 @@ class Session:
 
 
 class _Gone:
-    """Watches for the end of one node."""
+    """A watcher that waits until one node may have been deleted."""
 
     def __init__(self, path: str) -> None:
         self.path, self.deleted, self.news = path, False, asyncio.Event()
@@ -331,9 +331,9 @@ async def open_session(
     seed: int | None = None,
     summon: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Session]:
-    """Connect, make sure that the namespace is there, and stay connected; ``seed`` fixes what is else left to chance.
+    """Connect, make sure that the namespace exists, and stay connected; ``seed`` makes random choices repeatable.
 
-    ``summon`` is called whenever no server could be reached: it may start one.
+    ``summon`` is called whenever no server could be reached; it may start one.
 
     Raises: RegistryUnreachable, AuthenticationFailed, NotPermitted.
     """
@@ -354,7 +354,7 @@ async def open_session(
 
 @asynccontextmanager
 async def beside(work: Callable[[], Coroutine[object, object, None]]) -> AsyncIterator[None]:
-    """Run ``work`` while the block runs; the error of either ends both, and leaves bare, not in a group of one."""
+    """Run ``work`` while the block runs.  An error of either ends both and is raised as it is, not in a group."""
     failures: list[Exception] = []
 
     async def watched() -> None:
@@ -376,7 +376,7 @@ async def beside(work: Callable[[], Coroutine[object, object, None]]) -> AsyncIt
 
 
 async def _arrive(session: Session) -> None:
-    """Make sure that the namespace exists and is ours to read."""
+    """Make sure that the namespace exists and that our credentials may read it."""
     client, codec, settings = session._client, session._codec, session.settings
     while True:
         await client.connected()
@@ -387,7 +387,7 @@ async def _arrive(session: Session) -> None:
             if error != wire.MISSING:
                 break
             await _furnish(client, codec)
-        except (Suspended, OutcomeUnknown, SessionEnded):  # nobody depends on us yet: try again for as long as we may
+        except (Suspended, OutcomeUnknown, SessionEnded):  # no work depends on it yet: try again
             continue
     if error:
         raise wire.failure(error, codec.absolute("/"))
@@ -398,7 +398,7 @@ async def _furnish(client: Client, codec: Codec) -> None:
 
 
 async def _make(client: Client, codec: Codec, path: str) -> None:
-    """Make the missing levels of ``path``, which asks fewer rights than making all."""
+    """Create only the missing levels of ``path``: creating all of them would need rights on levels that exist."""
     missing: list[str] = []
     while path != "/" and (await client.read(wire.EXISTS, codec.watching(path)))[0] == wire.MISSING:
         missing.append(path)

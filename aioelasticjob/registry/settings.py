@@ -1,4 +1,4 @@
-"""How to reach a registry: parsed once from what a person wrote, and right from then on."""
+"""The settings of a connection to a registry: parsed and checked once, when they come from a person."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_REQUEST = (
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """The settings that may accompany an address; seconds where it is a time."""
+    """The settings that may be given beside an address; times are in seconds."""
 
     session_timeout: float
     connection_timeout: float
@@ -28,7 +28,7 @@ class ConnectionOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """Where the registry is and how patient to be with it; times in seconds."""
+    """The registry's servers, namespace, timeouts and retries; times are in seconds."""
 
     hosts: tuple[tuple[str, int], ...]
     namespace: str = ""
@@ -97,7 +97,7 @@ def _host(server: str, address: str) -> tuple[str, int]:
 
 
 def _resolvable(name: str) -> bool:
-    """Whether a name can be asked for at all: the resolver itself raises what nobody expects of a connection."""
+    """Whether the resolver accepts a name; for some names it raises a UnicodeError, which no caller expects."""
     try:
         return bool(name.encode("idna")) and name.isprintable() and " " not in name
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""Tree: a part of the registry as an immutable value, a mapping of paths to nodes.  Names nothing of the house."""
+"""Tree: a part of the registry as an immutable value, a mapping of paths to nodes.  It knows nothing of jobs."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ class Node:
 
 
 NAMED: Final = Node(b"", Stat(0, 0, 0.0, 0.0, -1, 0, 0, 0, 0, 0, 0))
-"""A node of which no more is known than that it is there; as a condition, its version is any."""
+"""A node that is known to exist and has not been read; its version -1 matches any version in a condition."""
 
 
 class Tree:
-    """Nodes by path.  Equal to another tree with the same nodes, whatever the two have seen since (``zxid``)."""
+    """Nodes by path.  Two trees with the same nodes are equal, even if they were read at different times (``zxid``)."""
 
     __slots__ = ("_names", "_nodes", "_touch", "zxid")
 
     def __init__(self, nodes: Mapping[str, Node] | None = None, zxid: int = 0) -> None:
         self._nodes: dict[str, Node] = dict(nodes or {})
-        self._names: dict[str, tuple[str, ...]] | None = None  # children by parent, made when first asked for
-        self.zxid = zxid  # everything committed up to here is in the tree
-        self._touch = [True]  # shared by all trees read one after another without a break
+        self._names: dict[str, tuple[str, ...]] | None = None  # children by parent, built at the first use
+        self.zxid = zxid  # the tree has every change up to this transaction
+        self._touch = [True]  # shared by all trees that were read one after another over the same connection
 
     @property
     def outdated(self) -> bool:
-        """Whether its reader has lost touch with the registry since, and will read everything again."""
+        """Whether the reader of this tree has lost its connection since, and will read everything again."""
         return not self._touch[0]
 
     def make_do(self) -> None:
-        """Take this tree, and those read one after another up to it, for the newest there is."""
+        """Mark this tree, and those that were read one after another up to it, as not outdated."""
         self._touch[0] = True
 
     def lose_touch(self) -> None:
-        """Make this tree outdated, and all those that were read one after another up to it."""
+        """Mark this tree, and those that were read one after another up to it, as outdated."""
         self._touch[0] = False
 
     def get(self, path: str) -> Node | None:
@@ -94,7 +94,7 @@ class Tree:
                 tree._nodes.pop(path, None)
             else:
                 tree._nodes[path] = node
-        if not reshaped:  # the common case, only data changed: both trees share the index
+        if not reshaped:  # in most cases only data has changed: then both trees share the index
             tree._names = self._names
         return tree
 

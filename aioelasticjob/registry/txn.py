@@ -1,4 +1,4 @@
-"""What a transaction is made of, and what comes of it.  ``Session.commit`` sends one."""
+"""The operations of a transaction, and its result.  ``Session.commit`` sends a transaction."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ Op: TypeAlias = Create | Set | Delete | Check
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hold:
-    """Keep a transaction, ready, until a moment of the loop's clock, and drop it if ``stands`` no longer says yes.
+    """Delays a transaction until a moment of the loop's clock; it is dropped then if ``stands`` returns False.
 
-    A hold is for one transaction at a time; ``Session.withdraw`` drops that before its moment.
+    It delays one transaction at a time; ``Session.withdraw`` drops that one before its moment.
     """
 
     until: float
@@ -57,12 +57,13 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A transaction that happened: its zxid, and the data version it gave each operation's node.
+    """A transaction that was written: its zxid, and the data version of each operation's node after it.
 
-    Create gives 0, Set the new version, Delete and Check -1.  ``zxid`` is the czxid of every node it created.
+    The version is 0 for Create, the new version for Set, -1 for Delete and Check.  ``zxid`` is the czxid of every node
+    that the transaction created.
     """
 
     zxid: int
     versions: tuple[int, ...]
     time: float = 0.0
-    """The registry's, in seconds since the epoch; 0 if it did not say."""
+    """The registry's time of the transaction, in seconds since the epoch; 0 if the answer did not tell it."""

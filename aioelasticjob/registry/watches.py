@@ -1,4 +1,4 @@
-"""Watches: who is to hear of changes below which path."""
+"""Watches: which watcher is told of changes below which path."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import Protocol
 
 
 class Watcher(Protocol):
-    """One who hears of changes.  Called from the loop between two rounds: to note down, not to work.
+    """An object that is told of changes.  Its methods are called between two turns of the loop: they must only take
+    notes.
 
-    Who watches a root shallowly hears of CHILDREN there, and of nothing below it.  He may hear of more, as others who
-    watch there do, and they of his CHILDREN: a registry keeps one watch for each path and connection.
+    A shallow watcher of a root is told of CHILDREN there, and needs nothing from below.  The registry keeps one watch
+    for each path and connection, so a shallow watcher may be told of more when another watcher watches the same root,
+    and that other one of CHILDREN.
     """
 
     def changed(self, kind: int, path: str) -> None:
-        """Something happened at ``path``: CREATED, DELETED, CHANGED, or CHILDREN have come or gone."""
+        """Note that something happened at ``path``: CREATED, DELETED, CHANGED, or CHILDREN (some have come or gone)."""
 
     def reset(self) -> None:
-        """Anything may have happened: the connection is a new one, or closed for good."""
+        """Note that anything may have changed: there is a new connection, or the session was closed."""
 
 
 class Watches:
-    """Watchers by root.  An event finds its own by one look-up per level, however many there are."""
+    """Watchers by root.  An event finds its watchers by one look-up for each level of its path."""
 
     def __init__(self) -> None:
         self._watchers: dict[str, dict[Watcher, bool]] = {}  # by root, and whether shallowly
@@ -32,22 +34,22 @@ class Watches:
         return tuple(self._watchers)
 
     def shallow(self, root: str) -> bool | None:
-        """Whether a shallow watch of ``root`` will do for everybody; None if nobody needs any."""
+        """Return whether a shallow watch of ``root`` is enough for all its watchers; None if it has no watchers."""
         watchers = self._watchers.get(root)
         return None if watchers is None else all(watchers.values())
 
     def those(self, *, shallow: bool) -> Sequence[str]:
-        """The roots for which a shallow watch will do, or will not."""
+        """Return the roots for which a shallow watch is enough, or, if not ``shallow``, the other ones."""
         return tuple(root for root in self._watchers if self.shallow(root) is shallow)
 
     def add(self, root: str, watcher: Watcher, *, shallow: bool = False) -> bool:
-        """Add a watcher; say whether another watch is needed than before."""
+        """Add a watcher; return whether the registry has to be asked for another watch than before."""
         before = self.shallow(root)
         self._watchers.setdefault(root, {})[watcher] = shallow
         return self.shallow(root) is not before
 
     def remove(self, root: str, watcher: Watcher) -> bool:
-        """Remove a watcher; say whether another watch is needed than before, or none."""
+        """Remove a watcher; return whether the registry has to be asked for another watch than before, or for none."""
         before, watchers = self.shallow(root), self._watchers[root]
         watchers.pop(watcher, None)
         if not watchers:
@@ -55,7 +57,7 @@ class Watches:
         return self.shallow(root) is not before
 
     def dispatch(self, kind: int, path: str) -> None:
-        """Tell those whose root is ``path`` or above it."""
+        """Tell the watchers whose root is ``path`` or an ancestor of it."""
         root = path
         while True:
             for watcher in tuple(self._watchers.get(root, ())):
@@ -65,6 +67,6 @@ class Watches:
             root = root.rpartition("/")[0] or "/"
 
     def reset(self) -> None:
-        """Tell everybody to look anew."""
+        """Tell all watchers that anything may have changed."""
         for watcher in {watcher: None for watchers in self._watchers.values() for watcher in watchers}:
             watcher.reset()

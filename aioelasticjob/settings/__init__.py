@@ -1,4 +1,4 @@
-"""Settings of an application from a YAML or TOML file and from the environment, which goes before the file."""
+"""Settings of an application from a YAML or TOML file and from the environment, which overrides the file."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ __all__ = ["Mistake", "Settings", "WrongSettings", "examine", "load"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a file and the environment say, right as far as can be seen without the code that it belongs to."""
+    """The settings of a file and the environment, checked as far as that is possible without the application's code."""
 
     _seen: Examination
 
     @property
     def application(self) -> Application:
-        """What is set of the application as a whole."""
+        """The settings of the application as a whole."""
         return self._seen.application
 
     @property
     def jobs(self) -> Mapping[str, str | None]:
-        """The jobs that are named, with the kind of each; None for one that is declared in code."""
+        """The jobs that have settings here, with the kind of each; None for a job that is declared in code."""
         return {name: given.kind for name, given in self._seen.jobs.items()}
 
     def declared(self, name: str, *, look: bool = True) -> JobConfig:
-        """Return the configuration of a job that is declared by its kind; with ``look``, if this host can run it.
+        """Return the configuration of a job that is declared by its kind; with ``look``, check that this host can run
+        it.
 
         Raises:
-            WrongSettings: it makes no sense here, for instance because its script does not exist.
+            WrongSettings: the configuration is wrong, for instance because its script does not exist.
         """
         given = self._seen.jobs[name]
         assert given.kind is not None
@@ -49,10 +50,11 @@ class Settings:
             raise self._wrong(name, given, wrong) from None
 
     def applied(self, config: JobConfig) -> JobConfig:
-        """Return a job's configuration with what is set of it here; defaults count where the code says nothing.
+        """Return a job's configuration with its settings from here; the ``defaults`` apply to what the code does not
+        set.
 
         Raises:
-            WrongSettings: the two do not go together.
+            WrongSettings: code and settings contradict each other.
         """
         names = {spelt(name): name for name in self._seen.jobs}
         name = config.job_name if config.job_name in self._seen.jobs else names.get(spelt(config.job_name), "")
@@ -67,10 +69,10 @@ class Settings:
             raise self._wrong(name or config.job_name, given, wrong) from None
 
     def all_declared(self, names: Iterable[str]) -> None:
-        """See to it that every job that is set here exists.
+        """Check that every job that has settings here is declared.
 
         Raises:
-            WrongSettings: one is declared nowhere.
+            WrongSettings: a job is declared nowhere.
         """
         known = {spelt(name): name for name in names}
         amiss = []
@@ -98,7 +100,7 @@ def examine(file: str | Path | None = None, *, elsewhere: bool = False) -> tuple
 
 
 def load(file: str | Path | None = None) -> Settings:
-    """Read a settings file, and the environment, which goes before it.
+    """Read a settings file, and the environment, which overrides it.
 
     Raises:
         WrongSettings: with all mistakes there are.

@@ -1,4 +1,4 @@
-"""Settings looked at as a whole: every mistake is found, not only the first, and the place of each."""
+"""Checks settings as a whole: it finds every mistake, not only the first one, and the place of each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NOT_HERE = {
 
 
 class Application(BaseSettings):
-    """What stands at the top of a file, or in a variable of its own; the meanings are those of `ElasticJob`."""
+    """The settings at the top of a file, or in variables of their own; they mean the same as those of `ElasticJob`."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
 
@@ -51,12 +51,12 @@ class Application(BaseSettings):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What is set, by the names that `ElasticJob` has for it, but for the address, which is ``registry``."""
+        """The given settings, by the names of `ElasticJob`'s parameters; only the address is called ``registry``."""
         return self.model_dump(exclude_none=True)
 
     @property
     def connection(self) -> ConnectionOptions:
-        """What is set of the connection."""
+        """The given settings of the connection."""
         options = ConnectionOptions.__optional_keys__
         return cast(ConnectionOptions, {name: one for name, one in self.given.items() if name in options})
 
@@ -69,13 +69,13 @@ class Application(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what is given and nothing else: the environment is added where its mistakes can be told from others."""
+        """Read no source but the arguments: the environment is read elsewhere, to tell its mistakes apart."""
         return (init_settings,)
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What is set of one job, or of all: values by the names that Python uses, and where each stands."""
+    """The settings of one job, or the defaults for all jobs: values by their Python names, and the place of each."""
 
     kind: str | None = None
     values: Mapping[str, object] = field(default_factory=dict)
@@ -84,12 +84,12 @@ class Given:
 
 @dataclass(slots=True)
 class Examination:
-    """One look at a file and the environment; ``mistakes`` are complete when it is over."""
+    """One check of a file and the environment; ``mistakes`` is complete after ``run``."""
 
     written: Written
     environment: Mapping[str, str]
     elsewhere: bool = False
-    """The jobs run on other hosts: what they need there is not looked for here."""
+    """Whether the jobs run on other hosts: then this host is not searched for their scripts."""
     application: Application = field(default_factory=Application)
     defaults: Given = field(default_factory=Given)
     jobs: dict[str, Given] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Examination:
         return in_order([*self.written.mistakes, *self._found.values()])
 
     def mistake(self, keys: Keys, value: object, expected: str) -> Mistake:
-        """Return a mistake at the place where a value comes from."""
+        """Return a mistake with the place that a value comes from."""
         if expected == "field required":
             value, expected = None, "is missing"
         elif isinstance(value, bool | int | float) and "valid string" in expected:
@@ -112,7 +112,7 @@ class Examination:
         return Mistake(variable or self.written.file, line, ".".join(keys), value, expected)
 
     def run(self) -> None:
-        """Look at everything."""
+        """Check everything."""
         unresolved: list[tuple[Keys, str, str]] = []
         values = resolved(self.written.values, (), self.environment, unresolved)
         assert isinstance(values, dict)
@@ -167,9 +167,9 @@ class Examination:
             jobs.setdefault(variable.job, {})[variable.setting] = variable.value
 
     def _given(self, keys: Keys, settings: Mapping[str, object], of_kinds: Sequence[str] | None = None) -> Given:
-        """Return settings by the names that Python uses, after a look at the names.
+        """Return settings by their Python names, after a check of the names.
 
-        A job that is declared in code may be of any kind, unless it is said of which.
+        A job that is declared in code may be of any kind, unless ``kind`` is given.
         """
         kind, found = settings.get("kind"), Given()
         if kind is not None:
@@ -180,7 +180,7 @@ class Examination:
                 kinds.find(kind)
             except InvalidSetting as wrong:
                 self._note((*keys, "kind"), kind, wrong.expected)
-                return found  # what else it may have, nobody knows
+                return found  # the settings of an unknown kind cannot be checked
         possible = kinds.names() if of_kinds is None else of_kinds
         spellings = dict(_spellings(possible if kind is None else (kind,)))
         values, places = dict[str, object](), dict[str, Keys]()
@@ -210,12 +210,13 @@ class Examination:
 
 
 def _wrong_with(name: str, given: Given, elsewhere: bool) -> list[InvalidSetting]:
-    """Return what is wrong with a job's settings, as far as their names are right."""
+    """Return the errors in those of a job's settings whose names are right."""
     kind, common = None, {key: value for key, value in given.values.items() if key in JobConfig.model_fields}
     if given.kind is not None:
-        with suppress(InvalidSetting):  # complained of already
+        with suppress(InvalidSetting):  # reported already
             kind = kinds.find(given.kind)
-    if kind is None:  # the rest is in the code: what depends on it is looked at when the two meet
+    # the other settings are in the code: what depends on them is checked when the application is loaded
+    if kind is None:
         common = {"sharding_total_count": MAX_ITEMS, "monitor_execution": True, **common}
     wrong = [one for one in sifted(JobConfig, {"job_name": name})[0] if one.setting == "job_name"]
     found, right = sifted(partial(JobConfig, job_name="any"), common)
@@ -236,8 +237,8 @@ _NAMED = ("time_zone", "sharding_strategy", "error_handler")
 
 
 def _named(time_zone: Any = "UTC", sharding_strategy: Any = "average", error_handler: Any = "log") -> None:
-    """See to it that what is chosen by name is there."""
-    Cron.parse("@daily", time_zone)  # a zone counts only with an expression, which may stand elsewhere
+    """Check that a time zone, strategy or error handler that is chosen by name exists."""
+    Cron.parse("@daily", time_zone)  # a time zone is used only with a cron expression, which may be set elsewhere
     strategies.find(sharding_strategy)
     error_handlers.find(error_handler)
 
@@ -247,11 +248,12 @@ def _address(address: str | None = None, **options: Any) -> None:
 
 
 def _spellings(of_kinds: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each way to write a setting with its name in Python: those of every job, and those of some kinds."""
+    """Yield each way to write a setting, with its Python name: the settings of every job, and those of some kinds."""
     for name, one in JobConfig.model_fields.items():
         yield from ((key, name) for key in _keys(name, one.alias, one.validation_alias, one.serialization_alias))
     for known in of_kinds:
-        with suppress(InvalidSetting):  # somebody's kind that cannot be loaded: no matter to jobs of other kinds
+        # a kind of another package that cannot be loaded; jobs of other kinds do not need it
+        with suppress(InvalidSetting):
             for name, option in kinds.find(known).options.model_fields.items():
                 yield from ((key, name) for key in _keys(name, option.alias))
 

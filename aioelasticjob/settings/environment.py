@@ -13,22 +13,22 @@ _OF_A_JOB = f"{PREFIX}JOBS__"
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One variable that sets something of one job."""
+    """One variable that sets one setting of one job."""
 
     name: str
     job: str
-    """The job, named as below ``jobs`` of the file if it is there."""
+    """The job's name, spelt as in the file if the file has the job."""
     setting: str
     value: object
 
 
 def spelt(name: str) -> str:
-    """Return a job's name as a variable can have it: ``order-export`` is ``order_export``."""
+    """Return a job's name as it is spelt in a variable's name: ``order-export`` becomes ``order_export``."""
     return re.sub(r"[^a-z0-9]", "_", name.lower())
 
 
 def of_jobs(environment: Mapping[str, str], names: Iterable[str]) -> Iterator[Variable]:
-    """Return the variables that set something of a job; one without a setting's name has an empty one."""
+    """Return the variables that set a setting of a job; the setting is empty if the variable does not name one."""
     known = {spelt(name): name for name in names}
     for variable, value in environment.items():
         if variable.upper().startswith(_OF_A_JOB):
@@ -43,7 +43,7 @@ def name_of(field: str, environment: Mapping[str, str]) -> str | None:
 
 
 def _value(text: str) -> object:
-    """Return a list or an object where the text is one in JSON; anything else stays text, and is understood as that."""
+    """Return a list or an object if the text is one in JSON; any other text is returned as it is."""
     if text[:1] not in ("{", "["):
         return text
     try:

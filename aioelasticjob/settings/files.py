@@ -1,4 +1,4 @@
-"""Settings files read with their lines, so that a mistake can be shown where it was written."""
+"""Reads settings files together with their line numbers, so that a mistake can be shown with its line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 from aioelasticjob.settings.mistakes import Mistake
 
 Keys: TypeAlias = tuple[str, ...]
-"""Where a value is: the keys that lead to it."""
+"""The place of a value: the keys that lead to it."""
 _TABLE = re.compile(r"\s*\[\[?\s*(?P<keys>[^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 _PAIR = re.compile(r"""\s*(?P<keys>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _KEY = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
@@ -23,7 +23,7 @@ _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a file says, where, and what is wrong with it as a file."""
+    """The values of a file, the line of each, and the mistakes that make it unreadable."""
 
     file: str
     values: Mapping[str, object] = field(default_factory=dict)
@@ -31,14 +31,14 @@ class Written:
     mistakes: tuple[Mistake, ...] = ()
 
     def line(self, keys: Keys) -> int | None:
-        """Return the line of a value, or of the nearest thing around it that has one."""
+        """Return the line of a value, or of the innermost mapping around it whose line is known."""
         while keys and keys not in self.lines:
             keys = keys[:-1]
         return self.lines.get(keys)
 
 
 def read(file: str | Path) -> Written:
-    """Read a YAML, JSON or TOML file; nothing is raised, all that is wrong is in the answer."""
+    """Read a YAML, JSON or TOML file; this raises nothing, the result has all mistakes."""
     path, name = Path(file), str(file)
     readers = {".yaml": _read_yaml, ".yml": _read_yaml, ".json": _read_yaml, ".toml": _read_toml}
     if path.suffix.lower() not in readers:
@@ -57,7 +57,7 @@ def _unread(file: str, line: int | None, why: str) -> Written:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML whose dates stay text: no setting is a date, and a job's parameter may look like one."""
+    """A YAML loader that leaves dates as text: no setting is a date, but a job's parameter may look like one."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -91,7 +91,7 @@ def _read_yaml(file: str, text: str) -> Written:
 
 
 def _quoting(error: yaml.MarkedYAMLError) -> str:
-    """Return a hint for what people run into: expressions that begin with a character that means something."""
+    """Return a hint about quotes if a value begins with a character that has a meaning in YAML, as ``*/5`` does."""
     problem = error.problem or ""
     if "expected ',' or" in problem:
         return "; a value like ${NAME} or 0 0 3 * * ? needs quotes between braces or brackets"
@@ -108,7 +108,7 @@ class _Document:
         self._file, self._loader = file, loader
 
     def value(self, node: yaml.Node, keys: Keys) -> object:
-        """Return what a node says, all the way down."""
+        """Return the value of a node, with everything inside it."""
         if isinstance(node, yaml.SequenceNode):
             return [self.value(one, (*keys, str(index))) for index, one in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
@@ -123,7 +123,7 @@ class _Document:
         return found
 
     def _note_doubles(self, node: yaml.MappingNode, keys: Keys) -> None:
-        """Complain of a key given twice, of which YAML would silently take the last."""
+        """Note a mistake for each key that is given twice; YAML would silently take the last one."""
         first: dict[str, int] = {}
         for key_node, _ in node.value:
             key, line = str(key_node.value), key_node.start_mark.line + 1
@@ -144,11 +144,11 @@ def _read_toml(file: str, text: str) -> Written:
 
 
 def _toml_lines(text: str) -> Iterator[tuple[Keys, int]]:
-    """Yield each key with its line; what is inside an inline table has none of its own."""
+    """Yield each key with its line; keys inside an inline table have no line of their own."""
     table: Keys = ()
     quotes = ""
     for number, line in enumerate(text.splitlines(), 1):
-        if quotes:  # inside a text of several lines nothing is a key
+        if quotes:  # a line inside a multi-line text has no key
             quotes = "" if quotes in line else quotes
             continue
         if header := _TABLE.match(line):

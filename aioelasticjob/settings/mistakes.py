@@ -1,4 +1,4 @@
-"""Mistakes in settings: each with its place, what is wrong and what would be right."""
+"""Mistakes in settings: each with its place, the wrong value, and what would be right."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Mistake:
     """The file, or the environment variable."""
     line: int | None
     setting: str
-    """The keys that lead to it, such as ``jobs.backup.cron``; empty if it is the source as a whole."""
+    """The keys that lead to the setting, such as ``jobs.backup.cron``; empty if the whole source is wrong."""
     value: object
     expected: str
 
     @property
     def place(self) -> str:
-        """File and line as editors and terminals understand them, or the variable."""
+        """File and line, in the form that editors understand, or the variable."""
         return self.source if self.line is None else f"{self.source}:{self.line}"
 
     def __str__(self) -> str:
@@ -40,13 +40,13 @@ class Mistake:
 
 
 class WrongSettings(InvalidSetting):
-    """A settings file, or the environment, is wrong; ``mistakes`` are all there are."""
+    """A settings file, or the environment, is wrong; ``mistakes`` has all mistakes."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         first, *others = mistakes
         super().__init__(first.setting, first.value, first.expected)
         self.mistakes = tuple(mistakes)
-        more = f" (and {len(others)} more: aioelasticjob config check tells them all)" if others else ""
+        more = f" (and {len(others)} more: aioelasticjob config check lists them all)" if others else ""
         self.args = (f"{first}{more}",)
 
 
@@ -56,9 +56,9 @@ def in_order(found: Sequence[Mistake]) -> tuple[Mistake, ...]:
 
 
 def sifted(build: Callable[..., object], given: Mapping[str, object]) -> tuple[list[InvalidSetting], dict[str, object]]:
-    """Return all that is wrong with settings, and those that are right.
+    """Return the errors in settings, and the settings that are right.
 
-    What was complained of is taken out, and the rest looked at again, until nothing is left to complain of.
+    Settings with an error are removed and the rest is checked again, until there is no further error.
     """
     wrong, rest = list[InvalidSetting](), dict(given)
     while True:

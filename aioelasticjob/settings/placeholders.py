@@ -13,14 +13,14 @@ _PLACEHOLDER = re.compile(
 
 
 class Unresolved(ValueError):
-    """A placeholder makes no sense here."""
+    """A placeholder cannot be replaced."""
 
 
 def resolve(text: str, environment: Mapping[str, str]) -> str:
     """Return the text with its placeholders replaced; a default may have placeholders of its own.
 
     Raises:
-        Unresolved: a variable without default is not set, or a placeholder is none.
+        Unresolved: a variable without a default is not set, or the text is no valid placeholder.
     """
 
     def replaced(found: re.Match[str]) -> str:
@@ -39,7 +39,7 @@ def resolve(text: str, environment: Mapping[str, str]) -> str:
 
 
 def resolved(value: object, keys: Keys, environment: Mapping[str, str], wrong: list[tuple[Keys, str, str]]) -> object:
-    """Return a value of a file with all texts in it resolved; what cannot be stays, and is added to ``wrong``."""
+    """Return a value with the placeholders in all its texts replaced; errors are added to ``wrong``."""
     match value:
         case str():
             try:

@@ -1,4 +1,4 @@
-"""Simulated time, simulated networks and the faults of both, for tests of jobs and of this package."""
+"""Simulated time and networks, and faults in them, for tests of jobs and of this package."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -49,7 +49,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a promised name when it is first asked for: pytest loads the plugin in here for everybody."""
+    """Import a public name at its first use: pytest loads the plugin of this package in every project."""
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,10 @@
-"""Why a simulated world can go no further, or was asked for what it does not have."""
+"""The errors of a simulation: it cannot go on, or code needs something that a simulation does not have."""
 
 from __future__ import annotations
 
 
 class Deadlock(RuntimeError):
-    """Every task waits and no timer is set: nothing can ever happen again."""
+    """Every task waits and no timer is set, so nothing can ever happen again."""
 
     def __init__(self, waiting: list[str]) -> None:
         super().__init__("nothing is scheduled and nothing is ready; waiting are:\n" + "\n".join(waiting))
@@ -12,11 +12,11 @@ class Deadlock(RuntimeError):
 
 
 class Livelock(RuntimeError):
-    """Tasks keep waking each other and time stands still."""
+    """Tasks wake each other without end, and the simulated time does not advance."""
 
 
 class OutsideWorld(RuntimeError):
-    """Something was asked for that a simulation cannot have."""
+    """Code in a simulation asked for something of the real world, such as a thread or a file descriptor."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} cannot be simulated: use the in-memory network, and asyncio.sleep for time")

@@ -1,7 +1,7 @@
-"""What can go wrong: hosts that hang, die or lose their clock, and networks that delay, swallow and part.
+"""Faults of a simulation: hosts that hang, die or are suspended, and networks that delay, lose or block packets.
 
-Everything takes effect at once and at the given moment of simulated time, so a schedule of faults is an ordinary
-coroutine, and with ``loop.random`` as its dice it is part of the seed.
+Every fault takes effect at once, at the present moment of simulated time.  So a schedule of faults is an ordinary
+coroutine; if it draws from ``loop.random``, the seed determines it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from aioelasticjob.testing.process import Main, Process
 from aioelasticjob.testing.suspension import suspend, wake
 
 Farewell = Literal["fin", "reset", "silent"]
-"""How the peers learn of a crash: from the kernel politely or rudely, or, when the whole host is gone, not at all."""
+"""How peers learn of a crash: by a FIN or a reset of the kernel, or, if the whole host is gone, not at all."""
 
 
 class Faults:
-    """The hand that breaks and mends one simulated world."""
+    """Causes and ends faults in one simulation."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -77,7 +77,7 @@ class Faults:
             self._change(source, target, replace(self.network.link(source, target), latency=latency, jitter=jitter))
 
     def drop(self, source: str, target: str, *, both: bool = True) -> None:
-        """Swallow every packet from ``source`` to ``target``, and back if ``both``."""
+        """Lose every packet from ``source`` to ``target``, and those back if ``both``."""
         for a, b in ((source, target), (target, source))[: 1 + both]:
             self._change(a, b, replace(self.network.link(a, b), up=False))
 
@@ -93,7 +93,7 @@ class Faults:
             connection.reset()
 
     def half_open(self, a: str, b: str) -> None:
-        """Forget their connections on the way, as a restarted NAT does: nothing passes, nobody is told."""
+        """Lose all further packets of the present connections between two hosts, as a restarted NAT does."""
         for connection in self.network.between(a, b):
             connection.severed = True
 

@@ -40,10 +40,10 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 START = 1_767_225_600.0
-"""Where the simulated wall clock begins unless told otherwise: 2026-01-01T00:00:00Z."""
+"""The default beginning of the simulated wall clock: 2026-01-01T00:00:00Z."""
 
 _PATIENCE = 200_000
-"""So many turns of the loop without time passing are taken for an endless loop."""
+"""After so many turns of the loop without time passing, the simulation is taken for an endless loop."""
 
 
 class VirtualLoop(SimulatedLoop):
@@ -171,16 +171,16 @@ class VirtualLoop(SimulatedLoop):
         process.resume(self._ready)
 
     def count_turns_anew(self) -> None:
-        """Be patient again: something new is tried."""
+        """Count the turns without time passing from 0 again, since something new begins."""
         self._idle_turns = 0
 
     def keep_remains(self, process: Process) -> None:
-        """Hold on to the tasks of a process that is about to die: collected, they would unwind among the living."""
+        """Keep references to the tasks of a process that is killed: collected tasks would run their code again."""
         tasks = (task for task in asyncio.all_tasks(self) if isinstance(task, _SimulatedTask))
         self._remains += (task for task in tasks if task.process is process)
 
     def bury_dead(self) -> bool:
-        """Unwind what is left of killed processes, unheard; say whether there were any."""
+        """Unwind the tasks of killed processes and ignore their errors; return whether there were any."""
         for agen in list(self._asyncgens):
             if not self._owner_lives(agen):
                 self._asyncgens.discard(agen)
@@ -203,13 +203,13 @@ class VirtualLoop(SimulatedLoop):
             self._owners[id(agen)] = process
 
     def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[object, object]) -> None:
-        """Close a generator that nobody closed, unless it was a killed process that did not."""
+        """Close a generator that was not closed, unless its process was killed."""
         if self._owner_lives(agen):
             super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
         self._owners.pop(id(agen), None)  # by its place: weak references to it are dead already
 
     def _process_events(self, _events: tuple[()]) -> None:
-        """There are no file descriptors, hence no events."""
+        """Do nothing: there are no file descriptors, so there are no events of them."""
 
     def _check_closed(self) -> None:
         if self.is_closed():
@@ -237,7 +237,7 @@ for _name in (
 
 
 class _Held:
-    """Asks the process a handle belongs to before it runs."""
+    """A handle that runs only if the process it belongs to may run."""
 
     __slots__ = ()
     _context: contextvars.Context
@@ -281,14 +281,14 @@ class _SimulatedTask(asyncio.Task[Any]):
         return self._age
 
     def bury(self) -> None:
-        """Unwind a task whose process was killed: its ``finally`` blocks run where nothing can hear them."""
+        """Unwind a task whose process was killed: its ``finally`` blocks run, and whatever they do has no effect."""
         self._log_destroy_pending = False
         coroutine: Any = self.get_coro()
         context = self.process.context.copy() if self.process else contextvars.copy_context()
         for _ in range(100):  # once for each ``await`` that its unwinding meets
             try:
                 context.run(coroutine.close)
-            except BaseException:  # whatever the dead say, nobody listens
+            except BaseException:  # errors of killed processes are ignored
                 continue
             return
 
@@ -322,7 +322,7 @@ def run_on(loop: VirtualLoop, main: Callable[[], Awaitable[T]], seed: int) -> T:
     with _simulated(loop, seed):
         try:
             result = loop.run_until_complete(body())
-            unhandled = loop.unhandled.copy()  # what is cut off at the end may complain, and is not heard
+            unhandled = loop.unhandled.copy()  # errors of tasks that are cut off at the end are ignored
         finally:
             _shut_down(loop)
     if unhandled:
@@ -332,7 +332,7 @@ def run_on(loop: VirtualLoop, main: Callable[[], Awaitable[T]], seed: int) -> T:
 
 @contextmanager
 def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
-    """Turn the interpreter's sources of time and chance into the loop's, and refuse threads."""
+    """Replace the interpreter's sources of time and randomness by the loop's, and refuse threads."""
     start_thread = threading.Thread.start
 
     def refuse_thread(thread: threading.Thread) -> None:
@@ -366,7 +366,7 @@ def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
 
 
 def _shut_down(loop: VirtualLoop) -> None:
-    """End everything that is left, the killed first, and close the loop."""
+    """End all remaining tasks, those of killed processes first, and close the loop."""
     tasks = [task for task in sorted(asyncio.all_tasks(loop), key=hash) if isinstance(task, _SimulatedTask)]
     living = [task for task in tasks if not task.process or task.process.alive]
     with warnings.catch_warnings(), mock.patch.object(sys, "unraisablehook"):

@@ -111,7 +111,7 @@ class Network:
         """Hosts that answer nothing, not even with a refusal."""
         self.connections: dict[int, Connection] = {}
         self.context = contextvars.Context()
-        """The kernels run in it: packets travel whatever becomes of the processes."""
+        """The context of the simulated kernels: packets travel even if their processes are paused or killed."""
         self.fingerprint = 0
         """Checksum over every delivered segment with its time and direction: equal for equal runs."""
         self._listeners: dict[tuple[str, int], Listener] = {}
@@ -207,7 +207,7 @@ class Network:
             connection.retransmit()
 
     def dissolve(self) -> None:
-        """Let go of every connection: the world ends."""
+        """Drop every connection at the end of the simulation."""
         for connection in list(self.connections.values()):
             for end in connection.ends():
                 end.vanish()

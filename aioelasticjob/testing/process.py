@@ -22,7 +22,7 @@ class ProcessKilled(Exception):
 
 
 class Process:
-    """Code with an address, a clock and a fate of its own."""
+    """A simulated process: code with its own address and clock, which can be paused or killed alone."""
 
     def __init__(self, name: str, address: str, *, skew: float = 0.0) -> None:
         self.name, self.address = name, address
@@ -33,7 +33,7 @@ class Process:
         """Seconds that its machine was suspended: its monotonic clock is behind the true one by so many."""
         self.suspended_at: float | None = None
         self.timers: list[asyncio.TimerHandle] = []
-        """What it has set and has not come due, while its machine is suspended."""
+        """Its timers that are not due yet, while its machine is suspended."""
         self.exited: Callable[[SystemExit], None] | None = None
         """Called when its code ends the interpreter; None to let that end the whole simulation."""
         self._held: deque[asyncio.Handle] = deque()
@@ -87,7 +87,8 @@ class Process:
         self.timers.clear()
         if not self._ended.done():
             self._ended.set_exception(ProcessKilled(self.name))
-            self._ended.exception()  # nobody has to wait for a process that was killed on purpose
+            # the error is marked as retrieved: nothing has to wait for a process that was killed on purpose
+            self._ended.exception()
 
     def admits(self, handle: asyncio.Handle) -> bool:
         """Say whether ``handle`` may run now; keep it for later if the process is only paused."""

@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Put a plain function in a simulated test's place: nobody else has to know that it was a coroutine function."""
+    """Replace a simulated test by a plain function, so that no other plugin treats it as a coroutine function."""
     marker = pyfuncitem.get_closest_marker(MARKER)
     if marker is None and CLUSTER not in pyfuncitem.fixturenames:
         return (yield)

@@ -1,4 +1,4 @@
-"""What networks and suspended machines need of the loop whose time is simulated."""
+"""The base class of the simulated event loop, with what the network and suspended machines need of it."""
 
 from __future__ import annotations
 

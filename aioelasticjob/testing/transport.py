@@ -40,7 +40,7 @@ def _size(segment: Segment) -> int:
 
 
 class SocketFace:
-    """What can be asked of a socket that is not there."""
+    """A stand-in for a transport's socket, which does not exist."""
 
     family, type, proto = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
 
@@ -73,7 +73,7 @@ class SocketFace:
 
 
 class _Network(Protocol):
-    """What a connection needs of the network that it is part of."""
+    """The part of the network that a connection needs."""
 
     loop: SimulatedLoop
     context: contextvars.Context
@@ -95,7 +95,7 @@ class Connection:
         self.server = Endpoint(self, server, client, server_process)
         self.client.peer, self.server.peer = self.server, self.client
         self.severed = False
-        """Forgotten on the way: both ends believe in it, and nothing passes ever again."""
+        """Whether it is half open: both ends take it for open, but no packet passes any more."""
 
     def joins(self, a: str, b: str) -> bool:
         """Say whether it is between hosts ``a`` and ``b``."""
@@ -214,7 +214,7 @@ class Endpoint(_FlowControlMixin):
             self._leave()
 
     def vanish(self) -> None:
-        """Be gone without a word to the other end."""
+        """Close without telling the other end."""
         self._wire.clear()
         if self.gone:
             self.connection.discard_when_over()
@@ -222,7 +222,7 @@ class Endpoint(_FlowControlMixin):
             self._lose(None)
 
     def _leave(self) -> None:
-        """Be gone when the last byte went out; as on Linux with a reset if bytes for this end were left unread."""
+        """Close after the last byte was sent; as on Linux, with a reset if bytes for this end were left unread."""
         if any(isinstance(segment, bytes) for segment in self._inbox):
             self._send(Signal.RESET)
         elif Signal.END in self._backlog or not self._eof_written:
@@ -293,7 +293,7 @@ class Endpoint(_FlowControlMixin):
         self.retransmit()
 
     def retransmit(self) -> None:
-        """Put on its way what is on the wire and not coming, as far as the link is up."""
+        """Send again the segments that were lost, as far as the link is up."""
         if not self._wire:
             return
         if not self._passes():
@@ -331,7 +331,7 @@ class Endpoint(_FlowControlMixin):
             self.connection.discard_when_over()
 
     def _acknowledge(self, size: int) -> None:
-        """Take note that the other end has read ``size`` bytes."""
+        """Note that the other end has read ``size`` bytes."""
         self._in_flight -= size
         if self._backlog:
             self._pump()

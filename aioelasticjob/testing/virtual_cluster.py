@@ -1,4 +1,4 @@
-"""Your own application in simulated time: as many instances as you start, each on a host that you may kill."""
+"""Your own application in simulated time: any number of instances, each on a host of its own, which you may kill."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Provider = Callable[..., Any]
 REGISTRY, PORT = "10.0.0.1", 2181
 OBSERVER = "10.0.0.2"
 PATIENCE = 600.0
-"""Seconds of the observer's session: its heartbeats would be most of what a simulated hour costs."""
+"""Session timeout of the observer, in seconds; a short one would make most work of heartbeats."""
 WITHIN = 3600.0
 """Simulated seconds that a test waits for something to happen, unless it says otherwise."""
 
@@ -115,7 +115,7 @@ class Instance:
         return tuple(item for one in status.instances if one.ip == self.host for item in one.holds)
 
     def raise_failure(self) -> None:
-        """Raise what has ended it, once."""
+        """Raise the error that has ended it, once."""
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure
@@ -149,7 +149,7 @@ class VirtualCluster:
         self.instances: list[Instance] = []
         """All that were ever started."""
         self.told: list[JobEvent] = []
-        """What all of them have told."""
+        """The events of all of them."""
         self._news = Latest(0)
         self._read = 0  # events that the test has waited for, or that came before one it has waited for
         self._faults: Faults | None = None
@@ -307,7 +307,7 @@ class VirtualCluster:
         return self._observer
 
     async def _look(self, settings: ConnectionSettings) -> None:
-        """Connect somebody who looks and operates, from a host of its own."""
+        """Open the observer's session, from a host of its own."""
         ready = Event()
 
         async def main() -> None:
@@ -362,7 +362,7 @@ async def _registry() -> None:
 
 @contextmanager
 def _inline() -> Iterator[None]:
-    """Call in the loop what would run in a thread or a process, of which nobody could say how long they take."""
+    """Call in the loop a function that would run in a thread or a process, which cannot be simulated."""
 
     async def run_sync(function: Callable[..., Any], *args: Any, **_options: Any) -> Any:
         return contextvars.copy_context().run(function, *args)

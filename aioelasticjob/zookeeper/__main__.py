@@ -129,9 +129,9 @@ async def _run(arguments: argparse.Namespace, listening: Callable[[Server], None
 
 
 def linger(server: Server, seconds: float) -> None:
-    """Have the server stop once nobody has been there for so many seconds.
+    """Stop the server once no client has been connected for so many seconds.
 
-    A session that may still come back counts as somebody, and so does whoever came and went between two looks.
+    A session whose client may still reconnect counts as a client, and so does one that came and went between two looks.
     """
     every = min(1.0, seconds / LOOKS)
 
@@ -149,7 +149,7 @@ def linger(server: Server, seconds: float) -> None:
 
 
 def main() -> int:
-    """Serve until SIGTERM or SIGINT, or until nobody is left."""
+    """Serve until SIGTERM or SIGINT, or until no client is left."""
     arguments = _arguments()
     with ExitStack() as stack:
         try:
@@ -182,9 +182,9 @@ def _lock(arguments: argparse.Namespace, stack: ExitStack) -> int | None:
 
 
 def _detach() -> int:
-    """Go on in a child, and return the pipe on which it says that it listens; this process ends when it does.
+    """Go on in a child process, and return the pipe on which it says that it listens; this process ends then.
 
-    So whoever started us has nobody to wait for, and learns by our exit code how the start went.
+    So the process that started us need not wait for the server, and learns from our exit code whether it has started.
     """
     ready, served = os.pipe()
     if os.fork():

@@ -1,4 +1,4 @@
-"""Who may do what: entries, the identities they name, and the two questions asked of them."""
+"""Access control lists: their entries, the identities they name, and the two checks against them."""
 
 import base64
 import hashlib
@@ -11,14 +11,14 @@ from aioelasticjob.zookeeper.jute import decode
 
 
 class Identity(NamedTuple):
-    """Who a client is, in one scheme."""
+    """A client's identity in one scheme."""
 
     scheme: str
     id: str
 
 
 class Acl(NamedTuple):
-    """What one identity may do."""
+    """The permissions of one identity."""
 
     perms: int
     scheme: str | None
@@ -57,7 +57,7 @@ def permitted(acl: AclList, perm: int, identities: Iterable[Identity]) -> bool:
 
 
 def require(acl: AclList, perm: int, identities: Iterable[Identity]) -> None:
-    """Refuse who is not permitted.
+    """Raise an error unless one of the identities holds the permission.
 
     Raises: RequestError with NO_AUTH.
     """
@@ -94,7 +94,7 @@ def intern(acl: AclList) -> AclList:
 
 
 def masked(acl: AclList) -> AclList:
-    """Hide password hashes from whoever may read but not administer."""
+    """Return a list without its password hashes, for a client that may read the node but not administer it."""
     return tuple(
         entry._replace(id=f"{(entry.id or '').split(':', 1)[0]}:x") if entry.scheme == "digest" else entry
         for entry in acl

@@ -33,7 +33,7 @@ class Connection:
         self.identities.append(Identity("ip", self.host))
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived."""
+        """Add bytes that have arrived."""
         if not self.unread:
             self._input = data
         else:
@@ -44,7 +44,7 @@ class Connection:
 
     @property
     def unread(self) -> int:
-        """How many bytes of input are kept for a frame that is not whole yet, or was not read yet."""
+        """How many bytes of input are kept that belong to an incomplete frame, or to one that was not read yet."""
         return len(self._input) - self._position
 
     def four_letter_word(self) -> str | None:
@@ -53,7 +53,7 @@ class Connection:
         return word.decode("ascii") if len(word) == 4 and word.isalpha() else None
 
     def next_frame(self) -> bytes | None:
-        """Cut the next whole frame, or nothing yet.
+        """Return the next complete frame, None if there is none yet.
 
         Raises: MalformedError for a length no client may send.
         """
@@ -73,7 +73,7 @@ class Connection:
         return frame
 
     def add_identity(self, identity: Identity) -> None:
-        """Remember who the client has proved to be."""
+        """Note an identity that the client has proved."""
         if identity not in self.identities:
             self.identities.append(identity)
             self.identities.sort(key=_java_bucket)
@@ -84,7 +84,7 @@ class Connection:
         self.backlog += len(frame)
 
     def take_output(self) -> tuple[bytes, int]:
-        """Hand out what is queued, as one piece, and of how many frames it is."""
+        """Return the queued output as one piece, and the number of its frames."""
         packets = len(self._output)
         output = self._output[0] if packets == 1 else b"".join(self._output)
         self._output.clear()
@@ -92,7 +92,7 @@ class Connection:
 
 
 class Unfinished:
-    """What connections keep of frames that are not whole yet, at most so many bytes all together."""
+    """Limits the bytes that all connections together keep of incomplete frames."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -117,7 +117,7 @@ class Unfinished:
         return dropped
 
     def forget(self, connection: Connection) -> None:
-        """Count no longer what a connection keeps."""
+        """Count the bytes of a connection no longer."""
         self._total -= self._kept.pop(connection, 0)
 
 

@@ -12,7 +12,7 @@ from aioelasticjob.zookeeper.znode import CONTAINER_OWNER, MAX_TTL, Contents, Zn
 
 
 class TreeEvent(NamedTuple):
-    """A change a watch may report, with the ACL that says who may hear of it."""
+    """A change that a watch may report, with the ACL that says which clients may be told of it."""
 
     path: str
     kind: EventType
@@ -20,7 +20,7 @@ class TreeEvent(NamedTuple):
 
 
 class Author(NamedTuple):
-    """Who writes, and at which point in the order and in time (ms since the epoch)."""
+    """The author of a write: session and identities, with the write's zxid and time (ms since the epoch)."""
 
     session: int
     identities: Sequence[Identity]
@@ -99,7 +99,7 @@ class DataTree(CountingTable):
             del self.ephemerals[session]
 
     def remove(self, path: str, zxid: int) -> None:
-        """Remove a leaf that exists, asking nobody."""
+        """Remove a leaf that exists, without any check."""
         parent_path = path[: path.rfind("/")] or "/"
         acl = self.nodes[path].acl
         self.uproot(path, zxid)

@@ -1,4 +1,4 @@
-"""Accepts connections, and waits where the machine has none to give."""
+"""Accepts connections, and waits a while if the machine has no resources for another one."""
 
 import asyncio
 import errno
@@ -92,7 +92,7 @@ async def _accept(protocols: Protocols, listener: socket.socket, trouble: Troubl
 
 
 async def _readable(loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
-    """Return when somebody wants to connect.  Unlike ``sock_accept``, it holds nothing that a cancellation loses."""
+    """Return when a client wants to connect.  Unlike ``sock_accept``, it loses no connection if it is cancelled."""
     ready = loop.create_future()
 
     def tell() -> None:

@@ -1,4 +1,4 @@
-"""Who serves a data directory: a lock that the kernel drops with its last holder; in it, where the server listens."""
+"""The lock of a data directory, which the kernel releases with its last holder; it holds the server's address."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Names of znodes: which are allowed, and who is whose parent."""
+"""Names of znodes: which are allowed, and what their parents are."""
 
 import re
 

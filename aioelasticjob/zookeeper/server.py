@@ -53,7 +53,7 @@ class Server:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def desk(self) -> fourletter.Desk:
-        """Gather what the four-letter words look at."""
+        """Return what the four-letter words report about."""
         return fourletter.Desk(
             self.processor, self.statistics, self.clients.keys, self.port, self.data_dir, self.now(), self.started
         )
@@ -69,7 +69,7 @@ class Server:
             self.loop.call_soon(self._flush)
 
     def request_stop(self) -> None:
-        """Let whoever waits for `ended` go on."""
+        """Set `ended`, so that the server stops."""
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -83,7 +83,7 @@ class Server:
             self.clients[slow].transport.abort()
 
     def run_clocks(self) -> None:
-        """Start what happens by time alone."""
+        """Start the timers: expiry of sessions, removal of containers."""
         self._tick()
         self._reap()
 
@@ -172,7 +172,7 @@ class Client(asyncio.Protocol):
             self._pump()
 
     def eof_received(self) -> bool:
-        """Let what was answered already go out first."""
+        """Close the connection after the present output was sent."""
         self._server.processor.close(self.connection)
         self._server.wake()
         return True
@@ -212,7 +212,7 @@ class Client(asyncio.Protocol):
             self._resume()
 
     def _count(self, packets: int) -> None:
-        """Keep the statistics; events that nobody asked for have no latency."""
+        """Update the statistics; watch events answer no request, so they have no latency."""
         traffic, server = self.connection.traffic, self._server
         now, asked = server.now(), self.connection.asked
         self.connection.asked = None

@@ -26,7 +26,7 @@ class Sessions:
         return session
 
     def restore(self, session: int, timeout: int, now: int) -> None:
-        """Take up a session that is known from before, with its whole timeout ahead of it."""
+        """Restore a session of an earlier start of the server, with its whole timeout ahead of it."""
         self.timeouts[session] = timeout
         self._next_id = max(self._next_id, session + 1)
         self.touch(session, timeout, now)
@@ -46,7 +46,7 @@ class Sessions:
         return True
 
     def close(self, session: int) -> None:
-        """End a session; one that is not there is no matter."""
+        """End a session, if it exists."""
         if self.timeouts.pop(session, None) is not None:
             self._leave(session, self._bucket_of.pop(session))
 
@@ -55,7 +55,7 @@ class Sessions:
         return min(self._buckets, default=None)
 
     def expired(self, now: int) -> list[int]:
-        """Name the sessions whose deadline has passed."""
+        """Return the sessions whose deadline has passed."""
         return [session for bucket in sorted(self._buckets) if bucket <= now for session in self._buckets[bucket]]
 
     def password(self, session: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What can be set about a server."""
+"""The settings of a server."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ ZooKeeper's largeRequestMaxBytes is 100 MiB, counts what a request announces, an
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What can be set about a server; times in ms, sizes in bytes."""
+    """The settings of a server; times in ms, sizes in bytes."""
 
     tick_time: int = 2000
     min_session_timeout: int | None = None  # two ticks

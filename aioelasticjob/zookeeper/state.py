@@ -1,4 +1,4 @@
-"""What the server holds, and what happens to it by itself: sessions end, containers go, watchers are told."""
+"""The state of the server, and the changes that no request makes: sessions expire, containers are removed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class State:
         self.outbound[connection] = None
 
     def keep_changes(self) -> None:
-        """Begin to note what changes, for a disk."""
+        """Begin to note changes, so that they can be written to disk."""
         self.tree.dirty, self.dirty_sessions, self.saved_zxid = {}, {}, self.tree.zxid
 
     def take_changes(self) -> tuple[int | None, dict[str, None], dict[int, int | None]]:
@@ -93,12 +93,12 @@ class State:
             if heard:
                 frame = replies.event(event.kind, event.path)
                 for connection in heard:
-                    # Who may not read the node shall not learn of it (CVE-2024-23944).
+                    # A client that may not read the node must not be told of it (CVE-2024-23944).
                     if acl.permitted(event.acl, Perms.READ, connection.identities):
                         self.send(connection, frame)
 
     def end_session(self, session: int) -> None:
-        """End a session, and with it what it owned."""
+        """End a session, and remove its ephemeral nodes."""
         self.sessions.close(session)
         self._note_session(session, None)
         self.tree.end_session(session, self.next_zxid())

@@ -44,14 +44,14 @@ class StoreError(Exception):
 
 @dataclass(slots=True)
 class Changes:
-    """What one commit writes; later changes of the same thing replace earlier ones."""
+    """The changes that one commit writes; a later change of the same node or session replaces an earlier one."""
 
     zxid: int
     znodes: dict[str, Row | None] = field(default_factory=dict)
     sessions: dict[int, int | None] = field(default_factory=dict)
 
     def add(self, other: "Changes") -> None:
-        """Take in what came after."""
+        """Add changes that came after these."""
         self.zxid = other.zxid
         self.znodes |= other.znodes
         self.sessions |= other.sessions
@@ -59,7 +59,7 @@ class Changes:
 
 @dataclass(slots=True)
 class Stored:
-    """What a store held when it was opened."""
+    """The content of a store when it was opened."""
 
     zxid: int
     secret: bytes

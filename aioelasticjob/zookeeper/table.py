@@ -9,7 +9,7 @@ from aioelasticjob.zookeeper.znode import Contents, Znode, is_container, is_ttl
 
 
 class _Trace(NamedTuple):
-    """What a birth or death changes besides the node itself, as it was before."""
+    """The values that creating or deleting a node changes elsewhere, as they were before."""
 
     cversion: int
     pzxid: int

@@ -1,16 +1,16 @@
-"""Something that keeps going wrong is logged twice: when it begins, and when it has been over for a while."""
+"""A warning about something that happens again and again: logged when it begins, and when it has been over a while."""
 
 import asyncio
 import logging
 
 CALM = 10.0
-"""Seconds without another occurrence after which a trouble counts as over."""
+"""Seconds without another occurrence after which the problem counts as over."""
 
 log = logging.getLogger("aioelasticjob.zookeeper")
 
 
 class Trouble:
-    """One kind of trouble of a server; ``over`` says in a sentence what is right again."""
+    """One kind of problem of a server; ``over`` is the sentence that is logged when it is over."""
 
     def __init__(self, over: str) -> None:
         self._over = over
@@ -30,7 +30,7 @@ class Trouble:
         self._timer = loop.call_later(CALM, self._end)
 
     def stop(self) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting for the end of the problem."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""Who watches what: one table for data and existence, one for children, kept as the reference server keeps them."""
+"""The watches: one table for data and existence, one for children, kept as the reference server keeps them."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from enum import IntEnum
@@ -63,7 +63,7 @@ class WatchTable(Generic[W]):
         return path in self.by_path or self._mode(path, watcher) is Mode.RECURSIVE
 
     def trigger(self, path: str, kind: EventType) -> dict[W, None]:
-        """Tell who is to hear of a change, and drop their one-time watches."""
+        """Return the watchers of a change, and drop their one-time watches."""
         heard: dict[W, None] = {}
         for watcher, mode in list(self.by_path.get(path, {}).items()):
             if mode is not Mode.RECURSIVE or kind is not EventType.CHILDREN_CHANGED:
@@ -124,7 +124,7 @@ class Watches(Generic[W]):
         self.child.forget(watcher)
 
     def heard_by(self, event: TreeEvent) -> dict[W, None]:
-        """Tell who is to hear of a change, each once."""
+        """Return all watchers of a change, each once."""
         path, kind, _ = event
         if not self.data.by_path and not self.child.by_path:
             return {}
@@ -136,7 +136,7 @@ class Watches(Generic[W]):
         return heard
 
     def restore(self, wanted: SetWatches, watcher: W, tree: DataTree) -> Iterator[tuple[EventType, str]]:
-        """Take up the watches of a client that returns; yields what it missed instead of watching for it."""
+        """Set the watches of a client that has reconnected; yield the missed events in place of those watches."""
         for path in wanted.data:
             node = tree.nodes.get(path)
             if node is None:

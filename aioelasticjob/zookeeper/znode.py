@@ -18,7 +18,7 @@ MAX_TTL = _TTL_MASK
 
 
 class Contents(NamedTuple):
-    """What setData replaces; mtime in ms since the epoch."""
+    """The part of a node that setData replaces; mtime in ms since the epoch."""
 
     data: bytes | None
     version: int
@@ -57,7 +57,7 @@ class Znode:
 
     @property
     def contents(self) -> Contents:
-        """What setData replaces."""
+        """The part of the node that setData replaces."""
         return Contents(self.data, self.version, self.mtime, self.mzxid)
 
     @contents.setter

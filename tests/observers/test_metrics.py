@@ -330,7 +330,7 @@ def test_a_port_that_is_taken_is_said_so() -> None:
         first = ElasticJob("embedded://", metrics=0)
         async with first.running():
             assert first._here.endpoint is not None
-            with pytest.raises(InvalidSetting, match="nobody can listen there"):
+            with pytest.raises(InvalidSetting, match="cannot listen there"):
                 async with ElasticJob("embedded://", metrics=first._here.endpoint.port).running():
                     pass
 

@@ -117,7 +117,8 @@ def test_error_codes_become_errors_of_ours() -> None:
     assert isinstance(wire.failure(exc.NoNode.error_code, "/a"), NodeMissing)
     assert isinstance(wire.failure(exc.SessionExpired.error_code, "/a"), SessionEnded)
     assert (
-        str(wire.failure(-9999, "/a")) == "/a: the registry gave an error that is not known here (-9999)"
+        str(wire.failure(-9999, "/a"))
+        == "/a: the registry answered with an error code that this client does not know (-9999)"
     )  # aiozk would print it
 
 

@@ -1,4 +1,4 @@
-"""The event store: every run's life in a database, as Elastic-Job's users know it from their two tables."""
+"""The event store: the history of runs in a database, in the two tables that Elastic-Job's users know."""
 
 from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql.history import RUNNING, Beat, Filter, Page, Run, RunDetails, State

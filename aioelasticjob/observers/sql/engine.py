@@ -1,4 +1,4 @@
-"""What each kind of database needs to be told before it is used."""
+"""SQLAlchemy's engine, set up for each kind of database."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from aioelasticjob.observers.settings import EventStoreSettings, database
 from aioelasticjob.observers.sql.schema import RUNS, STATES
 
 IDLE = 1800
-"""Seconds after which a connection is made anew: MySQL and what lies between end those that were idle for long."""
+"""Seconds after which a connection is replaced: MySQL and network devices end connections that were idle for long."""
 
 
 def engine_for(settings: EventStoreSettings) -> AsyncEngine:
-    """Return the engine; nothing is connected yet."""
+    """Return the engine; it connects when it is first used."""
     url, patience = database(settings.url), settings.write_timeout
     match url.get_backend_name():
         case "sqlite":
@@ -30,14 +30,15 @@ def engine_for(settings: EventStoreSettings) -> AsyncEngine:
         case _:
             zone = "SET time_zone = '+00:00'"
             options = {"connect_timeout": max(1, int(patience)), "init_command": zone, "charset": "utf8mb4"}
-            ways = {"isolation_level": "READ COMMITTED"}  # who has waited for an upgrade has to see it
+            # a process that has waited for another one's upgrade has to see its result
+            ways = {"isolation_level": "READ COMMITTED"}
     return create_async_engine(
         url, hide_parameters=True, connect_args=options, pool_pre_ping=True, pool_recycle=IDLE, pool_size=2, **ways
     )
 
 
 def widths(connection: Connection) -> Mapping[str, int]:
-    """Return how many characters the text columns hold; of columns that both tables have the narrower one."""
+    """Return how many characters the text columns hold; of a column that both tables have, the narrower one counts."""
     found: dict[str, int] = {}
     for table in (RUNS, STATES):
         for column in inspect(connection).get_columns(table.name):
@@ -48,13 +49,15 @@ def widths(connection: Connection) -> Mapping[str, int]:
 
 
 def _set_up_sqlite(connection: Any, record: object) -> None:
-    connection.isolation_level = None  # or Python's module decides when a transaction begins, and leaves DDL out of it
+    # otherwise Python's module decides when a transaction begins, and leaves DDL out of it
+    connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")  # readers wait for nobody
-    cursor.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the last moments, never the file
+    cursor.execute("PRAGMA journal_mode = WAL")  # readers need not wait for writers
+    # a power cut may lose the last transactions, but never damages the file
+    cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.close()
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Ask for the write lock first: a transaction that wants it later is refused at once, however patient it is."""
+    """Take the write lock first: SQLite refuses a transaction that asks for it later at once, whatever its timeout."""
     connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN")

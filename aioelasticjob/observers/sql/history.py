@@ -1,4 +1,4 @@
-"""What can be asked of the event store, and the answers as values."""
+"""The filters and the results of queries to the event store, as values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 RUNNING = "running"
-"""The outcome of a run that has none yet."""
+"""Stands for the outcome of a run that has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Run:
     outcome: str
     """completed, failed, timed out, cancelled, handed over, cut off; running while there is none."""
     seconds: float | None
-    """None while it runs, and where nobody knows because it was cut off."""
+    """None while it runs, and if it was cut off, since nobody knows when it ended then."""
     failure: str | None
-    """In one line."""
+    """The failure in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +57,20 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class RunDetails:
-    """One run with all that is known of it."""
+    """One run with its stack, its states and related runs."""
 
     run: Run
     stack: str | None
     """The failure with its stack."""
     states: tuple[State, ...]
-    """What it went through, the first first."""
+    """Its states, the oldest first."""
     kin: tuple[Run, ...]
     """Other runs of the same item for the same moment: the one that was cut off, the one that rescued it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """A run as one stroke of a sparkline."""
+    """A run as one bar of a sparkline."""
 
     id: str
     item: int
@@ -90,18 +90,18 @@ class Filter:
     outcome: str | None = None
     source: str | None = None
     state: str | None = None
-    """Of states only."""
+    """Only for queries of states."""
     since: datetime | None = None
-    """Runs that began then or later, aware."""
+    """Only runs that began at this moment or later; an aware datetime."""
     until: datetime | None = None
-    """Runs that began before then, aware."""
+    """Only runs that began before this moment; an aware datetime."""
     text: str | None = None
-    """What the failure, its stack or the message of a state contains, in any case."""
+    """Text that the failure, its stack or the message of a state contains, in upper or lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Some rows, the newest first, and where the next page begins: None when there is none."""
+    """Some rows, the newest first, and the key after which the next page begins; None on the last page."""
 
     rows: tuple[T, ...]
     next: str | None

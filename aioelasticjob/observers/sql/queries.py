@@ -1,4 +1,4 @@
-"""Questions to the two tables.  Pages go by key, so the last page of a long history costs no more than the first."""
+"""Queries of the two tables.  Pages are found by key, so the last page of a long history costs as much as the first."""
 
 from __future__ import annotations
 
@@ -35,43 +35,43 @@ OUTCOME = case(
     (RUNS.c.is_success == 1, Outcome.COMPLETED.value),
     else_=Outcome.FAILED.value,
 ).label("result")
-"""Rows that Java wrote have no outcome of ours."""
+"""The outcome of a row; rows that Elastic-Job wrote do not have our column, so it is derived from theirs."""
 OUTCOMES = (RUNNING, *(outcome.value for outcome in Outcome), HANDED_OVER, CUT_OFF)
 _RUN = [column for column in RUNS.columns if column.name not in ("failure_stack", "is_success")]
 
 
 def runs(which: Filter, after: str | None, limit: int) -> Select[Any]:
-    """Return the question for a page of runs, and one row more, which tells whether there is another."""
+    """Return the query for a page of runs, plus one row, which tells whether there is another page."""
     asked = select(*_RUN, OUTCOME).where(*_conditions(which))
     return _page(asked, RUNS, RUNS.c.start_time, after, limit)
 
 
 def states(which: Filter, after: str | None, limit: int) -> Select[Any]:
-    """Return the question for a page of the status trace, and one row more."""
+    """Return the query for a page of the status trace, plus one row."""
     asked = select(STATES).where(*_state_conditions(which))
     return _page(asked, STATES, STATES.c.creation_time, after, limit)
 
 
 def one_run(key: str) -> Select[Any]:
-    """Return the question for a run with its stack."""
+    """Return the query for a run with its stack."""
     return select(*_RUN, OUTCOME, RUNS.c.failure_stack).where(RUNS.c.id == key)
 
 
 def trace_of(run: Run) -> Select[Any]:
-    """Return the question for what a run went through."""
+    """Return the query for the states of a run."""
     told = select(STATES).where(STATES.c.task_id == run.task_id, STATES.c.sharding_item == str(run.item))
     return told.order_by(STATES.c.creation_time, STATES.c.id).limit(LONGEST_PAGE)
 
 
 def kin_of(run: Run) -> Select[Any]:
-    """Return the question for the other runs of the same item for the same moment."""
+    """Return the query for the other runs of the same item for the same moment."""
     same = and_(RUNS.c.job_name == run.job, RUNS.c.sharding_item == run.item, RUNS.c.fire_time == _naive(run.fire_time))
     began = RUNS.c.start_time >= _naive(run.fire_time) if run.fire_time is not None else false()
     return select(*_RUN, OUTCOME).where(same, began, RUNS.c.id != run.id).order_by(RUNS.c.start_time).limit(100)
 
 
 def beats(jobs: Sequence[str], last: int) -> CompoundSelect[Any]:
-    """Return the question for the newest runs of each of some jobs: one short walk of the index for each."""
+    """Return the query for the newest runs of each of some jobs: it reads a short piece of the index for each job."""
     wanted = (RUNS.c.id, RUNS.c.job_name, RUNS.c.sharding_item, RUNS.c.start_time, RUNS.c.seconds, OUTCOME)
     newest = (
         select(*wanted)
@@ -85,7 +85,7 @@ def beats(jobs: Sequence[str], last: int) -> CompoundSelect[Any]:
 
 
 def counts(which: Filter) -> Select[Any]:
-    """Return the question how many runs there are of each job and outcome."""
+    """Return the query for the number of runs of each job and outcome."""
     found = select(RUNS.c.job_name, OUTCOME).where(*_conditions(which)).subquery()
     return select(found.c.job_name, found.c.result, func.count()).group_by(found.c.job_name, found.c.result)
 
@@ -129,12 +129,12 @@ def read_state(row: RowMapping) -> State:
 
 
 def read_beat(row: RowMapping) -> Beat:
-    """Return a row as a stroke of a sparkline."""
+    """Return a row as a bar of a sparkline."""
     return Beat(row["id"], row["sharding_item"], _utc(row["start_time"]), row["result"], row["seconds"])
 
 
 def key_of(row: RowMapping, time: str) -> str:
-    """Return what the next page begins after."""
+    """Return the key after which the next page begins."""
     moment = row[time]
     return f"{moment.isoformat()}~{row['id']}"
 

@@ -1,4 +1,4 @@
-"""Events as rows: what one transaction will write, put together so that writing it twice writes it once."""
+"""Events as rows of one transaction; the rows' keys make a transaction that is written twice have the same result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aioelasticjob.observers.failures import cause, stack
 
 Row: TypeAlias = dict[str, object]
 Told: TypeAlias = Began | Started | Ended | Rescued | HandedOver | Misfired
-"""What is about items and leaves a trace."""
+"""The events about runs of items, which are stored."""
 
 STATES = {
     Outcome.COMPLETED: "TASK_FINISHED",
@@ -22,28 +22,29 @@ STATES = {
     Outcome.TIMED_OUT: "TASK_TIMED_OUT",
     Outcome.CANCELLED: "TASK_KILLED",
 }
-"""How a run's end is told in the status trace: Elastic-Job's words as far as it has any."""
+"""The states of the status trace for the ends of runs: Elastic-Job's names, as far as it has one."""
 HANDED_OVER, CUT_OFF = "handed over", "cut off"
-"""Outcomes that only become known after a run's end: others take it up, or its instance died."""
+"""Outcomes that become known only after a run's end: it was handed over, or its instance died."""
 WIDTHS = {"job_name": 255, "task_id": 255, "hostname": 255, "instance": 255, "failure_cause": 4000, "message": 4000}
-"""Characters that columns hold as we make them."""
+"""Characters that the columns hold in tables that we have made."""
 TAIL = 80
-"""Characters kept of the end of what is shortened: a task's id ends in what makes it unique."""
+"""Characters that are kept of the end of a shortened text: a task id is unique by its end."""
 ASKEW = timedelta(minutes=5)
-"""How far the clocks of two hosts may differ for the one to find the run of the other."""
+"""A host finds the run of another host if their clocks differ by no more than this."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """What one transaction writes.
+    """The rows that one transaction writes.
 
-    A row's id follows from the run it tells of: what is written again, for nobody knows whether it was, is there once.
+    A row's id is derived from its run.  So a batch can be written again if it is unknown whether it was written: each
+    row is there once.
     """
 
     host: str
     """The name of this machine."""
     events: int = 0
-    """What was added."""
+    """The number of events that were added."""
     begun: dict[str, Row] = field(default_factory=dict)
     ended: dict[str, Row] = field(default_factory=dict)
     states: list[Row] = field(default_factory=list)
@@ -54,14 +55,14 @@ class Batch:
         return len(self.begun) + len(self.ended) + len(self.states) + len(self.handed_over) + len(self.cut_off)
 
     def rows(self) -> Iterator[tuple[str, Row]]:
-        """Yield every row with what it is among."""
+        """Yield every row with the group of rows that it belongs to."""
         for kind in ("begun", "ended", "states", "handed_over", "cut_off"):
             rows = getattr(self, kind)
             for row in rows.values() if isinstance(rows, dict) else rows:
                 yield kind, row
 
     def fit(self, widths: Mapping[str, int]) -> None:
-        """Shorten what is longer than the columns hold: Java may have made them narrower than we do."""
+        """Shorten texts that are longer than their columns: Elastic-Job may have made narrower columns than we do."""
         narrow = {column: width for column, width in widths.items() if width < WIDTHS.get(column, 0)}
         if narrow:
             for row in (*self.begun.values(), *self.ended.values(), *self.states):
@@ -70,7 +71,7 @@ class Batch:
                         row[column] = shortened(text, width)
 
     def add(self, event: JobEvent) -> None:
-        """Add what an event is told by."""
+        """Add the rows of an event."""
         self.events += 1
         match event:
             case Began():
@@ -94,7 +95,7 @@ class Batch:
                     self._state(event, item, task, "TASK_MISFIRED", message)
                     if event.cut_off:
                         self._close(event, item)
-            case _:  # a refusal or a catch-up is about no run: the latter's fire tells itself by its source
+            case _:  # a refusal or a catch-up is not about a run; the fire of a catch-up has events of its own
                 pass
 
     def _begin(self, event: Began) -> None:
@@ -125,7 +126,7 @@ class Batch:
             self.handed_over.append({"key": key})
 
     def _close(self, event: Rescued | Misfired, item: int) -> None:
-        """End the run that was cut off: who ran it could not."""
+        """End the run that was cut off, since its own instance could not."""
         fired = at(event.slot / 1000)
         self.cut_off.append(
             {
@@ -180,7 +181,7 @@ class Batch:
 
 
 def halved(batch: Batch) -> tuple[Batch, Batch]:
-    """Return two batches that together write what the one would, each row in the one or the other."""
+    """Split a batch into two, each with a part of its rows."""
     one, other = Batch(batch.host, batch.events // 2), Batch(batch.host, batch.events - batch.events // 2)
     for n, (kind, row) in enumerate(batch.rows()):
         half = one if n < len(batch) // 2 else other
@@ -192,22 +193,22 @@ def halved(batch: Batch) -> tuple[Batch, Batch]:
 
 
 def at(seconds: float) -> datetime:
-    """Return a moment as the tables hold it: UTC without saying so."""
+    """Return a moment as the tables hold it: a naive datetime in UTC."""
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
 
 
 def ip(instance: str) -> str:
-    """Return the address in an instance's name."""
+    """Return the IP address in an instance's name."""
     return instance.partition("@-@")[0][:50]
 
 
 def shortened(text: str, width: int) -> str:
-    """Return text that fits, with its beginning and its end."""
+    """Return text cut to a width; its beginning and its end are kept."""
     return text if len(text) <= width else f"{text[: width - TAIL - 1]}…{text[-TAIL:]}"
 
 
 def clean(text: str) -> str:
-    """Return text that every database takes: without NUL and without halves of characters."""
+    """Return text that every database accepts: without NUL and without halves of surrogate pairs."""
     return text.replace("\0", "�").encode("utf-8", "replace").decode()
 
 
@@ -222,5 +223,5 @@ def _source(event: Told) -> FireSource:
 
 
 def _id(slot: int, task: str, item: int) -> str:
-    """Return a key that grows with time, so that new rows join the end of an index, and that is the same every time."""
+    """Return a key that grows with time, so that new rows are at the end of an index; equal input gives equal keys."""
     return f"{slot:012x}{blake2b(f'{task}/{item}'.encode(), digest_size=10).hexdigest()}"

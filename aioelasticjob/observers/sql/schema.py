@@ -1,7 +1,7 @@
-"""The two tables that Elastic-Job's users know, and how a database gets from any older shape of them to this one.
+"""The two tables that Elastic-Job's users know, and the upgrade of older tables to their present shape.
 
-Names and columns of Elastic-Job 3 come first; what is ours is added behind them and may be empty, so tables that Java
-made and writes are taken over with their rows, and Java goes on writing them.  Times are UTC.
+The tables have the names and columns of Elastic-Job 3; our own columns come after them and may be empty.  So tables
+that Elastic-Job has made can be used together with their rows, and it can go on writing them.  Times are in UTC.
 """
 
 from __future__ import annotations
@@ -100,16 +100,17 @@ for _index in (
     pass  # an index joins its table when it is made
 
 LOCK = 4_711_202
-"""What those that upgrade at the same time queue for, on servers; SQLite has one writer anyway."""
+"""The number of the lock that a server gives to one upgrading process at a time; SQLite has one writer anyway."""
 PATIENCE = 60
-"""Seconds to wait for whoever upgrades already."""
+"""Seconds to wait for another process that upgrades already."""
 
 
 def upgrade(connection: Connection, clock: Clock) -> int:
     """Bring the tables to the newest version, step by step, and return which that is; rows are never touched.
 
-    Every step looks before it acts: MySQL cannot roll back what it does to tables, so a step that was cut off is taken
-    again from its beginning.  A database that is newer than this program is left as it is: columns are only ever added.
+    MySQL cannot roll back changes of tables, so a step that was interrupted is done again from its beginning; every
+    step therefore looks first what is already done.  A database that is newer than this program is left as it is:
+    columns are only ever added.
     """
     if is_fit(connection):
         return _version(connection)
@@ -122,12 +123,12 @@ def upgrade(connection: Connection, clock: Clock) -> int:
 
 
 def is_fit(connection: Connection) -> bool:
-    """Whether the tables are as this program wants them, or newer."""
+    """Whether the tables have the shape that this program needs, or a newer one."""
     return _version(connection) >= len(STEPS)
 
 
 def naive(seconds: float) -> datetime:
-    """Return seconds since the epoch as the tables hold them: UTC without saying so."""
+    """Return seconds since the epoch as the tables hold them: a naive datetime in UTC."""
     return moment(seconds).replace(tzinfo=None)
 
 
@@ -138,7 +139,7 @@ def _version(connection: Connection) -> int:
 
 
 def _create(connection: Connection) -> None:
-    """Make the tables of Elastic-Job 3, unless it has made them."""
+    """Make the tables of Elastic-Job 3, unless they exist."""
     connection.execute(CreateTable(VERSIONS, if_not_exists=True))
     for table, columns in ((RUNS, _log_of_elastic_job()), (STATES, _trace_of_elastic_job())):
         first = Table(table.name, MetaData(), *columns, mysql_charset="utf8mb4")
@@ -146,7 +147,7 @@ def _create(connection: Connection) -> None:
 
 
 def _add_ours(connection: Connection) -> None:
-    """Add what Elastic-Job does not note, and the indexes that pages of history need."""
+    """Add our own columns, and the indexes that pages of history need."""
     for table in (RUNS, STATES):
         there = {column["name"].lower() for column in inspect(connection).get_columns(table.name)}
         for column in table.columns:
@@ -160,12 +161,12 @@ def _add_ours(connection: Connection) -> None:
 
 
 STEPS: tuple[Callable[[Connection], None], ...] = (_create, _add_ours)
-"""The versions, in order.  A step that was released is never changed: a newer shape is a further step."""
+"""The upgrade steps, in order.  A step that was released is never changed: a newer shape gets a further step."""
 
 
 @contextmanager
 def _alone(connection: Connection) -> Iterator[None]:
-    """Let one process at a time pass: of several that start together the first upgrades, the others find it done."""
+    """Let one process at a time upgrade: of several that start together, the first does it for all."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(LOCK)))  # until the transaction ends
         yield

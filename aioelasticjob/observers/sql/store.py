@@ -1,4 +1,4 @@
-"""The event store: one database, asked and written to.  Whoever asks is told when it does not answer."""
+"""The event store: queries and writes of one database.  A query raises an error if the database does not answer."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from aioelasticjob.observers.sql.schema import RUNS, STATES, is_fit, naive, upgr
 from aioelasticjob.observers.sql.writes import Writes
 
 JOBS_AT_ONCE = 50
-"""Jobs that one question for sparklines is about."""
+"""At most so many jobs are in one query for sparklines."""
 PRUNED_AT_ONCE = 500
-"""Rows removed by one transaction, so that nobody waits long for it."""
+"""Rows that one transaction removes: other transactions should not wait long for it."""
 CLOSING = 2.0
-"""Seconds to say goodbye to the database at most."""
+"""Seconds that closing the connections may take."""
 
 
 class EventStoreUnreachable(ElasticJobError):
-    """The event store's database did not answer, or did not do what it was asked."""
+    """The event store's database did not answer, or refused a statement."""
 
     def __init__(self, url: str, reason: str, *, refused: bool = False) -> None:
         super().__init__(f"event store {masked(url)}: {reason}")
         self.reason, self.refused = reason, refused
-        """``refused``: the database is there, but took offence at the values."""
+        """``refused``: the database has answered, and does not accept the values."""
 
 
 @asynccontextmanager
 async def open_store(given: str | EventStoreSettings, *, clock: Clock | None = None) -> AsyncIterator[EventStore]:
-    """Open an event store: SQLite, PostgreSQL or MySQL by URL.  The database is first asked when it is first needed.
+    """Open an event store: SQLite, PostgreSQL or MySQL by URL.  The database is first used at the first query.
 
     Raises:
         InvalidSetting: the URL makes no sense, or what serves it is not installed.
@@ -65,30 +65,30 @@ async def open_store(given: str | EventStoreSettings, *, clock: Clock | None = N
 
 
 class EventStore:
-    """The history of runs in a database.  Every question takes ``write_timeout`` seconds at most.
+    """The history of runs in a database.  Every query takes ``write_timeout`` seconds at most.
 
     Raises:
-        EventStoreUnreachable: on every question, when the database does not answer.
+        EventStoreUnreachable: by every query, if the database does not answer.
     """
 
     def __init__(self, engine: AsyncEngine, settings: EventStoreSettings, clock: Clock) -> None:
         self.settings = settings
         self.widths: Mapping[str, int] = {}
-        """Characters that the columns hold, once the tables have been looked at."""
+        """Characters that the columns hold; known after the first use of the tables."""
         self._engine, self._clock = engine, clock
         self._preparing = Lock()
         self._prepared = False
         self._writes = Writes(engine.dialect.name)
 
     async def prepare(self) -> None:
-        """Make the tables, or bring older ones to their present shape; done by every question that is the first."""
+        """Make the tables, or upgrade older ones; the first query or write does this."""
         async with self._preparing:
             if self._prepared:
                 return
             with self._asking():
                 async with self._engine.connect() as connection:
                     fit = await connection.run_sync(is_fit)
-                if not fit:  # whoever only reads needs neither the right to write nor the lock
+                if not fit:  # a process that only reads needs neither the right to write nor the lock
                     async with self._writing() as connection:
                         await connection.run_sync(lambda sync: upgrade(sync, self._clock))
                 async with self._engine.connect() as connection:
@@ -106,7 +106,7 @@ class EventStore:
         return Page(tuple(map(queries.read_run, rows[:limit])), following)
 
     async def states(self, which: Filter = Filter(), *, after: str | None = None, limit: int = 50) -> Page[State]:  # noqa: B008
-        """Return a page of the status trace, the newest first: what tells of misfires and rescues too.
+        """Return a page of the status trace, the newest first; it also has misfires and rescues.
 
         Raises:
             InvalidSetting: a filter makes no sense.
@@ -116,7 +116,7 @@ class EventStore:
         return Page(tuple(map(queries.read_state, rows[:limit])), following)
 
     async def run(self, key: str) -> RunDetails | None:
-        """Return one run with its failure and what it went through; None if there is none (any more)."""
+        """Return one run with its failure and its states; None if it is not in the store (any more)."""
         found = await self._ask(queries.one_run(key))
         if not found:
             return None
@@ -127,7 +127,7 @@ class EventStore:
         return RunDetails(run, found[0]["failure_stack"], told, tuple(map(queries.read_run, kin)))
 
     async def beats(self, jobs: Sequence[str], *, last: int = 30) -> Mapping[str, tuple[Beat, ...]]:
-        """Return the newest runs of each job, the oldest of them first: what sparklines are drawn from."""
+        """Return the newest runs of each job, the oldest of them first, for sparklines."""
         found: dict[str, list[Beat]] = {job: [] for job in jobs}
         names = list(found)
         for n in range(0, len(names), JOBS_AT_ONCE):
@@ -136,7 +136,7 @@ class EventStore:
         return {job: tuple(sorted(beats, key=lambda beat: beat.began)) for job, beats in found.items()}
 
     async def counts(self, which: Filter = Filter()) -> Mapping[str, int]:  # noqa: B008
-        """Return how many runs there are of each outcome; ask with ``since``, or the whole history is counted."""
+        """Return how many runs there are of each outcome; without ``since`` the whole history is counted."""
         totals: dict[str, int] = {}
         for outcomes in (await self.counts_by_job(which)).values():
             for outcome, number in outcomes.items():
@@ -157,7 +157,7 @@ class EventStore:
         return tuple(row["job_name"] for row in rows)
 
     async def prune(self, *, days: float | None = None, rows: int | None = None) -> int:
-        """Remove what is older than ``days``, and all but the newest ``rows`` of each table; return how much it was.
+        """Remove rows older than ``days``, and all but the newest ``rows`` of each table; return how many were removed.
 
         Raises:
             InvalidSetting: one of them is not above 0.
@@ -212,7 +212,7 @@ class EventStore:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Bound what is done in the block, and rename what databases and drivers raise."""
+        """Give the block a time limit, and turn the errors of databases and drivers into ours."""
         url = self.settings.url
         try:
             with fail_after(self.settings.write_timeout):
@@ -221,7 +221,7 @@ class EventStore:
             raise EventStoreUnreachable(url, f"no answer within {self.settings.write_timeout:g} s") from None
         except DBAPIError as error:
             refused = not error.connection_invalidated and _is_about_values(error)
-            self._prepared = False  # it may be another database now, or without its tables
+            self._prepared = False  # the database may have been replaced, or have lost its tables
             raise EventStoreUnreachable(url, _line(error.orig or error), refused=refused) from error
         except SQLAlchemyError as error:
             raise EventStoreUnreachable(url, _line(error), refused=_is_about_values(error)) from error
@@ -230,7 +230,7 @@ class EventStore:
 
 
 def _is_about_values(error: SQLAlchemyError) -> bool:
-    """Whether it would come again with the same rows: not when the database is locked, full, gone or without tables."""
+    """Whether the rows themselves cause the error: not if the database is locked, full, gone or without tables."""
     return isinstance(error, StatementError) and not isinstance(
         error, OperationalError | InterfaceError | InternalError | ProgrammingError
     )

@@ -1,4 +1,4 @@
-"""Writes what happens as it happens, behind the jobs' back: they never wait for a database, whatever it does."""
+"""Writes events to the event store in the background: jobs never wait for the database."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from aioelasticjob.observers.sql.rows import Batch, halved
 from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
 
 SLICE = 100
-"""Events made into rows between two turns of the loop."""
+"""Events that are made into rows between two turns of the loop."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Seconds until a database that did not answer is asked again."""
+"""Seconds after which a database that did not answer is tried again."""
 PRUNED_EVERY = 3600.0
-"""Seconds between two removals of what is too old; the first comes at a random moment, so that processes spread."""
+"""Seconds between two removals of old rows; the first one comes at a random moment, to spread processes."""
 IN_A_HURRY = 1.0
-"""Seconds for what is left when everything is being cancelled."""
+"""Seconds for writing the remaining events when the application is being cancelled."""
 
 log = logging.getLogger(__name__)
 
 
 class Table(Protocol):
-    """Where batches go."""
+    """The store that batches are written to."""
 
     async def write(self, batch: Batch) -> None:
         """Write all of a batch or nothing; writing it again does no harm."""
@@ -43,20 +43,20 @@ class Table(Protocol):
 
 @dataclass(slots=True)
 class StoreCounts:
-    """What has become of this process's events."""
+    """How many of this process's events were written, dropped or rejected, or wait."""
 
     written: int = 0
     dropped: int = 0
-    """Lost, because the database was slow or absent for longer than the backlog lasts."""
+    """Events that were lost because the database was slow or away for so long that the backlog was full."""
     rejected: int = 0
-    """Not taken by the database, which is there: their values are not to its liking."""
+    """Events that the database has rejected because of their values."""
     waiting: int = 0
     trouble: str = ""
-    """Why nothing can be written at the moment."""
+    """Why nothing can be written at present."""
 
 
 class Writer:
-    """Events in, rows out: two steps, so that what a failed run held is let go of while the database is absent."""
+    """Turns events into rows, and writes the rows: two steps, so that errors with their objects need not be kept."""
 
     def __init__(self, table: Table, listener: Listener, settings: EventStoreSettings) -> None:
         self._table, self._listener, self._settings = table, listener, settings
@@ -68,7 +68,7 @@ class Writer:
 
     @property
     def counts(self) -> StoreCounts:
-        """What has become of the events so far."""
+        """The present counts of events."""
         counts = self._counts
         waiting = sum(batch.events for batch in self._batches) + (self._in_hand.events if self._in_hand else 0)
         return StoreCounts(
@@ -98,7 +98,7 @@ class Writer:
             self._in_hand = None
 
     async def flush(self) -> None:
-        """Write what is left; whoever calls bounds it, and has ended ``gather`` and ``write``."""
+        """Write the remaining rows; the caller sets a time limit, and has ended ``gather`` and ``write`` before."""
         if self._in_hand is not None:
             self._batches.appendleft(self._in_hand)
             self._in_hand = None
@@ -109,14 +109,14 @@ class Writer:
             self._batches.popleft()
 
     async def _gather_some(self) -> None:
-        """Add to the newest batch while it is small; the one that is being written is no longer among them."""
+        """Add some events to the newest batch while it is small; never to the batch that is being written."""
         if not self._batches or len(self._batches[-1]) >= self._settings.batch_size:
             self._batches.append(Batch(self._host))
         batch = self._batches[-1]
         for event in self._listener.take(SLICE):
             try:
                 batch.add(event)
-            except Exception:  # what cannot be told shall not end the telling
+            except Exception:  # one bad event must not end the writing of the others
                 self._counts.rejected += 1
                 log.exception("an event could not be made into rows", extra={"kind": type(event).__name__})
         while len(self._batches) > 1 and sum(map(len, self._batches)) > self._settings.backlog:
@@ -142,7 +142,7 @@ class Writer:
             pause = min(LONGEST_PAUSE, pause * 2)
 
     async def _write_in_parts(self, batch: Batch) -> None:
-        """Find the row that the database does not take: all the others are written."""
+        """Find the rows that the database rejects, and write all others."""
         if len(batch) == 1:
             self._counts.rejected += 1
             log.error("the event store does not take an entry", extra={"entry": repr(batch)[:1000]})
@@ -160,7 +160,7 @@ class Writer:
         self._counts.dropped += batch.events
 
     def _complain(self, error: Exception) -> None:
-        """Say it once for each reason, not with every attempt."""
+        """Log once for each reason that nothing can be written, not at every attempt."""
         trouble = str(error) if isinstance(error, ElasticJobError) else f"{type(error).__name__}: {error}"
         if not self._counts.trouble:
             log.warning("%s; jobs go on, events wait", trouble, extra={"backlog": self._settings.backlog})
@@ -171,7 +171,7 @@ class Writer:
 async def recording(
     settings: EventStoreSettings, events: Events, clock: Clock
 ) -> AsyncIterator[tuple[EventStore, Writer]]:
-    """Keep what is told while the block is open, and what was told until its end."""
+    """Write the events of jobs while the block is open; at its end, write the remaining ones."""
     async with open_store(settings, clock=clock) as store:
         listener, cancelled = Listener(settings.backlog), True
         writer = Writer(store, listener, settings)
@@ -193,7 +193,7 @@ async def recording(
 
 
 async def _prune(store: EventStore) -> None:
-    """Remove what is too old, now and then; a database that does not answer is asked again the next time."""
+    """Remove old rows again and again; if the database does not answer, the next attempt is at the usual time."""
     settings = store.settings
     if settings.retention_days is None and settings.retention_rows is None:
         return

@@ -1,4 +1,4 @@
-"""The writing statements, in the words of each database.  Each may be repeated: what is there already stays."""
+"""The writing statements, in the dialect of each database.  Each can be repeated: existing rows are kept."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from aioelasticjob.observers.sql.rows import CUT_OFF, HANDED_OVER, Batch, Row
 from aioelasticjob.observers.sql.schema import RUNS, STATES
 
 AT_ONCE = 100
-"""Rows handed to the driver at once: between two such portions the loop does other things."""
+"""Rows that are given to the driver at once: between two such portions the loop can run other tasks."""
 
 _END = ("start_time", "is_success", "complete_time", "outcome", "seconds", "failure_cause", "failure_stack")
-"""What the end of a run adds to the row of its beginning."""
+"""The columns that the end of a run fills in the row of its beginning."""
 
 
 class Writes:
-    """What is written, for one kind of database."""
+    """The writing statements for one kind of database."""
 
     def __init__(self, dialect: str) -> None:
         self.begin = _insert(dialect, RUNS, ())
@@ -52,7 +52,7 @@ async def _each(connection: AsyncConnection, statement: Any, rows: Sequence[Row]
 
 
 def _insert(dialect: str, table: Table, replaced: Sequence[str]) -> Any:
-    """Return an insert that replaces these columns of a row that is there already, and leaves the rest."""
+    """Return an insert statement that replaces these columns if the row exists, and leaves its other columns."""
     if dialect in ("mysql", "mariadb"):
         rows = mysql.insert(table)
         return rows.on_duplicate_key_update({name: rows.inserted[name] for name in replaced or ("id",)})
