@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from random import Random
 
@@ -20,6 +20,7 @@ from aioelasticjob.errors import (
 )
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry import codec as wire
+from aioelasticjob.registry.beside import beside
 from aioelasticjob.registry.client import Client
 from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.keeper import Keeper, SessionState, SessionStatus
@@ -350,29 +351,6 @@ async def open_session(
             yield session
     finally:
         await keeper.close()
-
-
-@asynccontextmanager
-async def beside(work: Callable[[], Coroutine[object, object, None]]) -> AsyncIterator[None]:
-    """Run ``work`` while the block runs.  An error of either ends both and is raised as it is, not in a group."""
-    failures: list[Exception] = []
-
-    async def watched() -> None:
-        try:
-            await work()
-        except Exception as error:
-            failures.append(error)
-            tasks.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(watched)
-        try:
-            yield
-        except Exception as error:
-            failures.append(error)
-        tasks.cancel_scope.cancel()
-    if failures:
-        raise failures[0]
 
 
 async def _arrive(session: Session) -> None:

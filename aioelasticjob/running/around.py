@@ -37,7 +37,10 @@ async def enrol(listeners: Sequence[Listener], member: Member, fire: Fire, items
 
 async def fly(flight: Flight, member: Member, views: Latest[JobView]) -> None:
     """Run a flight's handlers, and what listens around them."""
-    listeners = flight.job.listeners
+    if not (listeners := flight.job.listeners):
+        with flight.handling():
+            await execute(flight)
+        return
     context = instance_context(flight.config, flight.claim, flight.checkpoints)
     shared = tuple(one for one in listeners if isinstance(one, OnceListener))
     once = _Once(shared, flight, member, views, context) if shared else None

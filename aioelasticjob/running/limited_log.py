@@ -55,11 +55,6 @@ class LimitedLog:
         """Say what was left out because other jobs had written so much."""
         if seen.lines >= MOST and seen.jobs:
             lines, jobs = sum(seen.jobs.values()), len(seen.jobs)
-            log.warning(
-                "%d more lines about %d jobs were left out in the last minute: %s",
-                lines,
-                jobs,
-                kind,
-                extra={"jobs": jobs},
-            )
+            message = "%d more lines about %d jobs were left out in the last minute: %s"
+            log.warning(message, lines, jobs, kind, extra={"left_out": lines})
             seen.jobs.clear()

@@ -27,8 +27,8 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running import life
 from aioelasticjob.testing.loop import run_on
 from tests.simulation.bare.events import happen
+from tests.simulation.bare.follower import BareFollower
 from tests.simulation.bare.loop import SteppedLoop
-from tests.simulation.bare.session import BareFollower
 from tests.simulation.bare.world import World
 
 START = 1_000_000_000.0
