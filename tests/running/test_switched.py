@@ -13,6 +13,7 @@ from aioelasticjob.events import Events
 from aioelasticjob.model import Record
 from aioelasticjob.registry.txn import Create, Set
 from aioelasticjob.running.duty import Duty
+from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.state import Items
 from tests.coordination.test_claims import CONFIG, LAYOUT, ME, Desk, done
 
@@ -38,7 +39,7 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     paths, off = LAYOUT.item(0), on.changed(monitor_execution=False)
     desk.write(Set(paths.instance, OTHER, -1), Set(LAYOUT.config, on.to_json(), -1))
     view = read(desk.registry.tree(), LAYOUT, on)
-    duty = Duty(desk.member, view, clock, Events(), clock.now(), Items())
+    duty = Duty(desk.member, view, clock, Events(), LimitedLog(), clock.now(), Items())
     done(duty.look(view))
     clock.time = SLOT + 0.2
     if not away:  # else there was no connection when the moment came
