@@ -56,7 +56,7 @@ class Offsets:
         Read before the claim: nobody can save one between the record that the claim depends on and the claim.
         """
         chosen = items if anew else (self._used | self._unsure).intersection(items)
-        return await self._read(sorted(chosen)) if chosen else {}
+        return await self._read(sorted(chosen))  # also of none: without a connection, nothing is to be begun
 
     async def reread(self, items: Collection[int], incarnation: int) -> dict[int, str]:
         """Return the offsets of items just claimed, however often the connection breaks: they have to be settled.
