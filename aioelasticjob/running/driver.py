@@ -34,7 +34,7 @@ from aioelasticjob.running.step import JobState
 log = logging.getLogger(__name__)
 
 
-class Duty(JobState):
+class StateDriver(JobState):
     """The state of a job's items, and what performs its commands.  It decides nothing."""
 
     def __init__(
