@@ -138,3 +138,10 @@ def given_at(view: JobView, item: int) -> int:
     """Return when the item was given to its holder, in milliseconds since the epoch; 0 if it has none."""
     node = view.tree.get(view.layout.item(item).instance)
     return 0 if node is None else int(node.stat.mtime * 1000)
+
+
+def given_to(instance: str, view: JobView) -> Mapping[int, int]:
+    """Return when each of the items that an instance holds was given to it, as a zxid."""
+    held = (item for item, holder in view.assignment.items() if holder == instance)
+    nodes = {item: view.tree.get(view.layout.item(item).instance) for item in held}
+    return {item: node.stat.mzxid for item, node in nodes.items() if node is not None}

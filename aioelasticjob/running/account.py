@@ -6,7 +6,7 @@ So a moment survives a re-sharding, whoever held the item when it came.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import inf
 
 from aioelasticjob.config import JobConfig
@@ -49,11 +49,6 @@ class Account:
     def elsewhere(self) -> frozenset[int]:
         """Items of ours that another instance still runs."""
         return frozenset(number for number, item in self.items.items() if item.elsewhere)
-
-    @elsewhere.setter
-    def elsewhere(self, items: frozenset[int]) -> None:
-        for number in items:
-            self.items[number].elsewhere = True
 
     @property
     def config(self) -> JobConfig:
@@ -115,31 +110,28 @@ class Account:
         ``view`` is the newest: the items to run may have changed.  If it has another schedule, ``look`` does the rest.
         """
         table = self.timetable
-        if view is not self.view and self._succession(view).has_changed:
-            written = self._succession(view).ended
-            table.advance(min(self.clock.now, written))
-            missed = self._due(view).union(self._succession(view).given_away_since(self._due()))
-            self._report(missed, min(table.newest - 1, written), BUSY)
+        if view is not self.view and (succession := self._succession(view)).has_changed:
+            table.advance(min(self.clock.now, succession.ended))
+            missed = self._due(view).union(succession.given_away_since(self._due()))
+            self._report(missed, min(table.newest - 1, succession.ended), BUSY)
         elif table.advance(self.clock.now):
             self._account(self._due(view), Came.RUNNING, misfire=rerun)
             if not rerun:
                 self.pass_over()
 
-    def runs_elsewhere(self, items: Iterable[int], fire: Fire) -> None:
+    def runs_elsewhere(self, items: Collection[int], fire: Fire) -> None:
         """Take in that a claim found items to be run by another instance; ``freed`` tells when that is over."""
-        refused = frozenset(items)
         if fire.source in SCHEDULED:  # else what was asked for is put off
-            self._account(refused & self._unclaimed(self.timetable.newest), Came.REFUSED)
-        for number in refused:
+            self._account(self._unclaimed(self.timetable.newest).intersection(items), Came.REFUSED)
+        for number in items:
             self.items[number].elsewhere = True
 
-    def is_obstructed(self, items: Iterable[int], fire: Fire) -> None:
+    def is_obstructed(self, items: Collection[int], fire: Fire) -> None:
         """Take in that something made by hand keeps items from being claimed."""
-        refused = frozenset(items)
         if fire.source in SCHEDULED:
-            self._account(refused & self._unclaimed(self.timetable.newest), Came.OBSTRUCTED)
+            self._account(self._unclaimed(self.timetable.newest).intersection(items), Came.OBSTRUCTED)
         else:
-            self.missed.put(refused, Passed(fire.slot, fire.slot), TABLE[Came.OBSTRUCTED].why)
+            self.missed.put(items, Passed(fire.slot, fire.slot), TABLE[Came.OBSTRUCTED].why)
 
     def reach(self, moment: int) -> None:
         """Move on to a moment that was claimed ahead: an item that came free meanwhile has missed the one before."""
@@ -159,7 +151,7 @@ class Account:
         """Account for the moments that came to items in a state, up to when the schedule ``ended``, by the table."""
         numbers, rule, newest = frozenset(items), TABLE[came], self.timetable.newest
         fate = rule.fate(misfire=self.config.misfire if misfire is None else misfire)
-        if fate is Newest.EXCUSED:
+        if not numbers or fate is Newest.EXCUSED:
             return self.pass_over(numbers)
         until, is_dropped = int(min(newest, ended)), newest <= self._floor  # then nothing here runs the newest any more
         is_missed, is_alike = fate in (Newest.RERUN, Newest.MISSED), not rule.why_newest

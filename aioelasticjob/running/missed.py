@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from aioelasticjob.coordination.ledger import TOLERATED
 from aioelasticjob.coordination.view import JobView
@@ -10,7 +11,7 @@ from aioelasticjob.model import Record
 from aioelasticjob.running.clockwork import Clockwork
 from aioelasticjob.running.commands import Command, Report
 from aioelasticjob.running.schedule import Passed, Timetable
-from aioelasticjob.running.state import AWAY, Items
+from aioelasticjob.running.state import AWAY, UNKNOWN, Items
 
 UNKEPT = "its run was cut off, and no record of it is kept"
 SKIPPED = "the clock was set ahead and skipped them"
@@ -70,21 +71,23 @@ class MissedMoments:
                 self.put([number], Passed(slot, slot), WITHDRAWN)
 
     def report_hidden(
-        self, spans: Mapping[int, tuple[int, int]], table: Timetable, followed: Timetable, why: str
+        self, items: Iterable[int], table: Timetable, followed: Timetable, since: int, until: float = inf
     ) -> None:
-        """Report the moments after the first and up to the second of each item's, that ``followed`` does not have.
+        """Report a schedule's moments that came before it was known here, and before what was run by ``followed``.
 
         That schedule was followed meanwhile, so those that both have were run, or reported.  Nothing is reported of a
         span longer than news may take: its end was claimed by a clock that was ahead.
         """
-        for after, until in sorted(set(spans.values())):
-            alike = [item for item, span in spans.items() if span == (after, until)]
-            done = after if until - after <= NEWS else until
-            while done < until:
-                seen = followed.passed(done, until)
-                end = until if seen is None else seen.first - 1
-                self.report(dict.fromkeys(alike, done), table, end, why, late=True)
-                done = until if seen is None else seen.first
+        held = {number: self._items[number] for number in items}
+        spans = {n: (max(since, item.followed or 0), int(min(until, item.accounted))) for n, item in held.items()}
+        for after, end in sorted(set(spans.values())):
+            alike = [item for item, span in spans.items() if span == (after, end)]
+            done = after if end - after <= NEWS else end
+            while done < end:
+                seen = followed.passed(done, end)
+                last = end if seen is None else seen.first - 1
+                self.report(dict.fromkeys(alike, done), table, last, UNKNOWN, late=True)
+                done = end if seen is None else seen.first
 
     def _report(self, after: dict[int, int], table: Timetable, until: int, why: str) -> None:
         alike: dict[Passed, list[int]] = {}

@@ -19,7 +19,7 @@ from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.txn import Delete
 from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.around import enrol
-from aioelasticjob.running.duty import Duty
+from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.schedule import Passed
 
 log = logging.getLogger(__name__)
@@ -30,8 +30,8 @@ Fly: TypeAlias = Callable[[JobView, Fire, frozenset[int]], Awaitable[bool]]
 class Requests:
     """The triggers of one instance, and the items that could not be had when theirs was answered."""
 
-    def __init__(self, member: Member, duty: Duty, accounts: Accounts, listeners: Sequence[Listener]) -> None:
-        self._member, self._duty, self._accounts, self._listeners = member, duty, accounts, listeners
+    def __init__(self, member: Member, state: StateDriver, accounts: Accounts, listeners: Sequence[Listener]) -> None:
+        self._member, self._state, self._accounts, self._listeners = member, state, accounts, listeners
         self.deferred: dict[int, Fire] = {}
         """What was asked for of items that could not be had then."""
         self._asked: frozenset[int] = frozenset()
@@ -48,11 +48,11 @@ class Requests:
             return True
         if (fire := self._newest(view)) is None:
             return False
-        duty = self._duty
-        refusal = duty.intolerable_skew() or too_large((fire.parameter or "").encode())
+        state = self._state
+        refusal = state.intolerable_skew() or too_large((fire.parameter or "").encode())
         closed = refusal is not None or self._member.id not in view.eligible
-        items = frozenset[int]() if closed else duty.held - view.disabled_items
-        free = items - duty.taken_off()
+        items = frozenset[int]() if closed else state.held - view.disabled_items
+        free = items - state.taken_off()
         if not await enrol(self._listeners, self._member, fire, items):
             return False
         if free and view.config.monitor_execution:
@@ -83,7 +83,7 @@ class Requests:
 
     async def _fly_later(self, view: JobView, fly: Fly, fire: Fire, items: frozenset[int]) -> None:
         """Fly what was put off, which it remains until a claim has it, unless it is refused."""
-        if skew := self._duty.intolerable_skew():
+        if skew := self._state.intolerable_skew():
             self._accounts.refused(str(skew))
             for item in items:
                 del self.deferred[item]
@@ -98,12 +98,12 @@ class Requests:
         if asked is None or view.obstructed(path) or not view.settled:
             return None
         parameter = asked.data.decode("utf-8", "replace") or None  # without data the configured one holds
-        return Fire(self._duty.now(), FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
+        return Fire(self._state.now(), FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
 
     def _say_why_not(self, view: JobView) -> None:
         """Log what a request comes to nothing for; that nothing is held here is no reason to."""
         open_ = self._member.id in view.eligible
-        if self._duty.held or not open_:
+        if self._state.held or not open_:
             why = "all its items here are switched off" if open_ else "this server is switched off"
             if self._member.id in view.lacking:
                 why = lacks(view.lacking[self._member.id])
@@ -133,17 +133,17 @@ class Requests:
         """Return a fire that was put off, and the items that can be had for it now; tell of those that have moved."""
         fires = self.deferred
         why = "it was asked for by hand, and moved to another instance before it could be run"
-        self._tell(fires.keys() - self._duty.held, why)
-        ready = fires.keys() - self._duty.taken_off() - view.disabled_items
+        self._tell(fires.keys() - self._state.held, why)
+        ready = fires.keys() - self._state.taken_off() - view.disabled_items
         if not ready or not view.settled or self._member.id not in view.eligible:
             return None
         parameter, asked = fires[min(ready)].parameter, fires[min(ready)].request_id
         alike = frozenset(
             item for item in ready if (fires[item].parameter, fires[item].request_id) == (parameter, asked)
         )
-        return Fire(self._duty.now(), FireSource.TRIGGER, parameter, request_id=asked), alike
+        return Fire(self._state.now(), FireSource.TRIGGER, parameter, request_id=asked), alike
 
     def _tell(self, items: Collection[int], why: str) -> None:
         for item in sorted(items):
             fire = self.deferred.pop(item)
-            self._duty.report([item], Passed(fire.slot, fire.slot), why)
+            self._state.report([item], Passed(fire.slot, fire.slot), why)

@@ -14,7 +14,7 @@ from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.running.accounts import Accounts
-from aioelasticjob.running.duty import Duty
+from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.requests import Fly
 from aioelasticjob.running.schedule import Passed
 
@@ -25,13 +25,15 @@ VISIBLE_WITHIN = 1.0
 class Rescues:
     """The orphans of a job, as one instance takes them."""
 
-    def __init__(self, member: Member, duty: Duty, accounts: Accounts, claims: Claims, views: Latest[JobView]) -> None:
-        self._member, self._duty, self._accounts, self._claims, self._views = member, duty, accounts, claims, views
+    def __init__(
+        self, member: Member, state: StateDriver, accounts: Accounts, claims: Claims, views: Latest[JobView]
+    ) -> None:
+        self._member, self._state, self._accounts, self._claims, self._views = member, state, accounts, claims, views
 
     def given_up(self, item: int, run: Record) -> None:
         """Report a run that this instance, the leader, has given up."""
         if error := self._accounts.given_up(self._views.value.config, item, run):
-            self._duty.report([item], Passed(run.moment, run.moment), str(error), run.instance)
+            self._state.report([item], Passed(run.moment, run.moment), str(error), run.instance)
 
     async def answer(self, view: JobView, fly: Fly) -> bool:
         """Take one orphan, beginning at a place of our own so that rescuers spread; True if one was taken."""
@@ -39,7 +41,7 @@ class Rescues:
         if not (view.orphans and view.config.failover and me in view.eligible):
             return False
         waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
-        if skew := self._duty.intolerable_skew():
+        if skew := self._state.intolerable_skew():
             self._accounts.declined(frozenset(waiting), str(skew))
             return False
         first = crc32(me.encode()) % len(waiting) if waiting else 0
@@ -56,7 +58,7 @@ class Rescues:
         return False  # and no reason to wait: what is owed goes on
 
     async def _take(self, view: JobView, item: int, fly: Fly) -> bool:
-        ledger, taken = self._duty.ledger, False
+        ledger, taken = self._state.ledger, False
         await ledger.learn([item])
         record = ledger.record(item)
         if record.completed:
@@ -64,9 +66,9 @@ class Rescues:
         elif record.rescues < view.config.max_rescues:  # else the leader gives it up
             fire = Fire(ledger.moment(item), FireSource.FAILOVER, record.parameter)
             taken = await fly(view, fire, frozenset({item}))
-            if taken and item in self._duty.held:  # what it owes by now it is to run together with the others
+            if taken and item in self._state.held:  # what it owes by now it is to run together with the others
                 await self._seen(lambda newer: item not in newer.rescues)
-        if item not in self._duty.held:
+        if item not in self._state.held:
             ledger.forget([item])
         return taken
 

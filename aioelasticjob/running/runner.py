@@ -8,7 +8,6 @@ from math import inf
 
 from anyio import CancelScope, current_time, get_cancelled_exc_class, move_on_after
 
-from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED, Claims, Taken
 from aioelasticjob.coordination.coordinator import CAUGHT_UP_WITHIN
 from aioelasticjob.coordination.member import Member
@@ -24,7 +23,7 @@ from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.around import fly
 from aioelasticjob.running.claim_ahead import ASLEEP, ClaimAhead
 from aioelasticjob.running.cut import Cut
-from aioelasticjob.running.duty import Duty
+from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.missed import UNKEPT
@@ -64,15 +63,15 @@ class Runner:
         self._tasks, self._over = tasks, over
         self.wake: Callable[[], None] = lambda: None
         """Asks for a turn."""
-        self._duty = Duty(member, views.value, shared.clock, shared.events, shared.limited_log, up_since, items)
-        self._duty.accounted = accounted
-        self._claims = Claims(member, self._duty.ledger)
+        self._state = StateDriver(member, views.value, shared.clock, shared.events, shared.limited_log, up_since, items)
+        self._state.accounted = accounted
+        self._claims = Claims(member, self._state.ledger)
         self._accounts = Accounts(member, shared.clock, shared.events, shared.complaints)
         self.tally = self._accounts.tally
         """Runs that ended here; the coordinator publishes them."""
-        self._requests = Requests(member, self._duty, self._accounts, job.listeners)
-        self.rescues = Rescues(member, self._duty, self._accounts, self._claims, views)
-        self._waiting = Waiting(member, self._duty, self._claims, tasks, self._freed)
+        self._requests = Requests(member, self._state, self._accounts, job.listeners)
+        self.rescues = Rescues(member, self._state, self._accounts, self._claims, views)
+        self._waiting = Waiting(member, self._state, self._claims, tasks, self._freed)
         self.stopping = Stopping(member)
         self._ahead = ClaimAhead(member.session, shared.starts, job.config.job_name)
         self.left = False
@@ -87,12 +86,12 @@ class Runner:
     @property
     def accounted(self) -> int:
         """The newest moment that was run here or reported, in milliseconds since the epoch; 0 before the first."""
-        return max(self._duty.accounted, self._duty.missed.newest_of_all)
+        return max(self._state.accounted, self._state.missed.newest_of_all)
 
     @property
     def standing(self) -> tuple[str, int, bool]:
         """The job, how many of its items are held here, and whether this instance leads."""
-        return self._member.layout.job, len(self._duty.held), self._views.value.leader == self._member.id
+        return self._member.layout.job, len(self._state.held), self._views.value.leader == self._member.id
 
     @property
     def health(self) -> JobHealth:
@@ -102,17 +101,12 @@ class Runner:
     @property
     def is_refusing(self) -> bool:
         """Whether nothing is run because the clocks differ by more than the job tolerates."""
-        return self._duty.intolerable_skew() is not None
+        return self._state.intolerable_skew() is not None
 
     @property
     def shutdown_timeout(self) -> float:
         """Seconds that running items may take to finish when the job leaves."""
-        return self._config.shutdown_timeout
-
-    @property
-    def _config(self) -> JobConfig:
-        """The newest configuration, which may have changed during a flight."""
-        return self._views.value.config
+        return self._views.value.config.shutdown_timeout
 
     def leave(self) -> None:
         """Claim nothing any more, and leave once nothing runs."""
@@ -137,7 +131,7 @@ class Runner:
 
     def look_again(self) -> None:
         """Look anew at what is due: the time was set."""
-        self._duty.now()  # which notices it, also while a flight is under way
+        self._state.now()  # which notices it, also while a flight is under way
         if self._nap is not None:
             self._nap.cancel()
         self.reconsider()
@@ -166,7 +160,7 @@ class Runner:
         while not self.left:
             try:
                 view = await self._up_to_date()
-                if begun := await self._duty.look(view):
+                if begun := await self._state.look(view):
                     self._waiting.follow(begun)
                 self._rest_first = None
                 busy = (
@@ -210,15 +204,15 @@ class Runner:
         return self._views.value
 
     async def _fly_owed(self, view: JobView) -> bool:
-        owed = self._duty.owed() if view.settled else frozenset()
+        owed = self._state.owed() if view.settled else frozenset()
         if not owed:
             return False
-        if skew := self._duty.intolerable_skew():
-            self._duty.pass_over()
+        if skew := self._state.intolerable_skew():
+            self._state.pass_over()
             self._accounts.refused(str(skew))
             return True
         self._accounts.accepted()
-        await self._fly(view, Fire(self._duty.timetable.newest, self._duty.source(owed)), owed)
+        await self._fly(view, Fire(self._state.timetable.newest, self._state.source(owed)), owed)
         return True
 
     async def _fly_ahead(self, view: JobView) -> bool:
@@ -226,15 +220,15 @@ class Runner:
 
         If anything changes until it comes, the claim is withdrawn and what is owed is looked up anew.
         """
-        upcoming, duty = self._duty.timetable.upcoming or 0, self._duty
-        if not 0 < upcoming - duty.clock.now <= self._ahead.lead or duty.intolerable_skew():
+        upcoming, state = self._state.timetable.upcoming or 0, self._state
+        if not 0 < upcoming - state.clock.now <= self._ahead.lead or state.intolerable_skew():
             return False
         self._accounts.accepted()
         if not (view.settled and view.config.monitor_execution and self._member.id in view.eligible):
             return False
-        owed = duty.owed(upcoming) - view.disabled_items
+        owed = state.owed(upcoming) - view.disabled_items
         # what was told of by a clock that has been set back since is a rerun, once it has come
-        if items := frozenset(item for item in owed if not duty.items[item].knows(upcoming)):
+        if items := frozenset(item for item in owed if not state.items[item].knows(upcoming)):
             await self._fly(view, Fire(upcoming, FireSource.CRON), items)
         return bool(items)
 
@@ -257,20 +251,20 @@ class Runner:
         if not await self._settle(flight):
             raise SessionEnded("the session was lost before its items were settled")
         if flight.begun:
-            self._duty.collapse(await self._up_to_date(), rerun=self._config.misfire)
+            self._state.collapse(await self._up_to_date(), rerun=self._views.value.config.misfire)
         return flight.begun
 
     async def _board(self, view: JobView, fire: Fire, items: frozenset[int]) -> Flight | None:
         # of an item rescued nothing is known here: it is another's
-        offsets = await self._duty.offsets.read(items, anew=fire.source is FireSource.FAILOVER)
+        offsets = await self._state.offsets.read(items, anew=fire.source is FireSource.FAILOVER)
         taken = await self._claim(view, fire, items)
         claim = taken.claim
         if claim is None:
             return None
         if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # another ran it since we read
             offsets = {item: value for item, value in offsets.items() if item not in renewed}
-            offsets |= await self._duty.offsets.reread(renewed, claim.incarnation)
-        checkpoints = Claimed(self._duty.offsets, claim, offsets)
+            offsets |= await self._state.offsets.reread(renewed, claim.incarnation)
+        checkpoints = Claimed(self._state.offsets, claim, offsets)
         events, clock = self._shared.events, self._shared.clock
         trace = Trace.of(claim, view.config, events, clock) if events.heard else None
         complain = self._failed if trace is None else trace.complaining(self._failed)
@@ -288,7 +282,7 @@ class Runner:
                 if flight.job.engine is not None:
                     self._harness(view, flight)
                 fire, began = flight.claim.fire, current_time()
-                catch_up = fire.source is FireSource.MISFIRE and self._duty.is_catch_up(fire.slot)
+                catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
                 self._accounts.began(flight, catch_up=catch_up)
                 try:
                     # a reply that comes too late shall not start a handler's first step
@@ -309,18 +303,18 @@ class Runner:
 
     async def _reach(self, view: JobView, fire: Fire) -> bool:
         """Wait for the fire's moment, if it has not come; False if what it was decided on has changed until then."""
-        now = self._duty.now()
+        now = self._state.now()
         if fire.slot > now and fire.source is FireSource.CRON:
             if self.left or self._views.value is not view:
                 return False
-            if not await self._ahead.wait(fire.slot, now) or self._duty.now() - fire.slot > ASLEEP:
+            if not await self._ahead.wait(fire.slot, now) or self._state.now() - fire.slot > ASLEEP:
                 return False
         if fire.source is FireSource.CRON:
-            self._duty.reach(fire.slot)  # or what is being run would seem to have come meanwhile
+            self._state.reach(fire.slot)  # or what is being run would seem to have come meanwhile
         return True
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> Taken:
-        duty = self._duty
+        state = self._state
         if not view.config.monitor_execution:
             if self._member.session.status.value.state is not SessionState.CONNECTED:
                 raise Suspended("there is no connection to the registry")
@@ -333,18 +327,18 @@ class Runner:
             return taken
         if view.tree.outdated:  # the connection was away, and has come back since this was decided
             return Taken(None)
-        now, following, hold = duty.now(), duty.timetable.upcoming or 0, None
+        now, following, hold = state.now(), state.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
             hold = self._ahead.hold(fire.slot, now, lambda: self._views.value is view and not self.left)
-            now, following = fire.slot, duty.timetable.following()
+            now, following = fire.slot, state.timetable.following()
         taken = await self._claims.claim(view, fire, items, now, following, hold)
         if taken.elsewhere or taken.refused:
-            duty.now()
-            duty.reach(fire.slot)  # then those items are reported as missing this moment
+            state.now()
+            state.reach(fire.slot)  # then those items are reported as missing this moment
         if taken.cut_off:
-            duty.report_lost_runs(taken.cut_off)
+            state.report_lost_runs(taken.cut_off)
         if taken.refused:
-            duty.is_obstructed(taken.refused, fire)
+            state.is_obstructed(taken.refused, fire)
         if fire.source is FireSource.TRIGGER:
             await self._requests.claimed(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
@@ -357,23 +351,23 @@ class Runner:
 
     async def _settle(self, flight: Flight) -> bool:
         """Give the items back; False if the session was lost.  A claim without fences has written nothing."""
-        claim, duty = flight.claim, self._duty
+        claim, state = flight.claim, self._state
         if flight.begun and claim.fire.source in SCHEDULED:
-            duty.items.ran(claim.items, claim.fire.slot)
+            state.items.ran(claim.items, claim.fire.slot)
         unfinished = flight.reins.unfinished if flight.reins is not None else ()
         if not claim.fences:
-            duty.ledger.assume(unfinished, claim.fire.slot - 1)
+            state.ledger.assume(unfinished, claim.fire.slot - 1)
             if flight.begun:  # no record tells the next holder
                 slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - flight.outcomes.keys()
-                duty.report(cut_off.difference(unfinished), slot, UNKEPT, self._member.id)
+                state.report(cut_off.difference(unfinished), slot, UNKEPT, self._member.id)
             return True
         if not flight.begun:
             return await self._claims.withdraw(claim)
-        ended, hand_over = left_open(claim, unfinished) if unfinished else claim, self._config.failover
+        ended, hand_over = left_open(claim, unfinished) if unfinished else claim, self._views.value.config.failover
         self.stopping.settling = claim
         removed = self._member.id not in self._views.value.instances
         handed_over = await self._claims.settle(
-            ended, flight.outcomes, duty.now(), hand_over=hand_over, removed=removed
+            ended, flight.outcomes, state.now(), hand_over=hand_over, removed=removed
         )
         self.stopping.settling = None
         if handed_over and flight.trace is not None:
@@ -388,14 +382,14 @@ class Runner:
         self.wake()
 
     def _failed(self, context: Context, error: Exception) -> None:
-        self._accounts.failed(self._config, context, error)
+        self._accounts.failed(self._views.value.config, context, error)
 
     def _rest(self, view: JobView) -> float:
         """Return the seconds until the next moment, or until the time is to be looked at again; 0 for a newer view."""
         if self._views.value is not view:
             return 0.0
-        upcoming = self._duty.timetable.upcoming
-        delay = LONGEST_NAP * 1000 if upcoming is None else max(0, upcoming - self._duty.now())
+        upcoming = self._state.timetable.upcoming
+        delay = LONGEST_NAP * 1000 if upcoming is None else max(0, upcoming - self._state.now())
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
-        return min(LONGEST_NAP, delay / 1000, self._duty.unsteady)
+        return min(LONGEST_NAP, delay / 1000, self._state.unsteady)

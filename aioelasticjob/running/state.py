@@ -102,8 +102,21 @@ TABLE = {
     Came.UNRECORDED: Rule("records were switched off before it could be run", Newest.MISSED, Newest.MISSED),
     Came.SET_BACK: Rule(SET_BACK, Newest.RUN, Newest.RUN),
 }
-"""The reasons given are for moments that came while this process heard the registry and its clock was not set: of the
-others it is that (``MissedMoments.report``)."""
+"""What becomes of moments, by the state in which they came.  Five cases are no matter of one item's state, and each is
+told where it is decided:
+
+* The registry was away, or the clock was set ahead: that is the reason then, whatever the state (``MissedMoments``).
+  Else somebody whose registry was away for a minute would read that his process had been held up, and look there.
+* Nobody was up (``Absence``): the cluster shares marks of what was reported.  Else two instances that come back after a
+  night would both report it for an item that moves from one to the other a second later.
+* The job keeps no records (``Absence``): its leader reports what nobody was up for, for all items, once.  Else nobody
+  would know of that night at all, for no instance knows when the last run was.
+* A record claims a moment that is yet to come (``Ahead``).  Else an item that was claimed for 03:00 by a clock an hour
+  ahead would be silent from 02:00 until then, when the clock is put right, and nothing would be reported.
+* A schedule was in force before it was known here (``MissedMoments.report_hidden``).  Else, when a job goes from each
+  minute to each second at 01:59:30 and this instance hears of that after it has claimed 02:00:00, the seconds before
+  02:00:00 would count as claimed, for the record says only when the last run was.
+"""
 
 
 @dataclass(slots=True)

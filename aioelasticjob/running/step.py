@@ -6,21 +6,18 @@ question; what is to be done outside stands in ``commands`` afterwards.  The clo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from functools import partial
 from math import inf
 
 from aioelasticjob.coordination.ledger import TOLERATED
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.running.absence import Absence, given_at, made_at, made_by
+from aioelasticjob.running.absence import Absence, given_at, given_to, made_at, made_by
 from aioelasticjob.running.account import Account
 from aioelasticjob.running.ahead import Ahead
 from aioelasticjob.running.clockwork import AHEAD, ASTRAY, Reading
 from aioelasticjob.running.commands import ReadItems
 from aioelasticjob.running.schedule import Timetable
-from aioelasticjob.running.state import ENDED, UNKNOWN, Came, Items
-
-SOON = 500  # milliseconds before its moment at which a claim may leave, and be refused
+from aioelasticjob.running.state import ENDED, Came, Items
 
 
 class JobState(Account):
@@ -79,7 +76,10 @@ class JobState(Account):
         """Move on to the present."""
         upcoming = self.timetable.upcoming
         if upcoming is not None and upcoming <= self.clock.now:
-            self._advance()
+            waiting, came = self._due(), self.timetable.advance(self.clock.now)
+            self._account(waiting, Came.UNSETTLED)
+            if came > 1:
+                self._account(self._due() - waiting, Came.HELD_UP)
         if self.clock.was_away(self.timetable.newest):
             self._account(self._due(), Came.DISCONNECTED)
         if self._closed or view.disabled_items or self._me not in view.eligible:
@@ -128,12 +128,6 @@ class JobState(Account):
 
         self._ahead.settle(view, self.timetable, self.held - view.disabled_items, settled)
 
-    def _start_anew(self, moment: int) -> None:
-        """Owe nothing that came up to a moment: it was another schedule's."""
-        self._floor = max(self._floor, moment)
-        for item in self.items.values():
-            item.floor = max(item.floor, moment)
-
     def _switch_monitoring(self, view: JobView) -> None:
         """Run nothing again for lack of a record, and report what others kept us from running while records say so."""
         self._switched, self._scheduled_since = True, view.schedule_dated  # a note of its own, of the same schedule
@@ -148,11 +142,7 @@ class JobState(Account):
 
     def _let_go(self, view: JobView) -> None:
         """Forget the items that are given to others, and ask for what is to be known of those that are given to us."""
-        given = {
-            item: view.tree.get(view.layout.item(item).instance).stat.mzxid  # type: ignore[union-attr]  # it is assigned
-            for item, holder in view.assignment.items()
-            if holder == self._me
-        }
+        given = given_to(self._me, view)
         renew = self._switched and view.config.monitor_execution
         for number, item in self.items.items():
             if renew or item.given != given.get(number):
@@ -167,19 +157,11 @@ class JobState(Account):
         else:
             read = gained if self._switched else unsure  # which were claimed while there were records
         if gained or read:
-            take_in = partial(self._read, view, given, gained, unsure)
-            self.commands.append(ReadItems(read, gained | unsure, take_in))
+            self.commands.append(ReadItems(read, gained | unsure, partial(self._take_in, view, gained, unsure)))
         else:
-            self._gain(view, given, gained)
+            self._gain(view, gained)
 
-    def _read(
-        self,
-        view: JobView,
-        given: Mapping[int, int],
-        gained: frozenset[int],
-        unsure: frozenset[int],
-        running: frozenset[int],
-    ) -> None:
+    def _take_in(self, view: JobView, gained: frozenset[int], unsure: frozenset[int], running: frozenset[int]) -> None:
         """Take in the records of items gained, and what the rescuers of those that were cut off have written."""
         if not view.config.monitor_execution:
             for number in gained:
@@ -190,9 +172,9 @@ class JobState(Account):
         else:
             lost = (number for number in gained - running if self.items[number].cut_off)
             self.missed.report_lost_runs({number: self.items[number].record for number in lost})
-        self._gain(view, given, gained)
+        self._gain(view, gained)
 
-    def _gain(self, view: JobView, given: Mapping[int, int], gained: frozenset[int]) -> None:
+    def _gain(self, view: JobView, gained: frozenset[int]) -> None:
         """Find out since when items gained are owed, and report what nobody has run before that."""
         self._ahead.find(gained, self.clock.now, self.clock.since)
         for item in gained:
@@ -203,10 +185,11 @@ class JobState(Account):
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
         spans.append((self.timetable, self._since, self.clock.now + int(ASTRAY * 1000)))
         owed_after = {item: self.items[item].floor for item in gained}
-        self._absence.report(view, spans, owed_after, partial(self._hold, view, given, gained))
+        self._absence.report(view, spans, owed_after, partial(self._hold, view, gained))
 
-    def _hold(self, view: JobView, given: Mapping[int, int], gained: frozenset[int], unmarked: frozenset[int]) -> None:
+    def _hold(self, view: JobView, gained: frozenset[int], unmarked: frozenset[int]) -> None:
         """Hold the items given to us, but for those that could not be marked: they are gained with the next view."""
+        given = given_to(self._me, view)
         self.held, self._switched = frozenset(given) - unmarked, False
         for number, item in self.items.items():
             item.given = given.get(number, 0)
@@ -214,7 +197,8 @@ class JobState(Account):
             self.items[number].forget()
         self._account(gained - unmarked, Came.BLOCKED)
         self._looked_at, self.begun_elsewhere = view, self._begun_elsewhere()
-        self.elsewhere |= self.begun_elsewhere
+        for number in self.begun_elsewhere:
+            self.items[number].elsewhere = True
         self._note_rescued()
         self._see_absence(view)
 
@@ -249,23 +233,26 @@ class JobState(Account):
     def _change_schedule(self, view: JobView) -> None:
         """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
         written, table = self.clock.in_time(int(view.scheduled_since * 1000)), self.timetable
-        ours = self.held - self._succession(view).handed_on(self.held, self._me)
+        succession = self._succession(view)
+        ours = self.held - succession.handed_on(self.held, self._me)
         missed = (self.taken_off() - self.view.disabled_items) | self._due()
-        ended = min(written, self._succession(view).ended)
+        ended = min(written, succession.ended)
         table.advance(ended)
         self._account((missed | self._due()) & ours, Came.REPLACED, ended=ended)  # later ones are the next schedule's
         if self._me in view.eligible:
             open_ = ours - view.disabled_items
             run = open_ - self.view.disabled_items
-            for one in self._succession(view).between:
-                self._report_hidden(run, Timetable(one.cron, one.until), one.since, one.until)
+            for one in succession.between:
+                between = Timetable(one.cron, one.until)
+                self.missed.report_hidden(run, between, self.timetable, one.since, one.until)
                 last = {item: max(self.items[item].accounted, one.since) for item in open_}
-                self.missed.report(last, Timetable(one.cron, one.until), one.until, ENDED)
-            self._report_hidden(run, Timetable(view.config.schedule, self.clock.now), written)
+                self.missed.report(last, between, one.until, ENDED)
+            self.missed.report_hidden(run, Timetable(view.config.schedule, self.clock.now), self.timetable, written)
         self._since, self._scheduled_since = written, view.schedule_dated
         self.timetable = Timetable(view.config.schedule, self.clock.now)
-        self._start_anew(written)
+        self._floor = max(self._floor, written)
         for number, item in self.items.items():
+            item.floor = max(item.floor, written)
             item.followed = item.accounted if number in self.held else None
         self._ahead.schedule_changed(self.clock.now)
         mine = {item for item in self._due() | self._due(view) if view.assignment.get(item) == self._me}
@@ -273,17 +260,3 @@ class JobState(Account):
         if not view.config.misfire:  # schedules may share moments
             newest = self.timetable.newest
             self.pass_over(item for item in self._unclaimed(newest) if self.items[item].knows(newest))
-
-    def _report_hidden(self, items: Iterable[int], table: Timetable, since: int, until: float = inf) -> None:
-        """Report a schedule's moments that came before it was known here, and before what was run by the one before."""
-        held = {number: self.items[number] for number in items}
-        spans = {n: (max(since, item.followed or 0), int(min(until, item.accounted))) for n, item in held.items()}
-        self.missed.report_hidden(spans, table, self.timetable, UNKNOWN)
-
-    def _advance(self) -> None:
-        waiting, table = self._due(), self.timetable
-        came = table.advance(self.clock.now)
-        if came and waiting:
-            self._account(waiting, Came.UNSETTLED)
-        if came > 1:
-            self._account(self._due() - waiting, Came.HELD_UP)

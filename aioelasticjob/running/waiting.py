@@ -13,7 +13,7 @@ from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Fire, FireSource
-from aioelasticjob.running.duty import Duty
+from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.scheduler import TaskScope
 
 LOOK_AGAIN_AFTER = 1.0
@@ -23,8 +23,10 @@ LOOK_AGAIN_AFTER = 1.0
 class Waiting:
     """Waits until items run nowhere; ``freed`` is called whenever one does."""
 
-    def __init__(self, member: Member, duty: Duty, claims: Claims, tasks: TaskScope, freed: Callable[[], None]) -> None:
-        self._member, self._duty, self._claims, self.tasks, self._freed = member, duty, claims, tasks, freed
+    def __init__(
+        self, member: Member, state: StateDriver, claims: Claims, tasks: TaskScope, freed: Callable[[], None]
+    ) -> None:
+        self._member, self._state, self._claims, self.tasks, self._freed = member, state, claims, tasks, freed
 
     def follow(self, items: Iterable[int]) -> None:
         """Wait for each of these items."""
@@ -33,14 +35,14 @@ class Waiting:
 
     def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Let another instance finish what it runs of ours; then run the newest moment, if misfire is wanted."""
-        self._duty.runs_elsewhere(items, fire)
+        self._state.runs_elsewhere(items, fire)
         missed = (view, fire.slot) if view.config.misfire and fire.source is not FireSource.TRIGGER else None
         for item in sorted(items):
             self.tasks.start_soon(self._until_free, item, missed)
 
     async def release_left(self) -> None:
         """Remove the locks that an earlier life of the job left under this session, also of items held elsewhere."""
-        await self._steadily(lambda: self._claims.release_all(hand_over=self._duty.view.config.failover))
+        await self._steadily(lambda: self._claims.release_all(hand_over=self._state.view.config.failover))
 
     async def _until_free(self, item: int, missed: tuple[JobView, int] | None = None) -> None:
         """Wait until an item runs nowhere; before that note for operators that it ``missed`` a moment, if it did."""
@@ -48,15 +50,15 @@ class Waiting:
             view, slot = missed
             await self._claims.mark_misfired(view, item, slot)
         if await self._steadily(lambda: self._ended(item)):
-            self._duty.freed(item)
+            self._state.freed(item)
             self._freed()
 
     async def _ended(self, item: int) -> None:
-        await self._claims.release(item, hand_over=self._duty.view.config.failover)
+        await self._claims.release(item, hand_over=self._state.view.config.failover)
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
-        while item in self._duty.ledger.known():
-            await self._duty.ledger.learn([item])  # before the offset, which is then the one that this run left
-            await self._duty.offsets.learn([item])
+        while item in self._state.ledger.known():
+            await self._state.ledger.learn([item])  # before the offset, which is then the one that this run left
+            await self._state.offsets.learn([item])
             if not self._is_to_be_given_up(item):
                 return
             await sleep(LOOK_AGAIN_AFTER)
@@ -67,7 +69,7 @@ class Waiting:
         It changes the record only, which nobody mirrors: without looking again, the item would count as being rescued
         until something else of the job changes, and run no more.
         """
-        config, ledger = self._duty.view.config, self._duty.ledger
+        config, ledger = self._state.view.config, self._state.ledger
         if not config.failover or item not in ledger.known():  # it may have gone to another instance meanwhile
             return False
         record = ledger.record(item)

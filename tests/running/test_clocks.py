@@ -317,7 +317,7 @@ def test_who_has_not_noticed_a_clock_that_was_ahead_takes_nothing_for_missed_fro
 def test_a_record_that_claims_more_than_a_minute_is_lowered_and_its_moment_not_run_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.WARNING, "aioelasticjob.running.duty")
+    caplog.set_level(logging.WARNING, "aioelasticjob.running.driver")
 
     @simulated
     async def test() -> None:

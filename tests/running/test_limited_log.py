@@ -8,7 +8,7 @@ from anyio import sleep
 
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.events import Misfired
-from aioelasticjob.running.duty import _items, _moments
+from aioelasticjob.running.driver import _items, _moments
 from aioelasticjob.running.limited_log import INTERVAL, MOST, LimitedLog
 from aioelasticjob.running.schedule import STEPS, Passed
 from aioelasticjob.testing import VirtualCluster, run, simulated

@@ -12,7 +12,7 @@ from aioelasticjob.errors import Suspended
 from aioelasticjob.events import Events
 from aioelasticjob.model import Record
 from aioelasticjob.registry.txn import Create, Set
-from aioelasticjob.running.duty import Duty
+from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.state import Items
 from tests.coordination.test_claims import CONFIG, LAYOUT, ME, Desk, done
@@ -39,11 +39,11 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     paths, off = LAYOUT.item(0), on.changed(monitor_execution=False)
     desk.write(Set(paths.instance, OTHER, -1), Set(LAYOUT.config, on.to_json(), -1))
     view = read(desk.registry.tree(), LAYOUT, on)
-    duty = Duty(desk.member, view, clock, Events(), LimitedLog(), clock.now(), Items())
-    done(duty.look(view))
+    state = StateDriver(desk.member, view, clock, Events(), LimitedLog(), clock.now(), Items())
+    done(state.look(view))
     clock.time = SLOT + 0.2
     if not away:  # else there was no connection when the moment came
-        done(duty.look(view))
+        done(state.look(view))
     record = Record(slot=SLOT * 1000, instance=OTHER.decode(), begun=SLOT * 1000 - 500)
     desk.write(Create(paths.execution, records.encode(record)))
     desk.write(Set(paths.instance, ME.encode(), -1), Set(LAYOUT.config, off.to_json(), -1))
@@ -52,7 +52,7 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     if interrupted:
         desk.line.reads.append("suspended")
         with pytest.raises(Suspended):
-            done(duty.look(view))
-    done(duty.look(view))
-    assert duty.timetable.newest == SLOT * 1000
-    assert not duty.owed()
+            done(state.look(view))
+    done(state.look(view))
+    assert state.timetable.newest == SLOT * 1000
+    assert not state.owed()

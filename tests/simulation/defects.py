@@ -25,7 +25,7 @@ from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.running import executor
-from aioelasticjob.running.duty import Duty
+from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.requests import Fly, Requests
@@ -116,7 +116,7 @@ def claim_unsettled() -> AbstractContextManager[object]:
 
 def forget_orphans() -> AbstractContextManager[object]:
     """Claim an item's next moment although its last run was cut off and waits for a rescuer."""
-    return mock.patch.object(Duty, "_in_rescue", return_value=frozenset())
+    return mock.patch.object(StateDriver, "_in_rescue", return_value=frozenset())
 
 
 def mourn_on_ticks_only() -> AbstractContextManager[object]:
@@ -168,7 +168,7 @@ def trigger_twice() -> AbstractContextManager[object]:
     async def fly(self: Runner, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
         ran = bool(await original(self, view, fire, items))
         if fire.source is FireSource.TRIGGER:
-            await original(self, view, Fire(self._duty.now(), fire.source), items)
+            await original(self, view, Fire(self._state.now(), fire.source), items)
         return ran
 
     return mock.patch.object(Runner, "_fly", fly)
@@ -186,12 +186,12 @@ def give_no_grace() -> AbstractContextManager[object]:
 
 def rerun_unasked() -> AbstractContextManager[object]:
     """Run what was missed although ``misfire`` is off."""
-    original: Any = Duty.collapse
+    original: Any = StateDriver.collapse
 
-    def collapse(self: Duty, view: JobView, *, rerun: bool) -> None:
+    def collapse(self: StateDriver, view: JobView, *, rerun: bool) -> None:
         original(self, view, rerun=True)
 
-    return mock.patch.object(Duty, "collapse", collapse)
+    return mock.patch.object(StateDriver, "collapse", collapse)
 
 
 def ignore_timeouts() -> AbstractContextManager[object]:

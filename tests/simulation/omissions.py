@@ -23,7 +23,7 @@ from aioelasticjob.registry import lease
 from aioelasticjob.registry.txn import Check, Create, Op, Set
 from aioelasticjob.running import executor
 from aioelasticjob.running.commands import Report
-from aioelasticjob.running.duty import Duty
+from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.executor import Flight
 from aioelasticjob.running.requests import Fly, Requests
 from aioelasticjob.running.rescues import Rescues
@@ -50,13 +50,13 @@ def _unreported(*reasons: str) -> AbstractContextManager[object]:
     sources = [path.read_text() for path in Path(aioelasticjob.__file__).parent.rglob("*.py")]
     for reason in reasons:
         assert any(reason in source for source in sources), f"nobody gives {reason!r} as a reason any more"
-    original: Any = Duty._report_missed
+    original: Any = StateDriver._report_missed
 
-    def report(self: Duty, told: Report) -> None:
+    def report(self: StateDriver, told: Report) -> None:
         if told.why not in reasons:
             original(self, told)
 
-    return mock.patch.object(Duty, "_report_missed", report)
+    return mock.patch.object(StateDriver, "_report_missed", report)
 
 
 def elsewhere_unreported() -> AbstractContextManager[object]:
@@ -146,11 +146,11 @@ def rescue_the_completed() -> AbstractContextManager[object]:
     """Rescue whatever waits for it, though its run turns out to be completed."""
 
     async def take(self: Rescues, view: JobView, item: int, fly: Fly) -> bool:
-        await self._duty.ledger.learn([item])
-        record = self._duty.ledger.record(item)
+        await self._state.ledger.learn([item])
+        record = self._state.ledger.record(item)
         taken = await fly(view, Fire(record.moment, FireSource.FAILOVER, record.parameter), frozenset({item}))
-        if item not in self._duty.held:
-            self._duty.ledger.forget([item])
+        if item not in self._state.held:
+            self._state.ledger.forget([item])
         return taken
 
     return mock.patch.object(Rescues, "_take", take)
@@ -242,13 +242,13 @@ def prune_what_runs() -> AbstractContextManager[object]:
 
 def always_catch_up() -> AbstractContextManager[object]:
     """Run what nobody was up for, whether or not that is wanted."""
-    original: Any = Duty._begin_holding
+    original: Any = StateDriver._begin_holding
 
-    def begin(self: Duty, view: JobView, item: int) -> int:
+    def begin(self: StateDriver, view: JobView, item: int) -> int:
         wanted = view.config.model_copy(update={"catch_up": 3600.0})
         return int(original(self, replace(view, config=wanted), item))
 
-    return mock.patch.object(Duty, "_begin_holding", begin)
+    return mock.patch.object(StateDriver, "_begin_holding", begin)
 
 
 # Walls in front of walls: what has to go as well before one of the above shows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
 from aioelasticjob.clock import Clock, moment
@@ -34,7 +34,7 @@ from aioelasticjob.running.step import JobState
 log = logging.getLogger(__name__)
 
 
-class Duty(JobState):
+class StateDriver(JobState):
     """The state of a job's items, and what performs its commands.  It decides nothing."""
 
     def __init__(
@@ -87,13 +87,13 @@ class Duty(JobState):
         super().collapse(view, rerun=rerun)
         self._say_all()
 
-    def runs_elsewhere(self, items: Iterable[int], fire: Fire) -> None:
+    def runs_elsewhere(self, items: Collection[int], fire: Fire) -> None:
         """See ``JobState.runs_elsewhere``."""
         self.now()
         super().runs_elsewhere(items, fire)
         self._say_all()
 
-    def is_obstructed(self, items: Iterable[int], fire: Fire) -> None:
+    def is_obstructed(self, items: Collection[int], fire: Fire) -> None:
         """See ``JobState.is_obstructed``."""
         self.now()
         super().is_obstructed(items, fire)
