@@ -17,7 +17,7 @@ from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.settings import ConnectionOptions
-from aioelasticjob.shared_registry import EXAMPLE, SharedServer, summon
+from aioelasticjob.shared_registry import EXAMPLE, SharedServer, ensure_server
 
 EMBEDDED = "embedded://"
 
@@ -88,19 +88,19 @@ async def open_registry(
             server = await stack.enter_async_context(serve("127.0.0.1", 0, clock=clock.now))
             settings = replace(settings, hosts=((server.host, server.port),))
         elif where.shared is not None:
-            await summon(where.shared)
-            start_again = _again(where.shared)
-        yield await stack.enter_async_context(open_session(settings, clock=clock, summon=start_again))
+            await ensure_server(where.shared)
+            start_again = _ensure_server_again(where.shared)
+        yield await stack.enter_async_context(open_session(settings, clock=clock, ensure_server=start_again))
 
 
-def _again(server: SharedServer) -> Callable[[], Awaitable[None]]:
+def _ensure_server_again(server: SharedServer) -> Callable[[], Awaitable[None]]:
     """Return a function that starts a shared server again; if that fails it only logs why, and the session goes on."""
     told = ""
 
     async def start() -> None:
         nonlocal told
         try:
-            await summon(server)
+            await ensure_server(server)
             told = ""
         except ElasticJobError as error:
             if str(error) != told:  # the reason is logged once, however often the start is tried

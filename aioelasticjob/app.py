@@ -20,17 +20,17 @@ from aioelasticjob.coordination.streams import Streams
 from aioelasticjob.declarations import Declarations
 from aioelasticjob.errors import InvalidSetting, unwrapped
 from aioelasticjob.events import Counts, Events
-from aioelasticjob.events import Listener as EventListener
+from aioelasticjob.events import EventReader as EventListener
 from aioelasticjob.jobs.dependencies import Provider
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.tracing import find_tracer
 from aioelasticjob.observers.vitals import Vitals
-from aioelasticjob.presence import Presence
-from aioelasticjob.process import await_signals, by_force, loop_factory, spare_the_collector
+from aioelasticjob.process import await_signals, forced_exit, freeze_garbage_collector, loop_factory
 from aioelasticjob.registry.session import ConnectionSettings, Session
-from aioelasticjob.running.blocking import THREADS, Means, Processes, processors
+from aioelasticjob.running.executors import DEFAULT_THREADS, Executors, Processes, processors
 from aioelasticjob.running.health import Health
+from aioelasticjob.running_app import RunningApp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ class ElasticJob(Declarations):
         max_sleep_time: float = 3,
         max_retries: int = 3,
         digest: str | None = None,
-        threads: int = THREADS,
+        threads: int = DEFAULT_THREADS,
         processes: int | None = None,
         event_store: str | EventStoreSettings | None = None,
         metrics: int | str | None = None,
@@ -81,7 +81,7 @@ class ElasticJob(Declarations):
         self._processes = processors() if processes is None else _positive("processes", processes)
         self.dependency_overrides: dict[Provider, Provider] = {}
         """For tests: another provider for a provider.  It is read when the application starts, and at each run."""
-        self._here = Presence(clock or SystemClock(), None if event_store is None else Recorder(event_store))
+        self._here = RunningApp(clock or SystemClock(), None if event_store is None else Recorder(event_store))
         if metrics is not None:
             self.serve_metrics(metrics)
 
@@ -204,8 +204,8 @@ class ElasticJob(Declarations):
         if self._from_outside is not None:
             self._from_outside.all_declared(self._jobs)
         threads, processes = CapacityLimiter(self._threads), Processes(self._processes)
-        means = Means(threads, processes, self.dependency_overrides, find_tracer())
-        async with self._here.open(self._registry, self._jobs.values(), means) as session:
+        executors = Executors(threads, processes, self.dependency_overrides, find_tracer())
+        async with self._here.open(self._registry, self._jobs.values(), executors) as session:
             yield session
 
     def run(self) -> None:
@@ -215,7 +215,7 @@ class ElasticJob(Declarations):
         When all jobs have joined, the garbage collector is told to pass over all objects of that moment
         (``gc.freeze``).
         """
-        with by_force() as force, asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with forced_exit() as force, asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(self._main(force))
 
     def _check(self, config: JobConfig) -> None:
@@ -233,7 +233,7 @@ class ElasticJob(Declarations):
                 asked, arrived = Event(), Event()
                 await tasks.start(await_signals, arrived, asked, everything, force)
                 async with self.running():
-                    spare_the_collector()
+                    freeze_garbage_collector()
                     arrived.set()
                     log.info("running", extra={"jobs": [job.job_name for job in self.jobs]})
                     await asked.wait()

@@ -205,7 +205,7 @@ class JobConfig(BaseModel):
             if info.context is not _KEPT:
                 raise unknown_setting(name, value, type(self).model_fields)
         for name, value in {**self._as_settings(), **self.unknown}.items():
-            if (odd := unspeakable({name: value})) is not None:
+            if (odd := unencodable_text({name: value})) is not None:
                 raise InvalidSetting(name, odd, "must be text that UTF-8 can spell")
         if self.cron is not None:
             _parsed(self.cron, self.time_zone, self.dst)
@@ -344,7 +344,7 @@ def _unknown(stored: bytes) -> dict[str, Any]:
     try:
         found = json.loads(stored)
         others = {key: value for key, value in found.items() if key not in _keys()}
-        return {key: value for key, value in others.items() if unspeakable({key: value}) is None}
+        return {key: value for key, value in others.items() if unencodable_text({key: value}) is None}
     except (ValueError, AttributeError, RecursionError):
         return {}
 
@@ -372,12 +372,12 @@ def unknown_setting(name: str, value: object, known: Iterable[str]) -> InvalidSe
     return InvalidSetting(name, value, f"there is no such setting; {hint}")
 
 
-def unspeakable(value: object) -> str | None:
+def unencodable_text(value: object) -> str | None:
     """Return the first text in a value that UTF-8 cannot encode, such as half a surrogate pair; None without one."""
     if isinstance(value, str):
         return None if value.isascii() or value.encode("utf-8", "ignore").decode() == value else value
     inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((odd for part in inside if (odd := unspeakable(part)) is not None), None)
+    return next((odd for part in inside if (odd := unencodable_text(part)) is not None), None)
 
 
 def _ignored(key: str) -> str:

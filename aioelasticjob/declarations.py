@@ -15,7 +15,7 @@ from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job, 
 from aioelasticjob.jobs.listeners import Listener
 
 if TYPE_CHECKING:
-    from aioelasticjob.jobs.dataflow import Dataflow, Strategy
+    from aioelasticjob.jobs.dataflow import Dataflow, RetryStrategy
     from aioelasticjob.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -78,7 +78,7 @@ class Declarations:
         self,
         name: str | None = None,
         *,
-        retry: Strategy | None = None,
+        retry: RetryStrategy | None = None,
         listeners: Iterable[Listener] = (),
         **settings: Any,
     ) -> Callable[[Handler], Dataflow]:
@@ -91,7 +91,7 @@ class Declarations:
             InvalidSetting: names the setting, its value and what would be right.
         """
         from aioelasticjob.jobs.dataflow import Dataflow
-        from aioelasticjob.running.dataflow import Engine
+        from aioelasticjob.running.dataflow import DataflowEngine
 
         if callable(name):
             raise InvalidSetting("name", name, "write @app.dataflow() with parentheses")
@@ -100,7 +100,7 @@ class Declarations:
         def declare(fetch: Handler) -> Dataflow:
             given = getattr(fetch, "__name__", "") if name is None else name
             flow = Dataflow(JobConfig.build(job_name=given, job_type="DATAFLOW", **settings), fetch, retry)
-            self._enlist(Job(flow.config, fetch, False, tuple(listeners), engine=Engine(flow)))
+            self._enlist(Job(flow.config, fetch, False, tuple(listeners), engine=DataflowEngine(flow)))
             return flow
 
         return declare

@@ -79,7 +79,7 @@ class NotAnException(ElasticJobError):
     def __init__(self, what: str, error: BaseException) -> None:
         cancelled = isinstance(error, CancelledError)
         super().__init__(
-            f"{what} was cancelled from within, not by us" if cancelled else f"{what} raised {in_words(error)}"
+            f"{what} was cancelled from within, not by us" if cancelled else f"{what} raised {error_text(error)}"
         )
 
 
@@ -170,7 +170,7 @@ def unwrapped() -> Iterator[None]:
     try:
         yield
     except BaseExceptionGroup as group:
-        errors = list(leaves(group))
+        errors = list(leaf_errors(group))
         typed = [error for error in errors if isinstance(error, ElasticJobError)]
         if len(errors) > 1 and not typed:
             raise
@@ -178,16 +178,16 @@ def unwrapped() -> Iterator[None]:
         raise error from error.__cause__  # the error keeps its own cause; the group itself tells nothing more
 
 
-def leaves(error: BaseException) -> Iterator[BaseException]:
+def leaf_errors(error: BaseException) -> Iterator[BaseException]:
     """Yield the errors of a group and of the groups inside it; an error that is no group is yielded itself."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
-            yield from leaves(inner)
+            yield from leaf_errors(inner)
     else:
         yield error
 
 
-def in_words(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return an error's class and text; if its ``__str__`` fails, say that."""
     try:
         text = str(error)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from anyio import Event
 
-from aioelasticjob.door import Door
-from aioelasticjob.errors import in_words
+from aioelasticjob.errors import error_text
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.rates import Flowed, Rates
+from aioelasticjob.user_code import UserCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,7 +170,7 @@ class Counts:
 
 
 @dataclass(eq=False, slots=True)
-class Listener:
+class EventReader:
     """One reader's share of the events, as an async iterator."""
 
     backlog: int = BACKLOG
@@ -233,7 +233,7 @@ class Events:
             try:
                 sink.put(event)
             except BaseException as error:
-                _complain(type(sink).__name__, in_words(Door("it").judged(error)))
+                _log_reader_error(type(sink).__name__, error_text(UserCode("it").as_exception(error)))
 
     def attach(self, sink: Sink) -> None:
         """Hand events to this reader, too, from now on."""
@@ -244,9 +244,9 @@ class Events:
         self._sinks.remove(sink)
 
     @contextmanager
-    def listen(self, backlog: int = BACKLOG) -> Iterator[Listener]:
+    def listen(self, backlog: int = BACKLOG) -> Iterator[EventReader]:
         """Read events until the block is left."""
-        listener = Listener(backlog)
+        listener = EventReader(backlog)
         self.attach(listener)
         try:
             yield listener
@@ -255,6 +255,6 @@ class Events:
 
 
 @lru_cache(maxsize=1024)
-def _complain(listener: str, why: str) -> None:
+def _log_reader_error(listener: str, why: str) -> None:
     extra = {"handler": listener, "reason": why}
     log.error("the listener %s did not take an event, which is lost to it: %s", listener, why, extra=extra)

@@ -83,7 +83,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class VersionedRecord:
     """An item's record together with the node version it was read at; None where there was no node."""
 
     record: Record
@@ -99,7 +99,7 @@ class Claim:
     incarnation: int
     fences: Mapping[int, int]
     """The zxid of the transaction that took each item: grows with every claim of it."""
-    items: Mapping[int, Seen]
+    items: Mapping[int, VersionedRecord]
     """The record of each item as the claim wrote it."""
     before: Mapping[int, Record]
     """The record of each item as the claim found it."""

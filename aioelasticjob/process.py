@@ -15,22 +15,22 @@ from typing import Any
 
 from anyio import CancelScope, Event, open_signal_receiver
 
-YOUNG = 10_000
+GC_THRESHOLD = 10_000
 """Objects made between two collections of young objects: more than a burst of a thousand fires makes."""
-BY_FORCE_AFTER = 5.0
+FORCED_EXIT_AFTER = 5.0
 """After a second signal the process waits so many seconds for handlers that cannot be cancelled, and then exits."""
 
 log = logging.getLogger(__name__)
 
 
-def spare_the_collector() -> None:
+def freeze_garbage_collector() -> None:
     """Let the garbage collector pass over all present objects: this process needs most of them until it ends.
 
     With a thousand jobs each full collection would otherwise stop the loop for 150 ms, every few seconds.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+    gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
 
 
 async def await_signals(
@@ -51,14 +51,14 @@ async def await_signals(
 
 
 @contextmanager
-def by_force() -> Iterator[threading.Timer]:
+def forced_exit() -> Iterator[threading.Timer]:
     """Yield a thread that exits the process after a while; it need not be started, and does nothing after the block."""
 
     def end() -> None:
-        log.error("ended by force: a handler cannot be cancelled", extra={"seconds": BY_FORCE_AFTER})
+        log.error("ended by force: a handler cannot be cancelled", extra={"seconds": FORCED_EXIT_AFTER})
         os._exit(1)
 
-    timer = threading.Timer(BY_FORCE_AFTER, end)
+    timer = threading.Timer(FORCED_EXIT_AFTER, end)
     timer.daemon = True
     try:
         yield timer

@@ -24,15 +24,15 @@ from anyio import CapacityLimiter, to_thread
 
 from aioelasticjob.errors import InvalidSetting, RegistryUnreachable
 
-LINGER: Final = 30.0
+DEFAULT_LINGER: Final = 30.0
 """Seconds that the server stays after its last client left, unless the address says otherwise."""
-START: Final = 20.0
+START_TIMEOUT: Final = 20.0
 """Seconds that a server may take to start, or to end."""
-ANSWER: Final = 2.0
+ANSWER_TIMEOUT: Final = 2.0
 """Seconds that a server may take to answer which data directory it serves."""
-LOOK_EVERY: Final = 0.05
+POLL_INTERVAL: Final = 0.05
 """Seconds between two looks at a server that another process is starting."""
-LONGEST_LOG: Final = 1 << 20
+MAX_LOG_BYTES: Final = 1 << 20
 """When a server starts and its log is larger than so many bytes, a new log is begun."""
 EXAMPLE: Final = "embedded://127.0.0.1:2181/namespace?data_dir=DIR&linger=30"
 
@@ -46,7 +46,7 @@ class SharedServer:
     host: str
     port: int
     data_dir: Path
-    linger: float = LINGER
+    linger: float = DEFAULT_LINGER
 
     @classmethod
     def parse(cls, host: str, port: int, query: str) -> SharedServer:
@@ -66,7 +66,7 @@ class SharedServer:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-async def summon(server: SharedServer) -> None:
+async def ensure_server(server: SharedServer) -> None:
     """Return once the server accepts connections; start it if no other process has.
 
     Raises: InvalidSetting if another server uses the address or the directory, or they cannot be used;
@@ -74,12 +74,12 @@ async def summon(server: SharedServer) -> None:
     """
     # a thread of its own: all common threads may be busy with handlers that wait for the registry
     one_at_a_time = CapacityLimiter(1)
-    deadline = time.monotonic() + START
+    deadline = time.monotonic() + START_TIMEOUT
     while not await to_thread.run_sync(_look, server, limiter=one_at_a_time, abandon_on_cancel=True):
         if time.monotonic() > deadline:
             reason = f"its server does not answer, see {server.data_dir}/server.log"
-            raise RegistryUnreachable(server.address, START, reason)
-        await anyio.sleep(LOOK_EVERY)
+            raise RegistryUnreachable(server.address, START_TIMEOUT, reason)
+        await anyio.sleep(POLL_INTERVAL)
 
 
 def _look(server: SharedServer) -> bool:
@@ -101,7 +101,7 @@ def _look(server: SharedServer) -> bool:
 def _ask(host: str, port: int) -> str | None:
     """Return the data directory of the server that listens there, "" if it does not tell, None if nothing listens."""
     try:
-        with socket.create_connection((host, port), timeout=ANSWER) as connection:
+        with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT) as connection:
             connection.sendall(b"conf")
             answer = b""
             while len(answer) < 65536 and (more := connection.recv(4096)):
@@ -141,7 +141,7 @@ def _spawn(server: SharedServer, lock: int) -> None:
     command += [f"--host={server.host}", f"--port={server.port}"]
     command += [f"--data-dir={server.data_dir}", f"--linger={server.linger:g}"]
     with (server.data_dir / LOG).open("ab") as log:
-        if log.tell() > LONGEST_LOG:
+        if log.tell() > MAX_LOG_BYTES:
             log.truncate(0)
         begun = log.seek(0, os.SEEK_END)
         try:
@@ -154,13 +154,13 @@ def _spawn(server: SharedServer, lock: int) -> None:
                 cwd="/",  # the server may live longer than our working directory
                 env=_environment(),
                 start_new_session=True,  # a signal to our process group, such as Ctrl-C, must not end the registry
-                timeout=START,
+                timeout=START_TIMEOUT,
                 check=False,
             ).returncode
         except OSError as error:
             raise InvalidSetting("address", server.address, f"cannot start {sys.executable}: {error}") from error
         except subprocess.TimeoutExpired:
-            raise RegistryUnreachable(server.address, START, "it was started and does not listen") from None
+            raise RegistryUnreachable(server.address, START_TIMEOUT, "it was started and does not listen") from None
     if code:
         words = (server.data_dir / LOG).read_bytes()[begun:].decode(errors="replace").strip().splitlines()
         reason = words[-1] if words else f"its server ended with {code}"
@@ -221,7 +221,7 @@ def _directory(host: str, port: int, given: str | None) -> Path:
 
 def _seconds(given: str | None) -> float:
     try:
-        seconds = LINGER if given is None else float(given)
+        seconds = DEFAULT_LINGER if given is None else float(given)
     except ValueError:
         seconds = -1.0
     if not 0 < seconds <= 31_536_000:

@@ -12,10 +12,10 @@ from typing import Final
 import uvloop
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.effects import Assign, TakeSeat, to_transactions
+from aioelasticjob.coordination.effects import Assign, BecomeLeader, to_transactions
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import join, leave
-from aioelasticjob.coordination.rules import Situation, decide
+from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -100,7 +100,7 @@ async def _lead(me: Member, trees: Latest[Tree], config: JobConfig) -> JobView:
     """Take the leader's seat and return the view in which it is taken."""
     vacant = await trees.until(lambda tree: me.layout.host not in tree)
     zxid = 0
-    for transaction in to_transactions(TakeSeat(me.id), read(vacant, me.layout, config)):
+    for transaction in to_transactions(BecomeLeader(me.id), read(vacant, me.layout, config)):
         zxid = (await me.session.commit(transaction, incarnation=me.incarnation)).zxid
     return await _caught_up(trees, zxid, me.layout, config)
 
@@ -110,7 +110,7 @@ async def _timed(me: Member, view: JobView, trees: Latest[Tree]) -> Timed:
     session, timed = me.session, Timed()
     codec = Codec(session.settings.namespace, private=False)
     started = time.perf_counter()
-    effects = decide(Situation(view, me.id, quiet=True))
+    effects = decide(RuleInput(view, me.id, quiet=True))
     transactions = [part for effect in effects if isinstance(effect, Assign) for part in to_transactions(effect, view)]
     timed.deciding = time.perf_counter() - started
     zxid = 0

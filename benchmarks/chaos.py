@@ -32,7 +32,7 @@ from tests.support.processes import workers
 from tests.support.real_zookeeper import ensemble
 
 WORKERS: Final = 4
-PATIENCE: Final = 60.0
+TIMEOUT: Final = 60.0
 """Seconds within which every item has to run again when everything is mended."""
 ROUNDS: Final = 2
 """Runs of every item that show that it is served."""
@@ -71,7 +71,7 @@ async def _acts(
         try:
             await _served(stage)
         except TimeoutError:
-            text = f"after {PATIENCE:g} s of peace these have not run {ROUNDS} times: {_unserved(stage, stop)}"
+            text = f"after {TIMEOUT:g} s of peace these have not run {ROUNDS} times: {_unserved(stage, stop)}"
             unserved.append(Violation("convergence", stop, text))
         replacing.cancel()
         async with asyncio.TaskGroup() as leaving:
@@ -84,7 +84,7 @@ async def _acts(
 async def _served(stage: Stage) -> None:
     """Return when every item of every job has ended some runs that began from now on."""
     since = stage.clock.now()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while _unserved(stage, since):
             await asyncio.sleep(10 * LOOK_EVERY)
 

@@ -18,8 +18,8 @@ from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
-from tests.simulation.facts import Facts, Run, Violation
-from tests.simulation.history import Entry, Told, of_kind
+from tests.simulation.facts import Facts, ObservedRun, Violation
+from tests.simulation.history import Entry, Reported, of_kind
 from tests.simulation.judges.invariants import SCHEDULED, fences_grow, one_run_per_slot, one_runner
 
 EARLY = 0.05
@@ -122,7 +122,7 @@ class _Course:
         self._moments = tuple(_moments(config, min(began, span.start), facts.end))
         self._told = [
             _Report(told.at, told.event)
-            for told in of_kind(facts.entries, Told)
+            for told in of_kind(facts.entries, Reported)
             if isinstance(told.event, Misfired) and told.event.job == config.job_name
         ]
 
@@ -137,7 +137,7 @@ class _Course:
         yield from self._truly_reported(item, runs, reports)
         yield from self._brought_to_an_end(item, targets, runs, reports)
 
-    def _windows(self, item: int, runs: Sequence[Run]) -> Iterator[Violation]:
+    def _windows(self, item: int, runs: Sequence[ObservedRun]) -> Iterator[Violation]:
         """Every scheduled run belongs to a moment of the schedule and begins within the moment's window."""
         newest = 0
         for one in (run.begun for run in runs if run.begun.source in SCHEDULED):
@@ -152,7 +152,12 @@ class _Course:
             newest = max(newest, one.slot)
 
     def _accounted(
-        self, item: int, targets: Sequence[int], runs: Sequence[Run], reports: Sequence[_Report], verdict: Verdict
+        self,
+        item: int,
+        targets: Sequence[int],
+        runs: Sequence[ObservedRun],
+        reports: Sequence[_Report],
+        verdict: Verdict,
     ) -> Iterator[Violation]:
         """Every target has a run, a rescue or a report that names it."""
         run = {one.begun.slot for one in runs if one.begun.source in SCHEDULED}
@@ -167,7 +172,9 @@ class _Course:
             else:
                 yield self._violation("nothing lost", slot / 1000, item, slot, "is neither run nor reported")
 
-    def _truly_reported(self, item: int, runs: Sequence[Run], reports: Sequence[_Report]) -> Iterator[Violation]:
+    def _truly_reported(
+        self, item: int, runs: Sequence[ObservedRun], reports: Sequence[_Report]
+    ) -> Iterator[Violation]:
         """What an instance reports as missed it has not run on time, nor reported before."""
         on_time = {(one.instance, one.slot) for one in (run.begun for run in runs) if one.source is FireSource.CRON}
         reported = set[tuple[str, int]]()
@@ -181,11 +188,11 @@ class _Course:
                 reported |= mine
 
     def _brought_to_an_end(
-        self, item: int, targets: Sequence[int], runs: Sequence[Run], reports: Sequence[_Report]
+        self, item: int, targets: Sequence[int], runs: Sequence[ObservedRun], reports: Sequence[_Report]
     ) -> Iterator[Violation]:
         """What was begun comes to its end in some run of that moment, or is told of as cut off."""
         wanted = set(targets)
-        by_slot: dict[int, list[Run]] = {}
+        by_slot: dict[int, list[ObservedRun]] = {}
         for run in runs:
             by_slot.setdefault(run.begun.slot, []).append(run)
         for slot, attempts in by_slot.items():

@@ -17,7 +17,7 @@ from typing import Any
 from aioelasticjob import ItemContext
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
-from tests.simulation.history import Begun, Entry, Finished, Held, Stopped, Told, of_kind
+from tests.simulation.history import Begun, Entry, Finished, Held, Reported, Stopped, of_kind
 
 HOST = "127.0.0.1"
 WAKING = 0.5
@@ -91,7 +91,7 @@ def read(path: Path) -> list[Entry]:
         elif what == "end":
             entries.append(Finished(at, numbers[process, line["run"]], line["how"]))
         else:
-            entries.append(Told(at, process, HOST, _misfired(line)))
+            entries.append(Reported(at, process, HOST, _misfired(line)))
     return sorted(entries, key=lambda entry: entry.at)
 
 

@@ -15,8 +15,8 @@ from aioelasticjob.model import FireSource
 from benchmarks.chaos_checker import Span, Verdict
 from benchmarks.chaos_history import Arranged
 from benchmarks.chaos_stage import Stage
-from tests.simulation.facts import Facts, Run
-from tests.simulation.history import Begun, Started, Told, of_kind
+from tests.simulation.facts import Facts, ObservedRun
+from tests.simulation.history import Begun, Reported, Started, of_kind
 
 SHOWN = 20
 """Violations that are told in full."""
@@ -67,7 +67,7 @@ def _runs(played: Played) -> Iterator[str]:
         name = config.job_name
         runs = [run for run in facts.runs if run.begun.job == name]
         sources, ends = Counter(run.begun.source for run in runs), Counter(run.how for run in runs)
-        told = [one.event for one in of_kind(facts.entries, Told) if isinstance(one.event, Misfired)]
+        told = [one.event for one in of_kind(facts.entries, Reported) if isinstance(one.event, Misfired)]
         reports = [event for event in told if event.job == name]
         failover = "on" if config.failover else "off"
         yield f"\nJob {name}: {config.cron}, {config.sharding_total_count} items, failover {failover}"
@@ -108,7 +108,7 @@ def _gaps(facts: Facts, config: JobConfig, span: Span) -> Iterator[tuple[float, 
         yield from ((later - earlier, item) for earlier, later in pairwise(times))
 
 
-def _rescues(runs: Sequence[Run]) -> Iterator[float]:
+def _rescues(runs: Sequence[ObservedRun]) -> Iterator[float]:
     """Yield how long after a worker's death each run that it took with it was begun again."""
     dead = {(run.begun.item, run.begun.slot): run.end for run in runs if run.how == "crashed"}
     for run in runs:

@@ -18,7 +18,7 @@ from anyio import create_task_group, open_signal_receiver, sleep
 
 from aioelasticjob import ElasticJob, ItemContext, JobConfig
 from aioelasticjob.errors import RegistryError
-from aioelasticjob.events import Listener, Misfired
+from aioelasticjob.events import EventReader, Misfired
 from benchmarks.chaos_history import Pen, TrueTime
 
 QUICK: Final = JobConfig.build(
@@ -116,7 +116,7 @@ def _handler(pen: Pen, mean: float, panic: Path) -> Callable[[ItemContext], Awai
     return handler
 
 
-async def _note(events: Listener, pen: Pen) -> None:
+async def _note(events: EventReader, pen: Pen) -> None:
     async for event in events:
         if isinstance(event, Misfired):
             pen.misfire(event)

@@ -16,8 +16,8 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.registry.transaction import Set
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.registry.txn import Set
 from benchmarks import chaos_history
 from benchmarks.chaos_history import TrueTime
 from benchmarks.crew_member import HELD, JOB, Order
@@ -28,7 +28,7 @@ from tests.support.processes import ChildProcess, Workers, workers
 SIZE, ITEMS = 3, 6
 SESSION_TIMEOUT: Final = 4.0
 TICK_TIME: Final = 500
-PATIENCE: Final = 30.0
+TIMEOUT: Final = 30.0
 LOOK_EVERY: Final = 0.02
 """Seconds between two looks into the journal; the times are those written there."""
 
@@ -57,7 +57,7 @@ class Crew:
     async def until(self, holds: Callable[[JobView], bool]) -> JobView:
         """Wait for a view of which something holds."""
         default = JobConfig(job_name=JOB)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             return read(
                 await self.trees.until(lambda tree: holds(read(tree, self.layout, default))), self.layout, default
             )
@@ -76,7 +76,7 @@ class Crew:
 
     async def begun(self, holds: Callable[[Begun], bool]) -> Begun:
         """Wait for the first run of which something holds."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while True:
                 for run in of_kind(chaos_history.read(Path(self.order.journal)), Begun):
                     if holds(run):

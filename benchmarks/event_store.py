@@ -21,7 +21,7 @@ from aioelasticjob.events import Began, Ended, Events, JobEvent, Started
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.writer import StoreCounts, recording
-from aioelasticjob.process import loop_factory, spare_the_collector
+from aioelasticjob.process import freeze_garbage_collector, loop_factory
 from benchmarks.report import Figure
 from benchmarks.servers import real_server
 
@@ -67,7 +67,7 @@ class _Bench:
 
     async def run(self, seconds: int, rounds: int) -> _Bench:
         async with self._app.running(), create_task_group() as tasks:
-            spare_the_collector()
+            freeze_garbage_collector()
             tasks.start_soon(self._tell, self._app._events)
             await sleep(3)
             spent = {True: 0.0, False: 0.0}

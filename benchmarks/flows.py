@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.progress import Tally
+from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.events import Events
 from aioelasticjob.jobs.base import Job
@@ -25,12 +25,12 @@ from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.jobs.dataflow import Dataflow
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.running.blocking import Means
-from aioelasticjob.running.dataflow import Engine
-from aioelasticjob.running.executor import Flight, execute
-from aioelasticjob.running.reins import Reins
+from aioelasticjob.running.dataflow import DataflowEngine
+from aioelasticjob.running.execution import Execution, execute
+from aioelasticjob.running.executors import Executors
+from aioelasticjob.running.stream_control import StreamControl
 
 PAGE = 4096
 """Bytes of a page of memory."""
@@ -145,20 +145,20 @@ def ours(**settings: Any) -> Callable[[Plan, Handler], Awaitable[None]]:
 
         dataflow = Dataflow(config, fetch)
         dataflow.process(handle)
-        flight = _flight(config, Job(config, fetch, False, engine=Engine(dataflow)))
-        await execute(flight)
-        assert flight.outcomes == {0: Outcome.COMPLETED}
-        assert flight.reins is not None
-        assert flight.reins.tally.succeeded == plan.records
+        execution = _flight(config, Job(config, fetch, False, engine=DataflowEngine(dataflow)))
+        await execute(execution)
+        assert execution.outcomes == {0: Outcome.COMPLETED}
+        assert execution.stream_control is not None
+        assert execution.stream_control.run_counts.succeeded == plan.records
 
     return flow
 
 
-def _flight(config: JobConfig, job: Job) -> Flight:
-    claim = Claim(Fire(0, FireSource.CRON), "me", 1, {0: 1}, {0: Seen(Record(), 0)}, {})
+def _flight(config: JobConfig, job: Job) -> Execution:
+    claim = Claim(Fire(0, FireSource.CRON), "me", 1, {0: 1}, {0: VersionedRecord(Record(), 0)}, {})
     view = JobView(Layout("flow"), Tree(), config)
-    reins = Reins(view, Latest(view), Tally(), Events())
-    return Flight(job, config, claim, _NoOffsets(), Means(), _raise, reins)
+    reins = StreamControl(view, Latest(view), RunCounts(), Events())
+    return Execution(job, config, claim, _NoOffsets(), Executors(), _raise, reins)
 
 
 class _NoOffsets:

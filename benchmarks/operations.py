@@ -17,7 +17,7 @@ import uvloop
 from aioelasticjob.registry.codec import CLOSE, GET, MULTI, Codec, attach, attached
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.lease import Lease
-from aioelasticjob.registry.txn import Check, Create, Delete, Set
+from aioelasticjob.registry.transaction import Check, Create, Delete, Set
 from benchmarks.report import Figure
 from benchmarks.servers import HOST, Server, embedded_server, real_server
 

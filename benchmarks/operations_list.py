@@ -21,7 +21,7 @@ from aioelasticjob.coordination import records
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
-from aioelasticjob.registry.txn import Create, Delete, Op, Set
+from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from benchmarks.report import Figure, percentile
 from benchmarks.servers import HOST, Server, embedded_server, real_server
 from benchmarks.traffic import counted

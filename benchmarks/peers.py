@@ -29,7 +29,7 @@ from tests.support.processes import ChildProcess
 
 NAME: Final = "a task queue's worker, one record a task"
 WORKER: Final = Path(__file__).with_name("peer_worker.py")
-PATIENCE: Final = 300.0
+TIMEOUT: Final = 300.0
 """Seconds for one peer and one load."""
 
 
@@ -69,7 +69,7 @@ def _records(concurrency: int, wait: float) -> int:
 def _moved(python: Path, peer: Peer, url: str, load: tuple[int, float], records: int) -> Iterator[Figure]:
     concurrency, wait = load
     asked = {"peer": peer.name, "redis": url, "records": records, "concurrency": concurrency, "seconds": wait}
-    done = subprocess.run([python, WORKER, json.dumps(asked)], capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run([python, WORKER, json.dumps(asked)], capture_output=True, text=True, timeout=TIMEOUT)
     if done.returncode:
         raise RuntimeError(f"{peer.name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
     spent = json.loads(done.stdout.splitlines()[-1])

@@ -19,7 +19,7 @@ from tests.support.processes import ChildProcess
 HOST: Final = "127.0.0.1"
 JARS: Final = Path("/usr/share/java")
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-PATIENCE: Final = 30.0  # seconds a server may take until it serves
+TIMEOUT: Final = 30.0  # seconds a server may take until it serves
 
 _SETTINGS: Final = {
     "maxClientCnxns": 0,
@@ -96,7 +96,7 @@ def cpu_of(pid: int) -> float:
 def _started(name: str, port: int, command: list[str], directory: Path) -> Iterator[Server]:
     server = Server(name, port, ChildProcess(command, directory / "server.log"))
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while "Mode:" not in _ask(port, b"srvr"):
             if server.process.exit_code is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{name} does not serve:\n{server.process.output}")

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations import pause
-from aioelasticjob.process import spare_the_collector
+from aioelasticjob.process import freeze_garbage_collector
 from aioelasticjob.registry.session import Session
 from benchmarks.child import answer
 from benchmarks.gauges import LogLines, collections, logged, resident, threads
@@ -98,7 +98,7 @@ async def started(app: ElasticJob, *, spared: bool) -> AsyncIterator[Started]:
     async with app.running() as session:
         joined_after = time.perf_counter() - began
         if spared:
-            spare_the_collector()  # as app.run() does
+            freeze_garbage_collector()  # as app.run() does
         await assigned(session, {job.job_name: job.sharding_total_count for job in app.jobs})
         yield Started(session, joined_after, time.perf_counter() - began, time.process_time() - cpu)
 

@@ -27,8 +27,8 @@ from aioelasticjob.errors import (
 )
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.registry.transaction import Create, Delete, Op
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.registry.txn import Create, Delete, Op
 from aioelasticjob.zookeeper.server import serve
 from tests.support.embedded import EmbeddedServer
 from tests.support.proxy import proxy_to
@@ -36,7 +36,7 @@ from tests.support.proxy import proxy_to
 EVERY_SECOND = "* * * * * ?"
 NOWHERE = "zk://127.0.0.1:1/nobody"
 LAYOUT = Layout("job")
-PATIENCE = 90.0
+TIMEOUT = 90.0
 
 
 async def nothing(context: object) -> None:
@@ -56,7 +56,7 @@ class Runs:
     async def more(self, runs: int = 1) -> None:
         """Wait for so many more runs."""
         wanted = self.count + runs
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             while self.count < wanted:
                 self._news = anyio.Event()
                 await self._news.wait()
@@ -369,7 +369,7 @@ def test_a_registry_that_goes_away_and_comes_back_stops_the_jobs_for_so_long_and
                 proxy.refusing = True
                 proxy.cut()
                 lost = session.incarnation
-                with anyio.fail_after(PATIENCE):
+                with anyio.fail_after(TIMEOUT):
                     await witness.wait_deleted(LAYOUT.instance(gone))  # so long that the session ends
                 proxy.heal()
                 await runs.more(2)
@@ -417,7 +417,7 @@ def test_a_job_that_is_refused_while_running_takes_no_other_along(
         record = LAYOUT.item(0).execution
         async with app.running(), clerk(address, digest="carol:sesame") as carol:
             await broken.more()
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 while True:
                     try:
                         await write(carol, Delete(record), Create(record))

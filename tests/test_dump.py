@@ -19,13 +19,13 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.dump import render
 from aioelasticjob.coordination.masking import Mask
 from aioelasticjob.layout import Layout
+from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.registry.tree import Node, Stat, Tree
-from aioelasticjob.registry.txn import Create, Set
 from tests.cli.conftest import Command
 from tests.cli.conftest import command as command
 from tests.cli.conftest import root_log as root_log
-from tests.running.office import LAYOUT, Office, play
 from tests.support.embedded import EmbeddedServer
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 STAT = Stat(1, 1, 0.0, 0.0, 3, 0, 0, 0, 0, 0, 1)
 EPHEMERAL = Stat(1, 1, 0.0, 0.0, 0, 0, 0, 0xABC, 0, 0, 1)
@@ -166,7 +166,7 @@ def port_of(caplog: pytest.LogCaptureFixture) -> int:
 
 
 @asynccontextmanager
-async def monitored(here: Office, caplog: pytest.LogCaptureFixture) -> AsyncIterator[int]:
+async def monitored(here: SimulatedJobs, caplog: pytest.LogCaptureFixture) -> AsyncIterator[int]:
     caplog.set_level("INFO")
     async with here.app(cron="0/10 * * * * ?", monitor_port=0, sharding_total_count=2).running():
         await here.until(12)
@@ -174,7 +174,7 @@ async def monitored(here: Office, caplog: pytest.LogCaptureFixture) -> AsyncIter
 
 
 def test_the_port_tells_the_whole_job(caplog: pytest.LogCaptureFixture) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async with monitored(here, caplog) as port:
             text = await ask(port, b"dump\n")
             for path in await here.observer.subtree([LAYOUT.root]):
@@ -185,12 +185,12 @@ def test_the_port_tells_the_whole_job(caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(OSError, match=r"refused|111"):
             await ask(port, b"dump\n")
 
-    play(scene)
+    simulate(scene)
 
 
 @pytest.mark.parametrize("question", [b"reboot\n", b"\n", b"", b"\xff\n", b"x" * 9000 + b"\n", b"dump@all\n"])
 def test_nonsense_gets_one_line(question: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async with monitored(here, caplog) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(question)
@@ -201,11 +201,11 @@ def test_nonsense_gets_one_line(question: bytes, caplog: pytest.LogCaptureFixtur
             assert answer.startswith("unknown command")
             assert (await ask(port, b"dump\n")).startswith("/job | ")
 
-    play(scene)
+    simulate(scene)
 
 
 def test_silent_clients_are_sent_away_and_too_many_are_told_so(caplog: pytest.LogCaptureFixture) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async with monitored(here, caplog) as port:
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
             await anyio.sleep(1)
@@ -217,7 +217,7 @@ def test_silent_clients_are_sent_away_and_too_many_are_told_so(caplog: pytest.Lo
             assert (await ask(port, b"dump\n")).startswith("/job | ")
         assert len(here.starts()) == 2
 
-    play(scene)
+    simulate(scene)
 
 
 async def _rest(reader: asyncio.StreamReader) -> bytes:
@@ -230,7 +230,7 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
 def test_a_port_in_use_is_refused_at_the_start_and_logged_later(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async def nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.close()
 
@@ -252,7 +252,7 @@ def test_a_port_in_use_is_refused_at_the_start_and_logged_later(caplog: pytest.L
         assert len(here.starts()) == 2
         taken.close()
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_port_set_by_an_operator_keeps_no_process_from_starting_and_is_had_once_it_is_free(
@@ -260,7 +260,7 @@ def test_a_port_set_by_an_operator_keeps_no_process_from_starting_and_is_had_onc
 ) -> None:
     caplog.set_level("INFO")
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         config = JobConfig(job_name="job", cron="0/10 * * * * ?", monitor_port=4711)
         await here.write(Create(LAYOUT.root), Create(LAYOUT.config, config.to_json()))
         taken = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 4711)
@@ -272,7 +272,7 @@ def test_a_port_set_by_an_operator_keeps_no_process_from_starting_and_is_had_onc
             assert (await ask(4711, b"dump\n")).startswith("/job | ")
         assert len(here.starts()) >= 3
 
-    play(scene)
+    simulate(scene)
 
 
 @pytest.mark.parametrize("port", [-2, 65_536])

@@ -24,15 +24,15 @@ from aioelasticjob.addresses import Address, open_registry
 from aioelasticjob.cli import application as commands
 from aioelasticjob.errors import RegistryUnreachable
 from aioelasticjob.registry.session import Session, SessionState
-from aioelasticjob.registry.txn import Create
-from aioelasticjob.shared_registry import SharedServer, summon
+from aioelasticjob.registry.transaction import Create
+from aioelasticjob.shared_registry import SharedServer, ensure_server
 from aioelasticjob.zookeeper.lock import announce, locked
 from tests.support import shared
 from tests.support.loops import LoopKind, run_async
 from tests.support.ports import reserved_ports
 from tests.support.shared import SharedRegistry
 
-PATIENCE = 90.0
+TIMEOUT = 90.0
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def listener(port: int, says: bytes = b"") -> Iterator[None]:
 
 async def back(session: Session) -> None:
     """Wait until a connection that was lost is there again."""
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(TIMEOUT):
         await session.status.until(lambda status: status.state is not SessionState.CONNECTED)
         await session.connected()
 
@@ -194,7 +194,7 @@ def test_five_processes_of_one_instant_share_one_server(registry: SharedRegistry
 def test_the_server_outlives_its_starter_and_its_process_group(registry: SharedRegistry) -> None:
     program = (
         f"import anyio; from aioelasticjob.shared_registry import *; from aioelasticjob.addresses import *\n"
-        f"anyio.run(summon, Address.parse({registry.address!r}).shared); print('up', flush=True); input()"
+        f"anyio.run(ensure_server, Address.parse({registry.address!r}).shared); print('up', flush=True); input()"
     )
     starter = subprocess.Popen(
         [sys.executable, "-c", program],
@@ -245,7 +245,7 @@ def test_the_ephemerals_of_the_dead_end_though_the_server_was_killed_too(registr
     program = (
         "import anyio\n"
         "from aioelasticjob.addresses import open_registry\n"
-        "from aioelasticjob.registry.txn import Create\n"
+        "from aioelasticjob.registry.transaction import Create\n"
         "async def main():\n"
         f"    async with open_registry({registry.address!r}, session_timeout=4) as session:\n"
         "        await session.commit([Create('/lock', ephemeral=True)], incarnation=session.incarnation)\n"
@@ -301,7 +301,7 @@ def test_jobs_run_on_it_and_commands_see_them(registry: SharedRegistry) -> None:
 
     async def main() -> str:
         async with app.running():
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 await ran.wait()
             see = partial(CliRunner().invoke, commands, ["jobs", "--registry", registry.address, "--json"])
             return (await to_thread.run_sync(see)).output
@@ -334,7 +334,7 @@ def refused(address: str) -> InvalidSetting:
     shared = Address.parse(address).shared
     assert shared is not None
     with pytest.raises(InvalidSetting) as found:
-        anyio.run(summon, shared)
+        anyio.run(ensure_server, shared)
     return found.value
 
 
@@ -342,7 +342,7 @@ def refused(address: str) -> InvalidSetting:
 def test_a_port_that_another_program_holds(
     registry: SharedRegistry, says: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_registry, "ANSWER", 0.2)
+    monkeypatch.setattr(shared_registry, "ANSWER_TIMEOUT", 0.2)
     with listener(registry.port, says):
         error = refused(registry.address)
     assert (error.setting, error.value) == ("address", f"127.0.0.1:{registry.port}")
@@ -360,7 +360,7 @@ def test_a_port_that_is_taken_and_not_listened_at(registry: SharedRegistry) -> N
 
 
 def test_a_program_that_has_taken_the_port_since(registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_registry, "ANSWER", 0.2)
+    monkeypatch.setattr(shared_registry, "ANSWER_TIMEOUT", 0.2)
     registry.data_dir.mkdir()
     (registry.data_dir / "server.lock").write_text(f"127.0.0.1:{registry.port} 4711\n")  # of one that is no more
     with listener(registry.port):
@@ -372,7 +372,7 @@ def test_a_port_that_serves_another_directory(registry: SharedRegistry, tmp_path
     async def main() -> None:
         async with open_registry(registry.address):
             with pytest.raises(InvalidSetting, match=f"serves {registry.data_dir}"):
-                await summon(SharedServer("127.0.0.1", registry.port, tmp_path / "elsewhere"))
+                await ensure_server(SharedServer("127.0.0.1", registry.port, tmp_path / "elsewhere"))
 
     anyio.run(main)
 
@@ -383,7 +383,7 @@ def test_a_directory_that_is_served_at_another_port(registry: SharedRegistry) ->
         async with open_registry(registry.address):
             at = f"is served at 127.0.0.1:{registry.port}"
             with reserved_ports(1) as (port,), pytest.raises(InvalidSetting, match=at):
-                await summon(SharedServer("127.0.0.1", port, registry.data_dir))
+                await ensure_server(SharedServer("127.0.0.1", port, registry.data_dir))
 
     anyio.run(main)
 
@@ -428,15 +428,15 @@ def test_a_system_without_locks(registry: SharedRegistry, monkeypatch: pytest.Mo
 
 
 def test_a_start_that_takes_too_long(registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_registry, "START", 0.001)
+    monkeypatch.setattr(shared_registry, "START_TIMEOUT", 0.001)
     with pytest.raises(RegistryUnreachable, match="it was started and does not listen"):
-        anyio.run(summon, registry.server)
+        anyio.run(ensure_server, registry.server)
 
 
 def test_a_long_log_is_begun_anew_and_last_words_are_found_in_it(
     registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_registry, "LONGEST_LOG", 10)
+    monkeypatch.setattr(shared_registry, "MAX_LOG_BYTES", 10)
     registry.data_dir.mkdir()
     (registry.data_dir / "server.log").write_text("zookeeper listening on 127.0.0.1:1\n")
     (registry.data_dir / "zookeeper.sqlite3").write_bytes(b"no database" * 100)
@@ -448,22 +448,22 @@ def test_a_long_log_is_begun_anew_and_last_words_are_found_in_it(
 def test_somebody_who_holds_the_lock_and_never_serves(
     registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_registry, "START", 0.2)
+    monkeypatch.setattr(shared_registry, "START_TIMEOUT", 0.2)
     registry.data_dir.mkdir()
     with locked(registry.data_dir), pytest.raises(RegistryUnreachable, match="its server does not answer"):
-        anyio.run(summon, SharedServer("127.0.0.1", registry.port, registry.data_dir))
+        anyio.run(ensure_server, SharedServer("127.0.0.1", registry.port, registry.data_dir))
 
 
 def test_a_server_that_is_stopped_in_its_tracks_is_waited_for(
     registry: SharedRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_registry, "START", 0.5)
-    monkeypatch.setattr(shared_registry, "ANSWER", 0.2)
+    monkeypatch.setattr(shared_registry, "START_TIMEOUT", 0.5)
+    monkeypatch.setattr(shared_registry, "ANSWER_TIMEOUT", 0.2)
     registry.data_dir.mkdir()
     with locked(registry.data_dir) as lock, listener(registry.port):
         announce(lock, f"127.0.0.1:{registry.port}")
         with pytest.raises(RegistryUnreachable):
-            anyio.run(summon, SharedServer("127.0.0.1", registry.port, registry.data_dir))
+            anyio.run(ensure_server, SharedServer("127.0.0.1", registry.port, registry.data_dir))
 
 
 @pytest.mark.process
@@ -481,12 +481,12 @@ def test_what_stands_in_the_way_later_is_told_once_and_ends_nothing(
             foreign = registry.data_dir / "diary.txt"
             foreign.write_text("Dear diary")
             registry.kill()
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 while not told():
                     await anyio.sleep(0.02)  # the keeper logs, and tells nobody else
             await anyio.sleep(0.5)
             foreign.unlink()
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 await session.connected()
             assert session.incarnation == incarnation
 

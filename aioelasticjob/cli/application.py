@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from aioelasticjob.cli import acting, changing, config, cron, demo, dump, events, jobs, run, web, zookeeper
-from aioelasticjob.cli.console import complain
+from aioelasticjob.cli import actions, config, cron, demo, dump, events, jobs, run, settings, web, zookeeper
+from aioelasticjob.cli.terminal import print_error
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
 WRONG_SETTING, FAILED = 2, 1
@@ -23,7 +23,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except ElasticJobError as error:
-            complain(str(error))
+            print_error(str(error))
             wrong = isinstance(error, InvalidSetting) or isinstance(error.__cause__, InvalidSetting)
             raise typer.Exit(WRONG_SETTING if wrong else FAILED) from None
 
@@ -71,16 +71,16 @@ application.command(rich_help_panel=LOOK)(dump.dump)
 application.command(rich_help_panel=LOOK)(cron.cron)
 application.add_typer(config.config, rich_help_panel=LOOK)
 application.add_typer(events.events, rich_help_panel=LOOK)
-application.command(rich_help_panel=ACT)(acting.trigger)
-application.command(rich_help_panel=ACT)(acting.pause)
-application.command(rich_help_panel=ACT)(acting.resume)
-application.command(rich_help_panel=ACT)(acting.disable)
-application.command(rich_help_panel=ACT)(acting.enable)
-application.command("set", rich_help_panel=ACT)(changing.set_)
-application.command(rich_help_panel=ACT)(acting.shutdown)
-application.command(rich_help_panel=ACT)(acting.remove)
-application.command(rich_help_panel=ACT)(changing.export)
-application.command("import", rich_help_panel=ACT)(changing.import_)
+application.command(rich_help_panel=ACT)(actions.trigger)
+application.command(rich_help_panel=ACT)(actions.pause)
+application.command(rich_help_panel=ACT)(actions.resume)
+application.command(rich_help_panel=ACT)(actions.disable)
+application.command(rich_help_panel=ACT)(actions.enable)
+application.command("set", rich_help_panel=ACT)(settings.set_)
+application.command(rich_help_panel=ACT)(actions.shutdown)
+application.command(rich_help_panel=ACT)(actions.remove)
+application.command(rich_help_panel=ACT)(settings.export)
+application.command("import", rich_help_panel=ACT)(settings.import_)
 
 
 def main() -> None:

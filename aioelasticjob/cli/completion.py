@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 import typer
 
 from aioelasticjob import operations
-from aioelasticjob.cli.registry import Where
+from aioelasticjob.cli.registry import RegistryOptions
 from aioelasticjob.config import JobConfig
 from aioelasticjob.registry.session import Session
 
-MOMENT = 1.0
+TIMEOUT = 1.0
 """Seconds that a person who pressed TAB waits at most."""
 
 
@@ -49,8 +49,8 @@ def settings(incomplete: str) -> list[str]:
 def _found(ctx: typer.Context, read: Callable[[Session], Awaitable[Sequence[str]]]) -> Sequence[str]:
     logging.disable()  # no error is printed into a line that is being typed
     try:
-        where = Where.of(ctx, ctx.params)
-        return Where(where.address, where.digest, MOMENT).look(read)
+        where = RegistryOptions.of(ctx, ctx.params)
+        return RegistryOptions(where.address, where.digest, TIMEOUT).look(read)
     except Exception:
         return []
     finally:

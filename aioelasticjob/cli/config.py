@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from aioelasticjob.cli.console import complain, out, write_json
+from aioelasticjob.cli.terminal import out, print_error, write_json
 from aioelasticjob.clock import SystemClock, moment
 
 if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
@@ -47,7 +47,7 @@ def check(
     elif mistakes:
         for mistake in mistakes:
             out().print(str(mistake).encode(errors="backslashreplace").decode(), markup=False, soft_wrap=True)
-        complain(f"{len(mistakes)} {'mistake' if len(mistakes) == 1 else 'mistakes'} in {file}")
+        print_error(f"{len(mistakes)} {'mistake' if len(mistakes) == 1 else 'mistakes'} in {file}")
     else:
         _tell(file, settings)
     raise typer.Exit(1 if mistakes else 0)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from aioelasticjob.cli.console import out, write_json
+from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.clock import SystemClock, moment
 from aioelasticjob.cron import Cron
 
@@ -56,10 +56,10 @@ def cron(
 
 
 def _columns(fire: datetime, now: datetime) -> tuple[str, str, str]:
-    return f"{fire:%a}", fire.isoformat(sep=" "), f"[dim]in {in_words((fire - now).total_seconds())}[/]"
+    return f"{fire:%a}", fire.isoformat(sep=" "), f"[dim]in {duration_text((fire - now).total_seconds())}[/]"
 
 
-def in_words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return a duration as text, in its two largest units."""
     rest, parts = round(seconds), list[str]()
     for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):

@@ -17,14 +17,14 @@ import typer
 from anyio import CancelScope, create_task_group, open_signal_receiver
 from rich.console import Console
 
-from aioelasticjob.cli.console import out
+from aioelasticjob.cli.terminal import out
 from aioelasticjob.errors import InvalidSetting, unwrapped
 
 if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import
-    from aioelasticjob.demo.check import Verdict
-    from aioelasticjob.demo.stage import Plan
+    from aioelasticjob.demo.check import IndexCheck
+    from aioelasticjob.demo.cluster import DemoOptions
 
-FOREIGN = ("site-packages", "dist-packages")
+EXCLUDED_DIRECTORIES = ("site-packages", "dist-packages")
 """Directories below the standard library's that do not belong to it."""
 MOST_WORKERS, MOST_ITEMS = 20, 60
 
@@ -47,34 +47,34 @@ def demo(
 
     At the end the index is checked against the directory; the exit code is 1 if it is not right.
     """
-    from aioelasticjob.demo.stage import Plan
+    from aioelasticjob.demo.cluster import DemoOptions
 
     with _workplace(keep) as place:
-        plan = Plan(
+        plan = DemoOptions(
             directory=os.path.abspath(directory or sysconfig.get_path("stdlib")),
             database=os.path.abspath(database or place / "index.db"),
             logs=place,
-            excluded=FOREIGN if directory is None else (),
+            excluded=EXCLUDED_DIRECTORIES if directory is None else (),
             workers=workers,
             items=items,
             kill=kill,
         )
-        _refuse_nonsense(plan)
+        _check_options(plan)
         console = out()
         ended_by, verdict = asyncio.run(_show(plan, console))
         if verdict is None:
             console.print("stopped; every process has ended", style="dim")
             raise typer.Exit(128 + (ended_by or signal.SIGINT))
-        _pronounce(console, verdict)
+        _print_check(console, verdict)
         if keep or database is not None:
             console.print(f"index: {plan.database}" + (f", logs: {place}" if keep else ""), style="dim", soft_wrap=True)
     raise typer.Exit(0 if verdict.right else 1)
 
 
-async def _show(plan: Plan, console: Console) -> tuple[int | None, Verdict | None]:
+async def _show(plan: DemoOptions, console: Console) -> tuple[int | None, IndexCheck | None]:
     """Run the demonstration; a signal ends all processes in order.  Return the signal, or the result of the check."""
-    from aioelasticjob.demo.play import play
     from aioelasticjob.demo.screen import screen
+    from aioelasticjob.demo.show import show
 
     ended_by, verdict = None, None
     with unwrapped(), CancelScope() as everything:
@@ -89,7 +89,7 @@ async def _show(plan: Plan, console: Console) -> tuple[int | None, Verdict | Non
 
             tasks.start_soon(listen)
             with screen(console) as shown:
-                verdict = await play(plan, shown)
+                verdict = await show(plan, shown)
             tasks.cancel_scope.cancel()
     return ended_by, verdict
 
@@ -97,8 +97,8 @@ async def _show(plan: Plan, console: Console) -> tuple[int | None, Verdict | Non
 @contextmanager
 def _workplace(keep: bool) -> Iterator[Path]:
     """Yield a directory for the logs and the database; it is kept on request, or if something went wrong."""
+    from aioelasticjob.demo.cluster import Stalled
     from aioelasticjob.demo.processes import ProcessEnded
-    from aioelasticjob.demo.stage import Stalled
 
     place = Path(tempfile.mkdtemp(prefix="aioelasticjob-demo-"))
     try:
@@ -111,7 +111,7 @@ def _workplace(keep: bool) -> Iterator[Path]:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _refuse_nonsense(plan: Plan) -> None:
+def _check_options(plan: DemoOptions) -> None:
     if not os.path.isdir(plan.directory):
         raise InvalidSetting("directory", plan.directory, "is no directory")
     if not os.path.isdir(os.path.dirname(plan.database)):
@@ -124,7 +124,7 @@ def _refuse_nonsense(plan: Plan) -> None:
             )
 
 
-def _pronounce(console: Console, verdict: Verdict) -> None:
+def _print_check(console: Console, verdict: IndexCheck) -> None:
     first, *rest = verdict.lines()
     mark, style = ("✓", "green") if verdict.right else ("✗", "bold red")
     console.print(f"{mark} {first}", style=style, markup=False, soft_wrap=True)

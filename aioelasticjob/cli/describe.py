@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from aioelasticjob.coordination import records
-from aioelasticjob.operations import Done, HostStatus, InstanceStatus, ItemStatus, JobStatus, Preview, ServerStatus
+from aioelasticjob.operations import (
+    HostStatus,
+    InstanceStatus,
+    ItemStatus,
+    JobStatus,
+    OperationResult,
+    Preview,
+    ServerStatus,
+)
 
 Json: TypeAlias = dict[str, object]
 
@@ -63,7 +71,7 @@ def host_as_json(host: HostStatus) -> Json:
     }
 
 
-def done_as_json(done: Done) -> Json:
+def done_as_json(done: OperationResult) -> Json:
     """Return the result of an action."""
     return {"summary": done.summary, "changed": done.changed, "paths": done.paths, "zxid": done.zxid}
 

@@ -8,12 +8,12 @@ import typer
 
 from aioelasticjob import operations
 from aioelasticjob.cli.jobs import Name
-from aioelasticjob.cli.registry import Where, on_a_registry
+from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 
 
 @on_a_registry
 def dump(
-    where: Where,
+    where: RegistryOptions,
     name: Name,
     mask: Annotated[bool, typer.Option("--mask", help="Replace addresses and host names: ip1, host1, …")] = False,
 ) -> None:

@@ -13,13 +13,13 @@ import typer
 from pydantic.alias_generators import to_camel
 from rich.text import Text
 
-from aioelasticjob.cli.console import make_sure, out, write_json
+from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import SystemClock, moment
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.observers.settings import EventStoreSettings, masked
 
 if TYPE_CHECKING:
-    from aioelasticjob.observers.sql import EventStore, Page, Run, RunDetails
+    from aioelasticjob.observers.sql import EventStore, Page, RunDetails, RunEntry
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ def list_(
     """List runs, the newest first."""
     begun, over = _when("since", since), _when("until", until)
 
-    def question(store: EventStore) -> Awaitable[Page[Run]]:
+    def question(store: EventStore) -> Awaitable[Page[RunEntry]]:
         from aioelasticjob.observers.sql import Filter
 
         which = Filter(job, item, instance, outcome, source, None, begun, over, text)
@@ -104,7 +104,7 @@ def prune(
     """Remove old events."""
     if days is None and rows is None:
         raise InvalidSetting("days", None, "say what to keep: --days, --rows, or both")
-    make_sure(f"Remove old events from {masked(store)}?", sure=yes)
+    confirm(f"Remove old events from {masked(store)}?", sure=yes)
     removed = _ask(store, lambda store: store.prune(days=days, rows=rows))
     out().print(f"{removed} rows removed")
 
@@ -135,7 +135,7 @@ def _when(setting: str, given: str | None) -> datetime | None:
     return found
 
 
-def _list(runs: Sequence[Run]) -> None:
+def _list(runs: Sequence[RunEntry]) -> None:
     """Write a line for each run, and one more for its failure; long lines are not cut, so that they can be copied."""
     width = max(len(f"{run.job} {run.item}") for run in runs)
     for run in runs:
@@ -152,7 +152,7 @@ def _time(when: datetime | None) -> str:
     return "" if when is None else f"{when:%Y-%m-%d %H:%M:%S}"
 
 
-def _as_json(value: Run | RunDetails) -> dict[str, object]:
+def _as_json(value: RunEntry | RunDetails) -> dict[str, object]:
     """Return a value for JSON, with keys in camel case as in every command."""
 
     def spelt(fields: list[tuple[str, object]]) -> dict[str, object]:

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from aioelasticjob import operations
 from aioelasticjob.cli import completion
-from aioelasticjob.cli.console import out, write_json
-from aioelasticjob.cli.cron import in_words
+from aioelasticjob.cli.cron import duration_text
 from aioelasticjob.cli.describe import host_as_json, job_as_json, summary_as_json
-from aioelasticjob.cli.live import Watch
-from aioelasticjob.cli.registry import Where, on_a_registry
-from aioelasticjob.cli.rows import Rows
+from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
+from aioelasticjob.cli.tables import TextTable
+from aioelasticjob.cli.terminal import out, write_json
+from aioelasticjob.cli.watching import Watch
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.model import Record
 from aioelasticjob.operations import HostStatus, InstanceStatus, ItemStatus, JobStatus
@@ -37,7 +37,7 @@ _STATES = {
 
 
 @on_a_registry
-def jobs(where: Where, watch: Live = False, as_json: AsJson = False) -> None:
+def jobs(where: RegistryOptions, watch: Live = False, as_json: AsJson = False) -> None:
     """List the jobs of a namespace."""
     if watch:
         Watch(operations.watch_all, _list, _summaries if as_json else None).show(where)
@@ -53,7 +53,7 @@ def jobs(where: Where, watch: Live = False, as_json: AsJson = False) -> None:
 
 
 @on_a_registry
-def job(where: Where, name: Name, watch: Live = False, as_json: AsJson = False) -> None:
+def job(where: RegistryOptions, name: Name, watch: Live = False, as_json: AsJson = False) -> None:
     """Show one job: its settings, who leads, which instance holds and runs which item."""
     if watch:
         _follow(where, name, as_json)
@@ -67,7 +67,7 @@ def job(where: Where, name: Name, watch: Live = False, as_json: AsJson = False) 
 
 
 @on_a_registry
-def servers(where: Where, watch: Live = False, as_json: AsJson = False) -> None:
+def servers(where: RegistryOptions, watch: Live = False, as_json: AsJson = False) -> None:
     """List the servers of a namespace, and which of them are paused or disabled."""
     if watch:
         Watch(operations.watch_all, _servers, _hosts if as_json else None).show(where)
@@ -81,7 +81,7 @@ def servers(where: Where, watch: Live = False, as_json: AsJson = False) -> None:
 
 
 @on_a_registry
-def watch(where: Where, name: AnyName = None, as_json: AsJson = False) -> None:
+def watch(where: RegistryOptions, name: AnyName = None, as_json: AsJson = False) -> None:
     """Stay and show every change: of all jobs, or of one. The same as --watch after jobs and job."""
     if name is not None:
         _follow(where, name, as_json)
@@ -89,7 +89,7 @@ def watch(where: Where, name: AnyName = None, as_json: AsJson = False) -> None:
         Watch(operations.watch_all, _list, _summaries if as_json else None).show(where)
 
 
-def _follow(where: Where, name: str, as_json: bool) -> None:
+def _follow(where: RegistryOptions, name: str, as_json: bool) -> None:
     Watch(lambda session: operations.watch(session, name), _picture, job_as_json if as_json else None).show(where)
 
 
@@ -101,8 +101,8 @@ def _hosts(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
     return [host_as_json(host) for host in operations.by_server(found)]
 
 
-def _list(found: tuple[JobStatus, ...], now: float) -> Rows:
-    table = Rows("Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire")
+def _list(found: tuple[JobStatus, ...], now: float) -> TextTable:
+    table = TextTable("Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire")
     for status in found:
         config = status.config
         table.add(
@@ -148,7 +148,7 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
 
 
 def _servers(found: tuple[JobStatus, ...], now: float) -> RenderableType:
-    table = Rows("Server", "Host", ">Jobs", ">Instances", ">Items", "")
+    table = TextTable("Server", "Host", ">Jobs", ">Instances", ">Items", "")
     for host in operations.by_server(found):
         table.add(
             Text(host.ip),
@@ -172,7 +172,7 @@ def _said(host: HostStatus) -> list[str]:
 def _instances(status: JobStatus, now: float) -> RenderableType:
     if not status.instances:
         return Text("no instance is there", style="yellow")
-    table = Rows("Instance", "Host", ">Process", "Holds", "Runs", "Here for", "", whole=("Instance",))
+    table = TextTable("Instance", "Host", ">Process", "Holds", "Runs", "Here for", "", whole=("Instance",))
     for one in status.instances:
         table.add(
             Text(one.id),
@@ -180,7 +180,7 @@ def _instances(status: JobStatus, now: float) -> RenderableType:
             str(one.pid or ""),
             _numbers(one.holds),
             _numbers(one.runs),
-            in_words(max(0.0, now - one.joined.timestamp())),
+            duration_text(max(0.0, now - one.joined.timestamp())),
             _role(status, one),
         )
     return table
@@ -195,8 +195,8 @@ def _role(status: JobStatus, one: InstanceStatus) -> Text:
     return Text("switched off", style="yellow") if closed else Text("leads" if one.leads else "", style="bold")
 
 
-def _items(status: JobStatus, now: float) -> Rows:
-    table = Rows(">Item", "Parameter", "Held by", "Running", "Last run", "", whole=("Held by",))
+def _items(status: JobStatus, now: float) -> TextTable:
+    table = TextTable(">Item", "Parameter", "Held by", "Running", "Last run", "", whole=("Held by",))
     for item in status.items:
         table.add(
             str(item.item),
@@ -213,7 +213,7 @@ def _running(item: ItemStatus, now: float) -> Text:
     if item.run is None:
         return Text("·", style="dim")
     where = "" if item.run.instance == item.holder else f" on {item.run.instance}"
-    return Text(f"for {in_words(max(0.0, now - item.run.since.timestamp()))}{where}", style="green")
+    return Text(f"for {duration_text(max(0.0, now - item.run.since.timestamp()))}{where}", style="green")
 
 
 def _last(item: ItemStatus, now: float) -> Text:
@@ -223,7 +223,7 @@ def _last(item: ItemStatus, now: float) -> Text:
     if not record.completed and not record.outcome:
         if item.run is not None:
             return Text("·", style="dim")
-        return Text(f"cut off, begun {in_words(max(0.0, now - record.begun / 1000))} ago", style="red")
+        return Text(f"cut off, begun {duration_text(max(0.0, now - record.begun / 1000))} ago", style="red")
     return _outcome(record, now)
 
 
@@ -232,9 +232,9 @@ def _outcome(record: Record | None, now: float) -> Text:
         return Text("")
     ago, took = max(0.0, now - record.completed_at / 1000), max(0, record.completed_at - record.begun)
     if not record.outcome:  # the next run has begun
-        return Text(f"ended {in_words(ago)} ago")
+        return Text(f"ended {duration_text(ago)} ago")
     style = "" if record.outcome == "completed" else "red"
-    return Text(record.outcome, style=style).append(f" {in_words(ago)} ago ({took:,} ms)", style="default")
+    return Text(record.outcome, style=style).append(f" {duration_text(ago)} ago ({took:,} ms)", style="default")
 
 
 def _marks(item: ItemStatus) -> list[str]:
@@ -263,7 +263,7 @@ def _schedule(status: JobStatus) -> str:
 def _next(status: JobStatus, now: float) -> Text:
     if status.next_fire is None:
         return Text("")
-    wait = in_words(max(0.0, status.next_fire.timestamp() - now))
+    wait = duration_text(max(0.0, status.next_fire.timestamp() - now))
     return Text(f"{status.next_fire:%Y-%m-%d %H:%M:%S}").append(f"  in {wait}", style="dim")
 
 

@@ -14,11 +14,11 @@ from rich.text import Text
 
 from aioelasticjob.rates import Rate
 
-REFRESHED = 4
+REFRESHES_PER_SECOND = 4
 """The table is drawn so many times a second."""
-BETWEEN = 5.0
+LINE_INTERVAL = 5.0
 """Seconds between two lines of a job if there is no terminal."""
-ITEMS = 12
+MAX_ITEMS_SHOWN = 12
 """At most so many items of a job have a row of their own, the busiest first."""
 
 Rates = Mapping[str, Sequence[Rate]]
@@ -31,7 +31,7 @@ def progress(rates: Callable[[], Rates], console: Console) -> Iterator[None]:
         with Live(
             get_renderable=lambda: picture(rates()),
             console=console,
-            refresh_per_second=REFRESHED,
+            refresh_per_second=REFRESHES_PER_SECOND,
             vertical_overflow="visible",
         ):
             yield
@@ -39,7 +39,7 @@ def progress(rates: Callable[[], Rates], console: Console) -> Iterator[None]:
     over = threading.Event()
 
     def tell() -> None:
-        while not over.wait(BETWEEN):
+        while not over.wait(LINE_INTERVAL):
             for line in lines(rates()):
                 console.print(line, markup=False)
 
@@ -64,11 +64,11 @@ def picture(rates: Rates) -> Table:
     for job, items in rates.items():
         _row(table, Text(job, style="bold"), Text(""), total(items))
         if len(items) > 1:
-            busiest = sorted(items, key=lambda one: -one.per_second)[:ITEMS]
+            busiest = sorted(items, key=lambda one: -one.per_second)[:MAX_ITEMS_SHOWN]
             for one in sorted(busiest, key=lambda one: one.item or 0):
                 _row(table, Text(""), Text(str(one.item)), one)
-            if len(items) > ITEMS:
-                table.add_row("", Text(f"and {len(items) - ITEMS:,} more", style="dim"))
+            if len(items) > MAX_ITEMS_SHOWN:
+                table.add_row("", Text(f"and {len(items) - MAX_ITEMS_SHOWN:,} more", style="dim"))
     return table
 
 

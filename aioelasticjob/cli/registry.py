@@ -22,7 +22,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 DEFAULT = "zk://127.0.0.1:2181"
-PATIENCE = 5.0
+DEFAULT_TIMEOUT = 5.0
 """Seconds to wait for the registry, unless an option or a profile gives another number."""
 
 Registry: TypeAlias = Annotated[
@@ -54,27 +54,27 @@ Digest: TypeAlias = Annotated[
         rich_help_panel="Registry",
     ),
 ]
-Patience: TypeAlias = Annotated[
+Timeout: TypeAlias = Annotated[
     float | None,
     typer.Option(
         "--timeout",
         min=0.1,
-        help=f"Seconds to wait for the registry, {PATIENCE:g} by default.",
+        help=f"Seconds to wait for the registry, {DEFAULT_TIMEOUT:g} by default.",
         rich_help_panel="Registry",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class RegistryOptions:
     """The address of a registry, its credentials, and how long to wait for it."""
 
     address: str
     digest: str | None = None
-    timeout: float = PATIENCE
+    timeout: float = DEFAULT_TIMEOUT
 
     @classmethod
-    def of(cls, context: typer.Context, given: Mapping[str, Any]) -> Where:
+    def of(cls, context: typer.Context, given: Mapping[str, Any]) -> RegistryOptions:
         """Return what options, environment and profiles say: the command line goes first, and an address before a
         profile.
 
@@ -93,15 +93,18 @@ class Where:
             profile = _profile(given.get("profile"))
         else:
             profile = Profile(registry=given["registry"])
-        digest, timeout = given.get("digest") or profile.digest, given.get("timeout") or profile.timeout or PATIENCE
+        digest, timeout = (
+            given.get("digest") or profile.digest,
+            given.get("timeout") or profile.timeout or DEFAULT_TIMEOUT,
+        )
         return cls(profile.registry, digest, timeout)
 
     def look(self, read: Callable[[Session], Awaitable[T]]) -> T:
-        """Run ``read`` with a session and return its result, within the timeout; raises the same errors as ``stay``."""
+        """Run ``read`` with a session and return its result, within the timeout; raises the same errors as ``use``."""
         with _no_collection():
-            return self.stay(read)
+            return self.use(read)
 
-    def stay(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    def use(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Run ``work`` with a session and return its result, however long that takes.
 
         Raises:
@@ -133,12 +136,12 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def on_a_registry(command: Callable[Concatenate[Where, P], None]) -> Callable[..., None]:
+def on_a_registry(command: Callable[Concatenate[RegistryOptions, P], None]) -> Callable[..., None]:
     """Add the options of a registry to a command, which is called with the resulting address and credentials."""
 
     def called(context: typer.Context, **given: Any) -> None:
         options = {name: given.pop(name) for name in _OPTIONS}
-        command(Where.of(context, options), **given)  # type: ignore[call-arg]
+        command(RegistryOptions.of(context, options), **given)  # type: ignore[call-arg]
 
     hints = get_type_hints(command, include_extras=True)
     own = [one.replace(annotation=hints[one.name]) for one in list(inspect.signature(command).parameters.values())[1:]]
@@ -166,5 +169,5 @@ _OPTIONS: Mapping[str, inspect.Parameter] = {
     "registry": _option("registry", Registry, DEFAULT),
     "profile": _option("profile", ProfileName, None),
     "digest": _option("digest", Digest, None),
-    "timeout": _option("timeout", Patience, None),
+    "timeout": _option("timeout", Timeout, None),
 }

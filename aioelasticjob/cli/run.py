@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aioelasticjob.cli import logs
-from aioelasticjob.cli.console import out
+from aioelasticjob.cli.terminal import out
 from aioelasticjob.errors import InvalidSetting
 
 if TYPE_CHECKING:  # imported here, so that other commands do not wait for the import

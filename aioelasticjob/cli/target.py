@@ -14,7 +14,7 @@ from aioelasticjob.app import ElasticJob
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
-_NOBODYS = ("<", importlib.__file__)
+_FOREIGN_FILES = ("<", importlib.__file__)
 
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def _place(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_relative(error.filename)}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if not frame.filename.startswith((_PACKAGE, *_NOBODYS))]
+    theirs = [frame for frame in frames if not frame.filename.startswith((_PACKAGE, *_FOREIGN_FILES))]
     return f"{_relative(theirs[-1].filename)}:{theirs[-1].lineno}" if theirs else "while importing"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from aioelasticjob.cli import logs, profiles
-from aioelasticjob.cli.console import complain, out
+from aioelasticjob.cli.terminal import out, print_error
 from aioelasticjob.errors import InvalidSetting
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ async def _serve(application: Console, host: str, port: int) -> None:
             listening.listen()  # before the link is printed: a person who follows it at once only waits a moment
             bound = listening.getsockname()[1]
             if not _is_loopback(host):
-                complain("other machines can reach this console, unencrypted: put a proxy with TLS before it")
+                print_error("other machines can reach this console, unencrypted: put a proxy with TLS before it")
             shown = f"[{host}]" if ":" in host else host
             base = f"http://{shown}:{bound}"
             if application.invitation is not None:

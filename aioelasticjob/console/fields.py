@@ -23,7 +23,7 @@ from aioelasticjob.config import (
     label_of,
     section_of,
 )
-from aioelasticjob.operations.changing import FIXED
+from aioelasticjob.operations.settings import UNCHANGEABLE
 
 SECTIONS: Final[Sequence[Section]] = (SCHEDULE, ITEMS, SAFETY, FAILURES, DATAFLOW, OWN, MORE)
 """The form's parts, in their order."""
@@ -61,7 +61,11 @@ def sections(config: JobConfig, *, masked: bool = False) -> list[tuple[str, list
     found: dict[Section, list[Field]] = {section: [] for section in SECTIONS}
     for name in JobConfig.model_fields:
         section = section_of(name)
-        if name not in FIXED and section.kind in (None, config.job_type) and (section is not OWN or config.options):
+        if (
+            name not in UNCHANGEABLE
+            and section.kind in (None, config.job_type)
+            and (section is not OWN or config.options)
+        ):
             found[section].append(field_of(config, name))
     return [(section.title, fields) for section, fields in found.items() if fields]
 
@@ -111,6 +115,6 @@ def text_of(config: JobConfig, name: str) -> str:
 
 def given(form: Mapping[str, str], config: JobConfig) -> dict[str, str]:
     """Return the settings in a form that differ from the configuration it was made for."""
-    known = [name for name in JobConfig.model_fields if name not in FIXED and name in form]
+    known = [name for name in JobConfig.model_fields if name not in UNCHANGEABLE and name in form]
     told = {name: form[name].replace("\r\n", "\n") for name in known}
     return {name: text for name, text in told.items() if text != text_of(config, name)}

@@ -147,11 +147,11 @@ class Watched:
             return
         try:
             with anyio.fail_after(RECALLING):
-                beats = await self.store.beats(jobs, last=30)
+                sparklines = await self.store.sparklines(jobs, last=30)
         except (ElasticJobError, TimeoutError) as error:
             self._complain("event store does not answer", error)
             return
-        for name, strokes in beats.items():
+        for name, strokes in sparklines.items():
             known = [stroke for stroke in strokes if stroke.seconds is not None]
             seen = [_of_beat(stroke.item, stroke.began, stroke.seconds or 0, stroke.outcome) for stroke in known]
             self.runs[name] = deque(seen, maxlen=REMEMBERED)

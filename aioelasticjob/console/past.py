@@ -10,7 +10,7 @@ from typing import Final
 from aioelasticjob.clock import moment
 from aioelasticjob.console.live import Seen, Watched
 from aioelasticjob.errors import ElasticJobError
-from aioelasticjob.observers.sql import EventStore, Filter, Run
+from aioelasticjob.observers.sql import EventStore, Filter, RunEntry
 from aioelasticjob.operations import JobStatus
 
 LIMIT: Final = 1000
@@ -65,7 +65,7 @@ async def _stored(store: EventStore, job: str, start: float, end: float) -> list
     return found
 
 
-def _seen(run: Run) -> Seen | None:
+def _seen(run: RunEntry) -> Seen | None:
     if run.began is None or run.outcome == "running":  # those in flight are told by the registry, which knows better
         return None
     ended = run.ended if run.ended is not None else run.began

@@ -12,20 +12,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, write
-from aioelasticjob.coordination.effects import PER_TRANSACTION
-from aioelasticjob.coordination.ledger import Ledger, is_cut_off
+from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, write
+from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.membership import make
+from aioelasticjob.coordination.membership import restore_parent
+from aioelasticjob.coordination.record_cache import RecordCache, is_cut_off
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, Seen
-from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, Op, Set
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
 
-AT_ONCE = PER_TRANSACTION // 3
+ITEMS_AT_ONCE = MAX_OPERATIONS // 3
 """Items that one transaction claims or settles."""
-ROOM = 512 * 1024
+MAX_TEXT = 512 * 1024
 """Bytes of triggers' parameters in one transaction: half of what a registry takes."""
 SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)  # one for every fire: a frozen one costs three times as much to make
-class Taken:
+class ClaimResult:
     """What a claim came to."""
 
     claim: Claim | None = None
@@ -52,44 +52,50 @@ class Taken:
 class Claims:
     """Takes items for a fire and gives them back: the only writer of their records here."""
 
-    def __init__(self, member: Member, ledger: Ledger) -> None:
-        self._member, self._ledger = member, ledger
+    def __init__(self, member: Member, cache: RecordCache) -> None:
+        self._member, self._cache = member, cache
 
     async def claim(
-        self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int, hold: Hold | None = None
-    ) -> Taken:
+        self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int, delay: Delay | None = None
+    ) -> ClaimResult:
         """Take the items that can be taken.  ``now`` and ``next_fire`` are milliseconds since the epoch.
 
-        A claim on ``hold`` that is withdrawn counts as stale.
+        A claim on ``delay`` that is withdrawn counts as stale.
 
         Raises:
             Suspended: there is no connection.
             SessionEnded: the session was lost.
             RegistryError: the registry refuses it, and nothing was taken.
         """
-        taken = Taken()
+        taken = ClaimResult()
         for item in items:  # before anything is sent: ``release`` must not take the locks for leftovers
-            self._ledger.items[item].executing = True
+            self._cache.items[item].executing = True
         try:
-            await self._claim(view, fire, sorted(items), (now, next_fire), hold, taken)
+            await self._claim(view, fire, sorted(items), (now, next_fire), delay, taken)
         finally:
             for item in items if taken.claim is None else set(items) - taken.claim.items.keys():
-                self._ledger.items[item].executing = False
+                self._cache.items[item].executing = False
         return taken
 
     async def _claim(
-        self, view: JobView, fire: Fire, rest: list[int], times: tuple[int, int], hold: Hold | None, taken: Taken
+        self,
+        view: JobView,
+        fire: Fire,
+        rest: list[int],
+        times: tuple[int, int],
+        delay: Delay | None,
+        taken: ClaimResult,
     ) -> None:
         """Take the items in parts that one transaction has room for, and note in ``taken`` what came of it."""
-        member, ledger = self._member, self._ledger
-        written, found, fences = dict[int, Seen](), dict[int, Record](), dict[int, int]()
-        at_once = _at_once([fire.parameter, *(ledger.record(item).unknown for item in rest)])
+        member, cache = self._member, self._cache
+        written, found, fences = dict[int, VersionedRecord](), dict[int, Record](), dict[int, int]()
+        at_once = _at_once([fire.parameter, *(cache.record(item).unknown for item in rest)])
         while rest and not taken.stale:
             part, rest = rest[:at_once], rest[at_once:]
-            before = {item: ledger.record(item) for item in part}
+            before = {item: cache.record(item) for item in part}
             wanted = {item: _begun(record, fire, member.id, *times) for item, record in before.items()}
             try:
-                committed = await self._take(view, fire, wanted, hold, before, taken)
+                committed = await self._take(view, fire, wanted, delay, before, taken)
             except SessionEnded:
                 raise
             except RegistryError:
@@ -99,22 +105,22 @@ class Claims:
             if committed is not None:
                 if fire.source is FireSource.FAILOVER:
                     for item in wanted:
-                        ledger.items[item].rescuing = True
+                        cache.items[item].rescuing = True
                 else:
                     taken.cut_off |= {item: before[item] for item in wanted if is_cut_off(before[item])}
                 found |= before
                 written |= _as_written(fire, wanted, committed.versions)
                 fences |= dict.fromkeys(wanted, committed.zxid)
                 fire = replace(fire, request=None) if fire.request else fire  # the rest needs none
-        ledger.note(written)
+        cache.note(written)
         taken.claim = Claim(fire, member.id, member.incarnation, fences, written, found) if written else None
 
     def unmonitored(self, fire: Fire, items: Collection[int]) -> Claim:
         """Return a claim that asks and writes nothing, for a job whose execution is not monitored."""
         if fire.source in SCHEDULED:
-            assumed = self._ledger.assume(items, fire.slot)
+            assumed = self._cache.assume(items, fire.slot)
         else:  # which says nothing of the moments scheduled
-            assumed = {item: Seen(self._ledger.record(item), None) for item in items}
+            assumed = {item: VersionedRecord(self._cache.record(item), None) for item in items}
         return Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
 
     async def settle(
@@ -137,7 +143,7 @@ class Claims:
 
     async def withdraw(self, claim: Claim) -> bool:
         """Give items back as they were found, for their run has not begun; False if the session was lost."""
-        rest = [(item, Seen(claim.before[item], seen.version)) for item, seen in claim.items.items()]
+        rest = [(item, VersionedRecord(claim.before[item], seen.version)) for item, seen in claim.items.items()]
         at_once = _at_once(text for record in claim.before.values() for text in (record.parameter, record.unknown))
         while rest:
             part, rest = rest[:at_once], rest[at_once:]
@@ -154,14 +160,17 @@ class Claims:
         Raises:
             RegistryError: the registry cannot be read.
         """
-        await self._ledger.learn([item])
-        entry = self._ledger.items[item]
+        await self._cache.learn([item])
+        entry = self._cache.items[item]
         if not entry.locked or entry.executing:
             return
         (rescue,) = await self._member.session.get_many([self._member.layout.item(item).failover])
         if rescue is not None and rescue.stat.ephemeral_owner == self._member.incarnation:
             entry.rescuing = True
-        if await self._give_back({item: Seen(entry.record, self._ledger.version(item))}, hand_over) is not None:
+        if (
+            await self._give_back({item: VersionedRecord(entry.record, self._cache.version(item))}, hand_over)
+            is not None
+        ):
             log.warning(
                 "%s: item %d was still locked here though its run had been cut off; it is free again",
                 *(self._member.layout.job, item),
@@ -182,9 +191,9 @@ class Claims:
             if lock is not None and lock.stat.ephemeral_owner == self._member.incarnation:
                 await self.release(item, hand_over=hand_over)
 
-    async def dismiss(self, item: int) -> None:
+    async def remove_orphan_mark(self, item: int) -> None:
         """Remove the mark of an orphan whose run turns out to be completed; if somebody else has, that will do."""
-        paths, version = self._member.layout.item(item), self._ledger.version(item)
+        paths, version = self._member.layout.item(item), self._cache.version(item)
         condition = [] if version is None else [Check(paths.execution, version)]
         await write(self._member, [*condition, Delete(paths.orphan)], "to remove the mark of an item that has ended")
 
@@ -196,72 +205,72 @@ class Claims:
         entitled = Check(self._member.layout.sharding, view.sharding_version)
         mark = Create(self._member.layout.item(item).misfire, str(slot).encode())
         await write(self._member, [entitled, mark], "to mark an item whose run was missed")  # perhaps it is there
-        self._ledger.items[item].marked = True
+        self._cache.items[item].marked = True
 
     async def _take(
         self,
         view: JobView,
         fire: Fire,
         wanted: dict[int, Record],
-        hold: Hold | None,
+        delay: Delay | None,
         before: dict[int, Record],
-        taken: Taken,
+        taken: ClaimResult,
     ) -> Committed | None:
         """Commit the claim of ``wanted``, leaving out what cannot be had; what is left in it has been taken.
 
         ``before`` are the records that it takes the place of.  What else comes of it is noted in ``taken``.  What is
         refused again for the same reason, though all was read again, is refused: the view may be old by then.
         """
-        member, ledger, met = self._member, self._ledger, ""
+        member, cache, met = self._member, self._cache, ""
         while wanted:
             first, operations = self._taking(view, fire, wanted)
-            match await write(member, operations, "to claim items", hold=hold):
-                case Applied(committed):
-                    ledger.unmark(wanted)
+            match await write(member, operations, "to claim items", delay=delay):
+                case WriteApplied(committed):
+                    cache.unmark(wanted)
                     return committed
-                case Refused(Conflict() as conflict) if str(conflict) != met:
+                case WriteRefused(Conflict() as conflict) if str(conflict) != met:
                     met = str(conflict)
                     if conflict.index < first or not await self._cleared(conflict, wanted, taken.refused):
                         taken.stale = True
                         return None
                     taken.elsewhere |= await self._reconsider(fire, wanted)
-                case Refused(error) | SessionOver(error):
+                case WriteRefused(error) | SessionOver(error):
                     raise error
-            before |= {item: ledger.record(item) for item in wanted}
+            before |= {item: cache.record(item) for item in wanted}
             taken.renewed |= wanted.keys()
         return None
 
     def _taking(self, view: JobView, fire: Fire, wanted: Mapping[int, Record]) -> tuple[int, list[Op]]:
         """Return the operations of a claim, and how many of them come before those of the items."""
-        member, ledger = self._member, self._ledger
+        member, cache = self._member, self._cache
         operations = _entitled(member, view, fire, wanted)
         first = len(operations)
         for item, record in wanted.items():
-            operations += _claiming(member, item, record, ledger.version(item))
-        marked = [item for item in wanted if ledger.items[item].marked and not ledger.items[item].stuck]
+            operations += _claiming(member, item, record, cache.version(item))
+        marked = [item for item in wanted if cache.items[item].marked and not cache.items[item].stuck]
         operations += [Delete(member.layout.item(item).misfire) for item in marked]
         return first, operations
 
     async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], refused: set[int]) -> bool:
         """Get out of the way what trying again would meet again; False if there is no way, not even a job."""
-        ledger = self._ledger
+        cache = self._cache
         for item in list(wanted):
             paths = self._member.layout.item(item)
             if conflict.path == paths.misfire and conflict.reason == "not empty":
-                ledger.items[item].stuck = True
+                cache.items[item].stuck = True
             elif conflict.reason == "no ephemeral children" and conflict.path in (paths.execution, paths.running):
-                ledger.tell(conflict.path, 0, "its parent is ephemeral, so the item cannot run")
+                cache.tell(conflict.path, 0, "its parent is ephemeral, so the item cannot run")
                 refused.add(item)
                 del wanted[item]
-            elif conflict.path == paths.execution and conflict.reason == "missing" and ledger.version(item) is None:
-                return await make(self._member, self._member.layout.execution)
+            elif conflict.path == paths.execution and conflict.reason == "missing" and cache.version(item) is None:
+                return await restore_parent(self._member, self._member.layout.execution)
         return True
 
     async def _reconsider(self, fire: Fire, wanted: dict[int, Record]) -> set[int]:
         """Read what refused the claim; drop what is running or done, renew the rest; return what is locked."""
-        running = await self._ledger.learn(list(wanted))
+        running = await self._cache.learn(list(wanted))
         for item in list(wanted):
-            record = self._ledger.record(item)
+            record = self._cache.record(item)
             if item in running or (record.completed if fire.source is FireSource.FAILOVER else _is_taken(record, fire)):
                 del wanted[item]
             else:
@@ -269,7 +278,12 @@ class Claims:
         return set(running)
 
     async def _give_back(
-        self, ended: dict[int, Seen], hand_over: bool, what: str = "to settle items", *, removed: bool = False
+        self,
+        ended: dict[int, VersionedRecord],
+        hand_over: bool,
+        what: str = "to settle items",
+        *,
+        removed: bool = False,
     ) -> frozenset[int] | None:
         """Write the ends of items' runs; return those put up for rescue, None if the session was lost.
 
@@ -282,16 +296,16 @@ class Claims:
                 ended = await self._still_mine(ended)
         cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
         while ended:
-            rescued = [item for item in ended if self._ledger.items[item].rescuing]
+            rescued = [item for item in ended if self._cache.items[item].rescuing]
             operations = _settling(member.layout, ended, rescued, cut_off)
             match await write(member, operations, what, wait=True):
-                case Applied(committed):
+                case WriteApplied(committed):
                     settled = zip(ended.items(), committed.versions[::2], strict=False)
-                    self._ledger.note({item: Seen(seen.record, version) for (item, seen), version in settled})
+                    self._cache.note({item: VersionedRecord(seen.record, version) for (item, seen), version in settled})
                     break
                 case SessionOver():
                     return None
-                case Refused(error):
+                case WriteRefused(error):
                     if isinstance(error, Conflict):
                         cut_off = _without_mark(member.layout, cut_off, error)
                     if str(error) == before:  # else what stood in the way may be gone once it has been read again
@@ -301,14 +315,14 @@ class Claims:
             with suppress(RegistryError):  # then the next attempt is refused again
                 ended = await self._still_mine(ended)
                 cut_off = cut_off.intersection(ended)
-        for entry in map(self._ledger.items.__getitem__, items):
+        for entry in map(self._cache.items.__getitem__, items):
             entry.rescuing = entry.executing = entry.locked = False
         return cut_off
 
-    async def _still_mine(self, ended: dict[int, Seen]) -> dict[int, Seen]:
+    async def _still_mine(self, ended: dict[int, VersionedRecord]) -> dict[int, VersionedRecord]:
         """Return what is yet to be settled, at the records' present versions: somebody touched them by hand."""
-        await self._ledger.learn(list(ended))
-        entries, version = self._ledger.items, self._ledger.version
+        await self._cache.learn(list(ended))
+        entries, version = self._cache.items, self._cache.version
         mine = {item: replace(seen, version=version(item)) for item, seen in ended.items() if entries[item].locked}
         rescued = [item for item in sorted(mine) if entries[item].rescuing]
         marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
@@ -320,7 +334,7 @@ class Claims:
 def _at_once(texts: Iterable[str | None]) -> int:
     """Return how many items one transaction may carry whose records hold such texts."""
     longest = max((len(text) for text in texts if text), default=0)
-    return min(AT_ONCE, max(1, ROOM // (6 * longest))) if longest else AT_ONCE  # six: "\u0000"
+    return min(ITEMS_AT_ONCE, max(1, MAX_TEXT // (6 * longest))) if longest else ITEMS_AT_ONCE  # six: "\u0000"
 
 
 def _entitled(member: Member, view: JobView, fire: Fire, wanted: Collection[int]) -> list[Op]:
@@ -341,7 +355,9 @@ def _claiming(member: Member, item: int, record: Record, version: int | None) ->
     return [begin, Create(paths.running, member.id.encode(), ephemeral=True)]
 
 
-def _settling(layout: Layout, ended: Mapping[int, Seen], rescued: Collection[int], cut_off: Iterable[int]) -> list[Op]:
+def _settling(
+    layout: Layout, ended: Mapping[int, VersionedRecord], rescued: Collection[int], cut_off: Iterable[int]
+) -> list[Op]:
     operations: list[Op] = []
     for item, seen in ended.items():
         paths = layout.item(item)
@@ -363,10 +379,10 @@ def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -
     return cut_off - refused if not refused or conflict.reason == "exists" else frozenset()
 
 
-def _as_written(fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, Seen]:
+def _as_written(fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, VersionedRecord]:
     """Return the records as a claim wrote them, at the versions it gave them."""
     first = _before_items(fire, len(wanted))
-    return {item: Seen(record, versions[first + 2 * n]) for n, (item, record) in enumerate(wanted.items())}
+    return {item: VersionedRecord(record, versions[first + 2 * n]) for n, (item, record) in enumerate(wanted.items())}
 
 
 def _begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record:
@@ -388,9 +404,9 @@ def _is_taken(record: Record, fire: Fire) -> bool:
     return fire.source in SCHEDULED and (record.slot >= fire.slot or record.ahead == fire.slot)
 
 
-def _ended(seen: Seen, outcome: Outcome | None, now: int) -> Seen:
+def _ended(seen: VersionedRecord, outcome: Outcome | None, now: int) -> VersionedRecord:
     outcome = outcome or Outcome.CANCELLED
     done = outcome is not Outcome.CANCELLED
     rescues = 0 if done else seen.record.rescues
     ended = replace(seen.record, completed=done, completed_at=now, outcome=outcome.value, rescues=rescues)
-    return Seen(ended, seen.version)
+    return VersionedRecord(ended, seen.version)

@@ -13,14 +13,14 @@ from typing import TypeAlias
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.registry.session import Session, SessionState
+from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, Op, Set
 
-OVER = (SessionState.EXPIRED, SessionState.CLOSED)
+ENDED_STATES = (SessionState.EXPIRED, SessionState.CLOSED)
 
 
 @dataclass(slots=True)  # one for every write: a frozen one costs three times as much to make
-class Applied:
+class WriteApplied:
     """The transaction was written."""
 
     committed: Committed
@@ -31,7 +31,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class WriteRefused:
     """Nothing was written, because of ``error``; the session goes on."""
 
     error: RegistryError
@@ -52,13 +52,13 @@ class SessionOver:
         raise self.error
 
 
-Written: TypeAlias = Applied | Refused | SessionOver
+WriteResult: TypeAlias = WriteApplied | WriteRefused | SessionOver
 """What became of a transaction: exactly one of three."""
 
 
 async def write(
-    member: Member, ops: Sequence[Op], what: str, *, wait: bool = False, hold: Hold | None = None
-) -> Written:
+    member: Member, ops: Sequence[Op], what: str, *, wait: bool = False, delay: Delay | None = None
+) -> WriteResult:
     """Write a transaction under the member's session and return what became of it; no RegistryError is raised.
 
     ``what`` says what the job wants, as in "to settle items".  ``wait``: without a connection wait for one of the same
@@ -68,7 +68,7 @@ async def write(
     while True:
         since = session.zxid
         try:
-            written: Written = Applied(await session.commit(ops, incarnation=member.incarnation, hold=hold))
+            written: WriteResult = WriteApplied(await session.commit(ops, incarnation=member.incarnation, delay=delay))
         except OutcomeUnknown as error:
             if (found := await _look(member, ops, what, since)) is None:
                 if lost:  # a server that fails again and again is asked less often
@@ -80,33 +80,35 @@ async def write(
         except Suspended as error:
             if wait and await connected(session, member.incarnation):
                 continue
-            written = SessionOver(_ended()) if wait else Refused(error)
+            written = SessionOver(_ended()) if wait else WriteRefused(error)
         except SessionEnded as error:  # the registry may say so of a session that goes on, with its locks
             goes_on = wait and await connected(session, member.incarnation)
-            written = Refused(error) if goes_on else SessionOver(error)
+            written = WriteRefused(error) if goes_on else SessionOver(error)
         except RegistryError as error:
-            written = Refused(error)
+            written = WriteRefused(error)
         _note(member, what, written)
         return written
 
 
-def _note(member: Member, what: str, written: Written) -> None:
+def _note(member: Member, what: str, written: WriteResult) -> None:
     """Note what was refused, or is refused no longer; that others were faster, or nobody is there, is no refusal."""
-    if isinstance(written, Applied):
+    if isinstance(written, WriteApplied):
         member.refusals.accepted(what)
-    elif isinstance(written, Refused) and not isinstance(written.error, Conflict | Suspended):
+    elif isinstance(written, WriteRefused) and not isinstance(written.error, Conflict | Suspended):
         member.refusals.refused(what, written.error)
 
 
 async def connected(session: Session, incarnation: int) -> bool:
     """Wait for a connection of the same session; False when that session is over."""
     status = await session.status.until(
-        lambda now: now.state is SessionState.CONNECTED or now.state in OVER or now.incarnation != incarnation
+        lambda now: now.state is SessionState.CONNECTED or now.state in ENDED_STATES or now.incarnation != incarnation
     )
     return status.state is SessionState.CONNECTED and status.incarnation == incarnation
 
 
-def evidence(ops: Sequence[Op], nodes: Mapping[str, Node | None], incarnation: int, since: int) -> Committed | None:
+def committed_by_nodes(
+    ops: Sequence[Op], nodes: Mapping[str, Node | None], incarnation: int, since: int
+) -> Committed | None:
     """Return what a lost reply would have said if the nodes show that ``ops`` were applied, None if they were not.
 
     ``nodes`` were read later than ``ops`` were sent, and ``since`` is a transaction that came before them.  Where the
@@ -156,13 +158,13 @@ def _tells(op: Op, node: Node | None, incarnation: int, since: int) -> bool | No
             return None
 
 
-async def _look(member: Member, ops: Sequence[Op], what: str, since: int) -> Applied | SessionOver | None:
+async def _look(member: Member, ops: Sequence[Op], what: str, since: int) -> WriteApplied | SessionOver | None:
     """Find out, however often that fails, whether a transaction was applied; None if it was not."""
     session, failures = member.session, 0
     paths = list(dict.fromkeys(op.path for op in ops if not isinstance(op, Check)))
     while await connected(session, member.incarnation):
         try:
-            await catch_up(member)
+            await catch_up_server(member)
             nodes = await session.get_many(paths)
         except Suspended:
             continue
@@ -173,12 +175,12 @@ async def _look(member: Member, ops: Sequence[Op], what: str, since: int) -> App
             await session.back_off(failures)
             failures += 1
         else:
-            found = evidence(ops, dict(zip(paths, nodes, strict=True)), member.incarnation, since)
-            return None if found is None else Applied(found)
+            found = committed_by_nodes(ops, dict(zip(paths, nodes, strict=True)), member.incarnation, since)
+            return None if found is None else WriteApplied(found)
     return SessionOver(_ended())
 
 
-async def catch_up(member: Member) -> None:
+async def catch_up_server(member: Member) -> None:
     """Wait until the server that this session asks knows all that was written through another server before."""
     await member.session.sync(member.layout.root)
 

@@ -14,30 +14,38 @@ from anyio import current_time
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.attendance import note_accounted
-from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, catch_up, write
-from aioelasticjob.coordination.effects import Assign, ClearRecords, Effect, GiveUp, Prune, Transaction, to_transactions
-from aioelasticjob.coordination.faults import Grumbler, faults
+from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, catch_up_server, write
+from aioelasticjob.coordination.diagnostics import ConfigWarnings, diagnose
+from aioelasticjob.coordination.effects import (
+    Assign,
+    ClearRecords,
+    Effect,
+    GiveUpRun,
+    RemoveItems,
+    Transaction,
+    to_transactions,
+)
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.pacing import Pacing
-from aioelasticjob.coordination.progress import Tally
-from aioelasticjob.coordination.rules import Situation, decide
+from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.rules import RuleInput, decide
+from aioelasticjob.coordination.unmonitored import note_accounted
 from aioelasticjob.coordination.view import JobView, is_item, read
 from aioelasticjob.errors import NodeMissing, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record
 from aioelasticjob.registry.session import SessionState
+from aioelasticjob.registry.transaction import Delete
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.registry.txn import Delete
 
-CAUGHT_UP_WITHIN = 5.0
+MIRROR_TIMEOUT = 5.0
 """Seconds to wait for one's own write to come back through the mirror before looking again all the same."""
 
-AGAIN_AFTER = 2.0
+RETRY_PAUSE = 2.0
 """Seconds after which it is tried again what the registry has refused."""
 
-READ = "to read what the rules ask for"
+READ_PURPOSE = "to read what the rules ask for"
 """What the registry may refuse, in the words of the log."""
 
 log = logging.getLogger(__name__)
@@ -49,7 +57,7 @@ Work: TypeAlias = Callable[[], Awaitable[float]]
 """What a turn cannot do at once; it returns the seconds until something changes by time alone."""
 
 
-def _unheard(item: int, run: Record) -> None:
+def _ignore(item: int, run: Record) -> None:
     """Tell nobody of a run that was given up."""
 
 
@@ -66,15 +74,15 @@ class Coordinator:
         member: Member,
         trees: Latest[Tree],
         views: Latest[JobView],
-        tally: Tally,
+        counts: RunCounts,
         clock: Clock,
         given_up: Report,
         dismissed: Callable[[], None],
         over: Callable[[], None],
     ) -> None:
-        self._member, self._trees, self._views, self._tally, self._clock = member, trees, views, tally, clock
+        self._member, self._trees, self._views, self._tally, self._clock = member, trees, views, counts, clock
         self._given_up, self._dismissed, self._over = given_up, dismissed, over
-        self._pacing, self._grumbler = Pacing(), Grumbler(member.layout.job)
+        self._pacing, self._grumbler = Pacing(), ConfigWarnings(member.layout.job)
         self._pacing.tick_at = current_time() + views.value.config.reconcile_interval
         self._leaves = False
         self._written, self._written_at = 0, 0.0
@@ -87,7 +95,7 @@ class Coordinator:
 
     def turn(self) -> float | Work:
         """Take in the newest tree and decide; return the seconds until something changes by time alone, or work."""
-        missing = self._written_at + CAUGHT_UP_WITHIN - current_time()
+        missing = self._written_at + MIRROR_TIMEOUT - current_time()
         if self._trees.value.zxid < self._written and missing > 0:
             return missing
         self._written = 0
@@ -109,21 +117,21 @@ class Coordinator:
 
     def _decide(self, view: JobView) -> float | Work:
         pacing, member = self._pacing, self._member
-        if pacing.hesitates:
+        if pacing.waits_after_removal:
             return self._pause(view, quiet=False)
-        self._grumbler.hear(faults(view, member.id))
+        self._grumbler.log_changes(diagnose(view, member.id))
         quiet, tick = pacing.look(view)
-        clears, mourns = pacing.clears(member, view, tick), pacing.mourns(member, view, tick)
+        clears, mourns = pacing.clears(member, view, tick), pacing.looks_for_orphans(member, view, tick)
         if tick or clears or mourns:
             return partial(self._attempt, self._look_up, view, quiet, tick, clears, mourns)
-        member.refusals.accepted(READ)
-        return self._see_to(Situation(view, member.id, quiet, tick, self._time, {}, {}, {}, member.host))
+        member.refusals.accepted(READ_PURPOSE)
+        return self._see_to(RuleInput(view, member.id, quiet, tick, self._time, {}, {}, {}, member.host))
 
-    def _see_to(self, situation: Situation) -> float | Work:
+    def _see_to(self, rule_input: RuleInput) -> float | Work:
         """Return what writes the effects that the rules want, or how long there is nothing to do."""
-        if effects := decide(situation):
-            return partial(self._attempt, self._write, situation, effects)
-        return self._pause(situation.view, situation.quiet)
+        if effects := decide(rule_input):
+            return partial(self._attempt, self._write, rule_input, effects)
+        return self._pause(rule_input.view, rule_input.quiet)
 
     async def _look_whether_dismissed(self, view: JobView) -> float:
         if await dismissed(self._member, view):
@@ -141,22 +149,22 @@ class Coordinator:
             if member.id == (view.leader or min(view.instances, default="")):  # while all are off, nobody leads
                 pacing.accounted = await note_accounted(member, view, time, pacing.accounted)
         unwanted = await _unwanted_records(member) if clears else {}
-        runs, cut_off = _Runs(), dict[int, int]()
+        runs, cut_off = _InterruptedRuns(), dict[int, int]()
         if mourns:
             cut_off = await _cut_off(member, view, runs)
             pacing.lingering = runs.lingering
-        member.refusals.accepted(READ)
+        member.refusals.accepted(READ_PURPOSE)
         if cut_off or runs.lingering:  # look again until somebody has taken them
-            pacing.mourned = None
-        situation = Situation(view, member.id, quiet, tick, time, unwanted, cut_off, runs.cut_off, member.host)
-        found = self._see_to(situation)
+            pacing.orphans_looked_up = None
+        rule_input = RuleInput(view, member.id, quiet, tick, time, unwanted, cut_off, runs.cut_off, member.host)
+        found = self._see_to(rule_input)
         return found if isinstance(found, float) else await found()
 
-    async def _write(self, situation: Situation, effects: Sequence[Effect]) -> float:
+    async def _write(self, rule_input: RuleInput, effects: Sequence[Effect]) -> float:
         """Write effects, and wait until the tree shows them."""
-        self._written = await _commit(self._member, situation.view, effects, self._given_up)
+        self._written = await _commit(self._member, rule_input.view, effects, self._given_up)
         self._written_at = current_time()
-        return 0.0 if self._written else self._pause(situation.view, situation.quiet)
+        return 0.0 if self._written else self._pause(rule_input.view, rule_input.quiet)
 
     async def _attempt(self, work: Callable[[*Ts], Awaitable[float]], *args: *Ts) -> float:
         """Do some work; what the registry refuses is tried again."""
@@ -170,13 +178,13 @@ class Coordinator:
             self._over()
             return inf
         except RegistryError as error:  # it cannot be read now; the runs go on meanwhile
-            member.refusals.refused(READ, error)
+            member.refusals.refused(READ_PURPOSE, error)
             self._pacing.look_again()
             return self._pause(self.view, quiet=False)
 
     def _pause(self, view: JobView, quiet: bool) -> float:
         pause = self._pacing.pause(view, quiet)
-        return min(pause, AGAIN_AFTER) if self._member.refusals.present else pause
+        return min(pause, RETRY_PAUSE) if self._member.refusals.present else pause
 
     @property
     def _time(self) -> float:
@@ -216,7 +224,7 @@ async def _is_removed(member: Member) -> bool:
 
 
 @dataclass(slots=True)
-class _Runs:
+class _InterruptedRuns:
     """What was looked up of the items' runs."""
 
     cut_off: dict[int, Record] = field(default_factory=dict)
@@ -224,7 +232,7 @@ class _Runs:
     """Whether something is run by an instance that is registered no more: its end will change nothing we hear of."""
 
 
-async def _cut_off(member: Member, view: JobView, runs: _Runs) -> dict[int, int]:
+async def _cut_off(member: Member, view: JobView, runs: _InterruptedRuns) -> dict[int, int]:
     """Return the versions of records of items begun, not completed and running nowhere; ``runs`` takes the pacing."""
     items = sorted(view.items)
     paths = [path for item in items for path in (member.layout.item(item).execution, member.layout.item(item).running)]
@@ -263,29 +271,29 @@ async def _unwanted_records(member: Member) -> dict[str, int]:
     return found
 
 
-async def _commit(member: Member, view: JobView, effects: Sequence[Effect], report: Report = _unheard) -> int:
+async def _commit(member: Member, view: JobView, effects: Sequence[Effect], report: Report = _ignore) -> int:
     """Write the effects; return the zxid of the last that took, 0 if there was none."""
     written = 0
     for effect in effects:
         lost = dict[int, Record]()
         for transaction in await _transactions(member, view, effect, lost):
             match await write(member, transaction, f"to coordinate the job ({type(effect).__name__})"):
-                case Applied(committed):
-                    if not isinstance(effect, GiveUp | ClearRecords):  # records are not mirrored: none comes back
+                case WriteApplied(committed):
+                    if not isinstance(effect, GiveUpRun | ClearRecords):  # records are not mirrored: none comes back
                         written = committed.zxid
-                case Refused(Suspended() as error) | SessionOver(error):
+                case WriteRefused(Suspended() as error) | SessionOver(error):
                     raise error
-                case Refused(error):  # the view had aged, and the next one knows better; or it is tried again
+                case WriteRefused(error):  # the view had aged, and the next one knows better; or it is tried again
                     log.debug("not written", extra={"job": member.layout.job, "effect": effect, "news": str(error)})
                     with suppress(RegistryError):
-                        await catch_up(member)
+                        await catch_up_server(member)
                     break
         else:
             if isinstance(effect, Assign):
                 log.info("items assigned", extra={"job": member.layout.job, "items": len(effect.assignment)})
             for item, record in lost.items():
                 _tell_lost(member.layout.job, item, record)
-            if isinstance(effect, GiveUp):
+            if isinstance(effect, GiveUpRun):
                 report(effect.item, effect.run)
     return written
 
@@ -301,10 +309,10 @@ def _tell_lost(job: str, item: int, record: Record) -> None:
 
 async def _transactions(member: Member, view: JobView, effect: Effect, lost: dict[int, Record]) -> list[Transaction]:
     """Return an effect's transactions; into ``lost`` go the runs cut off whose records they remove."""
-    if not isinstance(effect, Prune):
+    if not isinstance(effect, RemoveItems):
         return to_transactions(effect, view)
     idle, removal = await _idle(member, effect.items, lost)
-    return [[*to_transactions(Prune(idle), view)[0], *removal]] if idle else []
+    return [[*to_transactions(RemoveItems(idle), view)[0], *removal]] if idle else []
 
 
 async def _idle(member: Member, items: frozenset[int], lost: dict[int, Record]) -> tuple[frozenset[int], Transaction]:

@@ -9,28 +9,28 @@ from typing import assert_never
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import GIVEN_UP, Record
-from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
+from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 
-PER_TRANSACTION = 1000
+MAX_OPERATIONS = 1000
 """Operations that one transaction may carry: far below jute.maxbuffer, and short enough not to hold up the loop."""
 
 
 @dataclass(frozen=True, slots=True)
-class TakeSeat:
+class BecomeLeader:
     """Become the leader."""
 
     me: str
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveSeat:
+class StepDown:
     """Stop leading."""
 
     me: str
 
 
 @dataclass(frozen=True, slots=True)
-class MarkNecessary:
+class RequireAssignment:
     """Ask for an assignment."""
 
     why: str
@@ -44,14 +44,14 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
-class Prune:
+class RemoveItems:
     """Remove items beyond the count that nobody holds any more."""
 
     items: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Mourn:
+class MarkOrphan:
     """Put an item whose run was cut off up for rescue."""
 
     item: int
@@ -62,7 +62,7 @@ class Mourn:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUpRun:
     """Settle a run that was cut off, and whose rescues were cut off in a row, as failed."""
 
     item: int
@@ -77,14 +77,14 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class RemoveMarks:
     """Remove a request that has been heard, or that is meant for somebody who is gone."""
 
     paths: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Restore:
+class RestoreNodes:
     """Make again what was removed by hand and everything else stands upon."""
 
     me: str
@@ -93,7 +93,7 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
-class Refresh:
+class RefreshServer:
     """Keep a server's node young: its age is how long the server has not been used."""
 
     ip: str
@@ -101,7 +101,7 @@ class Refresh:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetServer:
+class RemoveServer:
     """Remove a server that has not been used for long."""
 
     ip: str
@@ -126,17 +126,17 @@ class NoteSchedule:
 
 
 Effect = (
-    TakeSeat
-    | LeaveSeat
-    | MarkNecessary
+    BecomeLeader
+    | StepDown
+    | RequireAssignment
     | Assign
-    | Prune
-    | Mourn
-    | GiveUp
-    | Forget
-    | Restore
-    | Refresh
-    | ForgetServer
+    | RemoveItems
+    | MarkOrphan
+    | GiveUpRun
+    | RemoveMarks
+    | RestoreNodes
+    | RefreshServer
+    | RemoveServer
     | ClearRecords
     | NoteSchedule
 )
@@ -147,33 +147,33 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
     """Return the transactions that bring an effect about, each conditional on what the view shows."""
     layout = view.layout
     match effect:
-        case TakeSeat(me):
+        case BecomeLeader(me):
             epoch = Create(layout.epoch) if view.epoch is None else Set(layout.epoch, b"", view.epoch)
             vacate: Transaction = [] if view.leader is None else [Delete(layout.host)]
             return [[*vacate, Create(layout.host, me.encode(), ephemeral=True), epoch, *mark_necessary(view)]]
-        case LeaveSeat():
+        case StepDown():
             return [[*_leading(view), Delete(layout.host)]]
-        case MarkNecessary():
+        case RequireAssignment():
             return [[*_leading(view), *mark_necessary(view)]]
         case Assign(assignment):
             return _assign(view, assignment)
-        case Prune(items):
-            return [_prune(view, items)]
-        case Mourn():
-            return [_mourn(view, effect)]
-        case GiveUp():
-            return [_give_up(view, effect)]
-        case Forget(paths):
+        case RemoveItems(items):
+            return [_remove_items(view, items)]
+        case MarkOrphan():
+            return [_mark_orphan(view, effect)]
+        case GiveUpRun():
+            return [_give_up_run(view, effect)]
+        case RemoveMarks(paths):
             return [[*_leading(view), Delete(path)] for path in paths]
-        case Restore(me, nodes):
+        case RestoreNodes(me, nodes):
             return [[Check(layout.instance(me)), *(Create(path, data) for path, data in nodes.items())]]
-        case Refresh(ip, version):
+        case RefreshServer(ip, version):
             return [[Set(layout.server(ip), _data(view, layout.server(ip)), version)]]
-        case ForgetServer(ip, version):
+        case RemoveServer(ip, version):
             counts = [path for path in (layout.success_count(ip), layout.failure_count(ip)) if path in view.tree]
             return [[*_leading(view), *map(Delete, counts), Delete(layout.server(ip), version)]]
         case ClearRecords(versions):
-            return _clear(view, versions)
+            return _clear_records(view, versions)
         case NoteSchedule(data, config_version):
             return [[*_leading(view), Check(layout.config, config_version), _written(view, layout.schedule, data)]]
     assert_never(effect)
@@ -204,10 +204,10 @@ def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
     if view.necessary is not None:
         answer = Check if view.obstructed(layout.necessary) else Delete
         end.append(answer(layout.necessary, view.necessary))
-    if len(moves) + len(begin) + len(end) <= PER_TRANSACTION:
+    if len(moves) + len(begin) + len(end) <= MAX_OPERATIONS:
         return [[*_leading(view), *begin, *moves, *end]]
     outdated = Set(layout.sharding, b"", -1)  # for claims decided before the chunk, should ``processing`` go by hand
-    chunks = [[outdated, *moves[n : n + PER_TRANSACTION]] for n in range(0, len(moves), PER_TRANSACTION)]
+    chunks = [[outdated, *moves[n : n + MAX_OPERATIONS]] for n in range(0, len(moves), MAX_OPERATIONS)]
     return [[*_leading(view), *part] for part in (begin, *chunks, end)]
 
 
@@ -228,12 +228,12 @@ def _moves(view: JobView, assignment: Mapping[int, str]) -> Iterable[Op]:
             yield Set(paths.instance, holder.encode(), node.stat.version)
 
 
-def _mourn(view: JobView, lost: Mourn) -> Transaction:
+def _mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:
     paths, mark = view.layout.item(lost.item), b"" if lost.run is None else records.mark(lost.run)
     return [*_leading(view), Check(paths.execution, lost.version), *_absent(paths.running), Create(paths.orphan, mark)]
 
 
-def _give_up(view: JobView, given: GiveUp) -> Transaction:
+def _give_up_run(view: JobView, given: GiveUpRun) -> Transaction:
     paths = view.layout.item(given.item)
     record = replace(given.run, completed=True, completed_at=given.at, outcome=GIVEN_UP)
     settle = Set(paths.execution, records.encode(record), given.version)
@@ -246,20 +246,20 @@ def _absent(path: str) -> Transaction:
     return [Create(path, ephemeral=True), Delete(path)]
 
 
-def _prune(view: JobView, items: frozenset[int]) -> Transaction:
+def _remove_items(view: JobView, items: frozenset[int]) -> Transaction:
     operations: Transaction = _leading(view)
-    for item in sorted(items)[: PER_TRANSACTION // 4]:
+    for item in sorted(items)[: MAX_OPERATIONS // 4]:
         paths = view.layout.item(item)
         operations += [Delete(flag) for flag in (paths.failover, paths.instance) if flag in view.tree]
         operations.append(Delete(paths.sharding))
     return operations
 
 
-def _clear(view: JobView, versions: Mapping[str, int]) -> list[Transaction]:
+def _clear_records(view: JobView, versions: Mapping[str, int]) -> list[Transaction]:
     config = view.tree.get(view.layout.config)
     still_off = [] if config is None else [Check(view.layout.config, config.stat.version)]
     removal = [Delete(path, version) for path, version in versions.items()]
-    parts = [removal[n : n + PER_TRANSACTION] for n in range(0, len(removal), PER_TRANSACTION)]
+    parts = [removal[n : n + MAX_OPERATIONS] for n in range(0, len(removal), MAX_OPERATIONS)]
     return [[*_leading(view), *still_off, *part] for part in parts]
 
 

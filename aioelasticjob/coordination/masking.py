@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
-from aioelasticjob.coordination.view import is_host, said
+from aioelasticjob.coordination.view import instance_data, is_host
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Node, Tree
 
@@ -34,7 +34,7 @@ class Mask:
         for ip in sorted(tree.children(layout.servers)):
             self._host(ip, _text(tree.get(layout.server(ip))))
         for name in tree.children(layout.instances):
-            told = said(_text(tree.get(layout.instance(name))).encode("utf-8", "surrogateescape"))
+            told = instance_data(_text(tree.get(layout.instance(name))).encode("utf-8", "surrogateescape"))
             host = told.get("host")
             self._host(name.partition("@-@")[0], str(host) if is_host(host) else "")
             if is_host(told.get("ip")):

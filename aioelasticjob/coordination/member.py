@@ -9,7 +9,7 @@ from math import inf
 from aioelasticjob import config as settings
 from aioelasticjob.config import required
 from aioelasticjob.coordination.refusals import Refusals
-from aioelasticjob.coordination.view import said
+from aioelasticjob.coordination.view import instance_data
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Tree
@@ -36,7 +36,13 @@ class Member:
 
         What the node says ``before`` and is not known here is kept.
         """
-        told: dict[str, object] = {**said(before), "id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid}
+        told: dict[str, object] = {
+            **instance_data(before),
+            "id": self.id,
+            "ip": self.ip,
+            "host": self.host,
+            "pid": self.pid,
+        }
         told["incarnation"] = self.incarnation
         told["features"] = sorted(self.features)
         told |= {} if up_since == inf else {"upSince": up_since}

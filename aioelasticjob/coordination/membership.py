@@ -9,22 +9,22 @@ from math import inf
 from anyio import move_on_after
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.commit import Refused, connected, write
+from aioelasticjob.coordination.commit import WriteRefused, connected, write
 from aioelasticjob.coordination.effects import mark_necessary
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.view import heard, instance, parse, read
+from aioelasticjob.coordination.view import instance, parse, read, with_known_error_handler
 from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
+from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node, Tree
-from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
 
-ATTEMPTS = 50
+MAX_CONFLICTS = 50
 """Instances that join at the same moment get in each other's way; each round at least one of them is through."""
 
 
-async def make(member: Member, parent: str) -> bool:
+async def restore_parent(member: Member, parent: str) -> bool:
     """Make a parent again that was removed by hand; False if it cannot be, as for a job that was removed.
 
     Raises:
@@ -32,7 +32,7 @@ async def make(member: Member, parent: str) -> bool:
     """
     operations: list[Op] = [Check(member.layout.instance(member.id)), Create(parent)]
     match await write(member, operations, f"to make {parent} again"):
-        case Refused(Conflict() as conflict):
+        case WriteRefused(Conflict() as conflict):
             return conflict.reason == "exists"
         case written:
             written.get()
@@ -56,7 +56,7 @@ async def join(
         ForeignData: ``config`` holds something that is no configuration of such a job; it is left as it is.
         SessionEnded: the session was lost meanwhile.
     """
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_CONFLICTS):
         tree = trees.value
         stored = _stored(tree, member.layout, last)
         holds = _agreed(stored, config, tree.get(member.layout.config)) if stored is None or last is None else stored
@@ -64,26 +64,28 @@ async def join(
         known = await member.session.get_many(skeleton)
         parents = [path for path, node in zip(skeleton, known, strict=True) if node is None]
         written = await write(member, _joining(member, tree, stored, holds, parents, up_since), "to join")
-        if isinstance(written, Refused) and isinstance(written.error, Conflict):
+        if isinstance(written, WriteRefused) and isinstance(written.error, Conflict):
             await _overtaken(member, trees, tree, written.error)
             continue
         joined = written.get().zxid
         with move_on_after(5):  # whoever does not see himself would take himself for removed
             await trees.until(lambda newer, at=joined: newer.zxid >= at)  # type: ignore[misc]
         return holds
-    raise ForeignData(member.layout.root, "", f"could not join within {ATTEMPTS} attempts: something keeps changing it")
+    raise ForeignData(
+        member.layout.root, "", f"could not join within {MAX_CONFLICTS} attempts: something keeps changing it"
+    )
 
 
 async def _overtaken(member: Member, trees: Latest[Tree], seen: Tree, conflict: Conflict) -> None:
     """Wait for what the registry holds now, or make a namespace that is gone again."""
     if (conflict.path, conflict.reason) == (member.layout.root, "missing"):
-        await member.session.furnish()  # the registry has come back empty
+        await member.session.create_namespace()  # the registry has come back empty
         return
     with move_on_after(1):
         await trees.until(lambda newer: newer is not seen)
 
 
-async def give_notice(member: Member) -> None:
+async def announce_leaving(member: Member) -> None:
     """Say that the instance leaves, and give up the leader's seat: what it does not run goes to others at once.
 
     The node stays until all is settled.  While there is no connection this waits for one, until the session's end.
@@ -91,11 +93,11 @@ async def give_notice(member: Member) -> None:
     Raises:
         RegistryError: the registry refuses it.
     """
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_CONFLICTS):
         if not await connected(member.session, member.incarnation):
             return
         with suppress(Suspended, Conflict):
-            if operations := await _notice(member):
+            if operations := await _announcement(member):
                 (await write(member, operations, "to give notice", wait=True)).get()
             return
 
@@ -107,7 +109,7 @@ async def leave(member: Member) -> None:
         RegistryError: the registry refuses it, or the connection is gone; the session's end will do the same.
     """
     layout, asks, refusal = member.layout, True, None
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_CONFLICTS):
         requests = (layout.shutdown(member.id), layout.trigger(member.id))
         paths = (layout.instance(member.id), layout.host, layout.necessary, *requests)
         mine, seat, mark, *asked = await member.session.get_many(paths)
@@ -131,7 +133,7 @@ async def leave(member: Member) -> None:
         raise refusal
 
 
-async def _notice(member: Member) -> list[Op]:
+async def _announcement(member: Member) -> list[Op]:
     """Return what is still to be said; of a node that was removed by hand nothing, but the seat may be left."""
     layout, operations = member.layout, list[Op]()
     paths = (layout.epoch, layout.host, layout.instance(member.id))  # each taking of the seat is a newer epoch
@@ -166,7 +168,7 @@ def _agreed(stored: JobConfig | None, given: JobConfig, node: Node | None = None
         fits(stored)
     except InvalidSetting as mistake:
         raise ForeignData(f"/{stored.job_name}/config: {mistake.setting}", mistake.value, mistake.expected) from None
-    return heard(stored, given)[0]  # what is wrong with it is said once there is a view
+    return with_known_error_handler(stored, given)[0]  # what is wrong with it is said once there is a view
 
 
 def _joining(

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 from anyio import current_time
 
-from aioelasticjob.coordination.attendance import NOBODY_YET, Accounted
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.unmonitored import NOBODY_YET, AccountedMoment
 from aioelasticjob.coordination.view import JobView
 
-HESITATION = 0.3
+PAUSE_AFTER_REMOVAL = 0.3
 """Seconds without a write after something was removed that no rule removes.
 
 Whoever removes a whole job removes node after node: what we made again in between would stand in his way."""
-PATIENCE = 1.0
+LINGERING_RUNS_INTERVAL = 1.0
 """Seconds between two looks at what is run by instances that are registered no more."""
 
 
@@ -25,21 +25,21 @@ class Pacing:
     members: frozenset[str] = frozenset()
     since: float = field(default_factory=current_time)
     tick_at: float = 0.0
-    torn_at: float = float("-inf")
-    mourned: tuple[frozenset[str], int, frozenset[int]] | None = None
+    removed_at: float = float("-inf")
+    orphans_looked_up: tuple[frozenset[str], int, frozenset[int]] | None = None
     lingering: bool = False
     unmonitored: bool = False
-    accounted: Accounted = NOBODY_YET
+    accounted: AccountedMoment = NOBODY_YET
 
     def see(self, before: JobView, view: JobView) -> None:
         """Compare two views: has somebody removed what no rule removes?"""
-        if _is_torn(before, view):
-            self.torn_at = current_time()
+        if _is_damaged(before, view):
+            self.removed_at = current_time()
 
     @property
-    def hesitates(self) -> bool:
+    def waits_after_removal(self) -> bool:
         """Whether something was removed by hand just now."""
-        return current_time() < self.torn_at + HESITATION
+        return current_time() < self.removed_at + PAUSE_AFTER_REMOVAL
 
     def look(self, view: JobView) -> tuple[bool, bool]:
         """Return whether membership is quiet and whether this is a tick."""
@@ -52,17 +52,17 @@ class Pacing:
             self.tick_at = now + view.config.reconcile_interval
         return now >= self.since + view.config.sharding_quiet, tick  # as ``pause`` reckons: floats round
 
-    def mourns(self, member: Member, view: JobView, tick: bool) -> bool:
+    def looks_for_orphans(self, member: Member, view: JobView, tick: bool) -> bool:
         """Return whether to look for items cut off: I lead, and who is there or what is orphaned is new, or on a tick.
 
         One that waits may have been rescued too often already: then nobody takes it, and it is to be given up.
         """
         if view.leader != member.id or not view.config.failover:
-            self.mourned, self.lingering = None, False
+            self.orphans_looked_up, self.lingering = None, False
             return False
         seen = (frozenset(view.instances), view.config.sharding_total_count, view.orphans)
-        due = tick or seen != self.mourned
-        self.mourned = seen
+        due = tick or seen != self.orphans_looked_up
+        self.orphans_looked_up = seen
         return due
 
     def clears(self, member: Member, view: JobView, tick: bool) -> bool:
@@ -74,19 +74,19 @@ class Pacing:
 
     def look_again(self) -> None:
         """Forget what was looked up: the connection broke before anything came of it."""
-        self.mourned, self.unmonitored = None, False
+        self.orphans_looked_up, self.unmonitored = None, False
 
     def pause(self, view: JobView, quiet: bool) -> float:
         """Return the seconds until something changes by time alone."""
-        if self.hesitates:
-            return self.torn_at + HESITATION - current_time()
+        if self.waits_after_removal:
+            return self.removed_at + PAUSE_AFTER_REMOVAL - current_time()
         until = self.tick_at if quiet else min(self.tick_at, self.since + view.config.sharding_quiet)
         if self.lingering:
-            until = min(until, current_time() + PATIENCE)
+            until = min(until, current_time() + LINGERING_RUNS_INTERVAL)
         return max(0.0, until - current_time())
 
 
-def _is_torn(before: JobView, now: JobView) -> bool:
+def _is_damaged(before: JobView, now: JobView) -> bool:
     """Whether something has gone that nobody but a hand removes."""
     layout = now.layout
     lasting = (layout.config, layout.epoch, *layout.mirrored_parents)

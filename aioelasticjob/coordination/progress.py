@@ -6,18 +6,18 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, connected, write
+from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, connected, write
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.membership import make
+from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Claim, Outcome
+from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.registry.txn import Check, Create, Op, Set
 
 log = logging.getLogger(__name__)
 
-LARGEST_OFFSET = 512 * 1024
+MAX_OFFSET_BYTES = 512 * 1024
 """Bytes of an offset: a checkpoint, not a store."""
 
 
@@ -25,13 +25,13 @@ def encoded(value: str) -> bytes:
     """Return an offset as it is stored.
 
     Raises:
-        InvalidSetting: the value is no text, or larger than ``LARGEST_OFFSET``.
+        InvalidSetting: the value is no text, or larger than ``MAX_OFFSET_BYTES``.
     """
     if not isinstance(value, str):
         raise InvalidSetting("offset", value, "must be text; json.dumps makes one of anything else")
     data = value.encode()
-    if len(data) > LARGEST_OFFSET:
-        raise InvalidSetting("offset", value[:40] + "…", f"must be at most {LARGEST_OFFSET} bytes, is {len(data)}")
+    if len(data) > MAX_OFFSET_BYTES:
+        raise InvalidSetting("offset", value[:40] + "…", f"must be at most {MAX_OFFSET_BYTES} bytes, is {len(data)}")
     return data
 
 
@@ -86,27 +86,27 @@ class Offsets:
 
         Raises:
             Fenced: the run was cut off; another may be under way.
-            InvalidSetting: the value is no text, or larger than ``LARGEST_OFFSET``.
+            InvalidSetting: the value is no text, or larger than ``MAX_OFFSET_BYTES``.
             RegistryError: the registry refuses it; nothing was saved.
         """
         data = encoded(value)
         self._unsure.add(item)
         while True:
             match await write(self._member, self._saving(claim, item, data), "to save an offset", wait=True):
-                case Applied():
+                case WriteApplied():
                     self._used.add(item)
                     self._unsure.discard(item)
                     return
                 case SessionOver():
                     raise Fenced(item)
-                case Refused(Conflict() as conflict):
+                case WriteRefused(Conflict() as conflict):
                     if conflict.path != self._member.layout.item(item).offset:
                         raise Fenced(item)
                     if conflict.reason != "missing" or item in self._used:
                         (self._used.add if conflict.reason == "exists" else self._used.discard)(item)
-                    elif not await make(self._member, self._member.layout.offsets):
+                    elif not await restore_parent(self._member, self._member.layout.offsets):
                         raise Fenced(item)
-                case Refused(error):
+                case WriteRefused(error):
                     raise error
 
     def _saving(self, claim: Claim, item: int, data: bytes) -> list[Op]:
@@ -134,7 +134,7 @@ class Offsets:
 
 
 @dataclass(slots=True)
-class Claimed:
+class RunOffsets:
     """The offsets of one run's items, saved under its claim."""
 
     offsets: Offsets
@@ -157,7 +157,7 @@ class Claimed:
 
 
 @dataclass(slots=True)
-class Tally:
+class RunCounts:
     """Runs that ended here since they were last published."""
 
     succeeded: int = 0
@@ -184,11 +184,11 @@ class Tally:
             for node, path, count in zip(nodes, paths, counts, strict=True)
         ]
         match await write(member, operations, "to publish counts"):
-            case Refused(Suspended() as error) | SessionOver(error):
+            case WriteRefused(Suspended() as error) | SessionOver(error):
                 raise error
-            case Refused():  # another instance of this server was faster: with the next interval's
+            case WriteRefused():  # another instance of this server was faster: with the next interval's
                 return
-            case Applied():
+            case WriteApplied():
                 pass
         self._published = any(counts)
         self.succeeded -= counts[0]  # runs may have ended meanwhile

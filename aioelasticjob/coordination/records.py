@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from aioelasticjob.clock import moment
-from aioelasticjob.config import unspeakable
+from aioelasticjob.config import unencodable_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Record
 
-LATEST = 253_402_300_799_999
+MAX_MILLISECONDS = 253_402_300_799_999
 """The last millisecond of the year 9999, where calendars end."""
-LARGEST_PARAMETER = 64 * 1024
+MAX_PARAMETER_BYTES = 64 * 1024
 """Bytes of the parameter that a trigger may bring: the record of every item that it runs keeps it."""
 
 
@@ -42,7 +42,7 @@ def decode(data: bytes) -> Record | None:
         return Record()
     try:
         told = json.loads(data)
-        if (b"\\u" in data or not data.isascii()) and unspeakable(told) is not None:
+        if (b"\\u" in data or not data.isascii()) and unencodable_text(told) is not None:
             return None
         return Record(
             slot=_number(told["slot"]),
@@ -65,10 +65,10 @@ def decode(data: bytes) -> Record | None:
 
 def too_large(parameter: bytes) -> InvalidSetting | None:
     """Return what is wrong with a trigger's parameter that records have no room for."""
-    if len(parameter) <= LARGEST_PARAMETER:
+    if len(parameter) <= MAX_PARAMETER_BYTES:
         return None
     begins = parameter[:40].decode("utf-8", "replace") + "…"
-    return InvalidSetting("parameter", begins, f"must be at most {LARGEST_PARAMETER} bytes, is {len(parameter)}")
+    return InvalidSetting("parameter", begins, f"must be at most {MAX_PARAMETER_BYTES} bytes, is {len(parameter)}")
 
 
 def mark(record: Record) -> bytes:
@@ -83,7 +83,7 @@ def read_mark(data: bytes) -> tuple[int, str] | None:
         found = _number(told["slot"]), told["instance"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    return found if isinstance(found[1], str) and unspeakable(found[1]) is None else None
+    return found if isinstance(found[1], str) and unencodable_text(found[1]) is None else None
 
 
 def as_json(record: Record) -> dict[str, object]:
@@ -107,7 +107,7 @@ def _unknown(told: dict[str, object]) -> str:
 def _number(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{value!r} is no number of milliseconds")
-    if not 0 <= value <= LATEST:
+    if not 0 <= value <= MAX_MILLISECONDS:
         raise ValueError(f"{value} is no moment")
     return value
 

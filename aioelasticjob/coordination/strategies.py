@@ -13,9 +13,9 @@ from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from typing import cast
 
-from aioelasticjob.door import Door
-from aioelasticjob.errors import InvalidSetting, in_words
+from aioelasticjob.errors import InvalidSetting, error_text
 from aioelasticjob.model import Instance
+from aioelasticjob.user_code import UserCode
 
 Assignment = Mapping[int, str]
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Allotment:
+class AssignmentInput:
     """What a strategy decides upon."""
 
     job: str
@@ -34,7 +34,7 @@ class Allotment:
     """Who holds which item now, dead instances included."""
 
 
-Strategy = Callable[[Allotment], Assignment]
+Strategy = Callable[[AssignmentInput], Assignment]
 
 
 def in_order(instances: Sequence[Instance]) -> tuple[str, ...]:
@@ -42,29 +42,29 @@ def in_order(instances: Sequence[Instance]) -> tuple[str, ...]:
     return tuple(one.id for one in sorted(instances, key=_place))
 
 
-def average(given: Allotment) -> Assignment:
+def average(given: AssignmentInput) -> Assignment:
     """Give equal runs of items, the remainder one each from the first (AverageAllocation)."""
     return _runs(given.instances, given.count)
 
 
-def odevity(given: Allotment) -> Assignment:
+def odevity(given: AssignmentInput) -> Assignment:
     """Average over the instances ascending or, if the job name's hash is even, descending."""
     order = given.instances if java_hash(given.job) % 2 else given.instances[::-1]
     return _runs(order, given.count)
 
 
-def round_robin(given: Allotment) -> Assignment:
+def round_robin(given: AssignmentInput) -> Assignment:
     """Average over the instances rotated by the hash of the job name."""
     return _runs(_rotated(given.instances, abs(java_hash(given.job))), given.count)
 
 
-def single_balance(given: Allotment) -> Assignment:
+def single_balance(given: AssignmentInput) -> Assignment:
     """Spread jobs of few items: item by item from an instance chosen by the hash of the job name."""
     order = _rotated(given.instances, abs(java_hash(given.job)))
     return {item: order[item % len(order)] for item in range(given.count)}
 
 
-def sticky(given: Allotment) -> Assignment:
+def sticky(given: AssignmentInput) -> Assignment:
     """Move as few items as a balanced assignment allows.
 
     Every instance keeps up to its share; shares differ by at most one, and the larger ones go to those that hold most.
@@ -113,30 +113,30 @@ def find(name: str) -> Strategy:
     return cast(Strategy, others[name].load())
 
 
-def allot(name: str, given: Allotment) -> Assignment:
+def assignment_of(name: str, given: AssignmentInput) -> Assignment:
     """Return what the strategy ``name`` gives.
 
     Where it is unknown here, fails or forgets items, the present assignment stays as it is; if that leaves any item to
     nobody who is eligible, the average takes its place: an even spread beats a standstill.
     """
     try:
-        with Door("it"):
+        with UserCode("it"):
             assignment = dict(find(name)(given))
             if _is_complete(assignment, given):
                 return assignment
         why = "it must give every item to one of the instances"
     except Exception as error:  # another process may know it
-        why = in_words(error)
-    _complain(given.job, name, why)
+        why = error_text(error)
+    _warn(given.job, name, why)
     return given.present if _is_complete(given.present, given) else average(given)
 
 
-def _is_complete(assignment: Assignment, given: Allotment) -> bool:
+def _is_complete(assignment: Assignment, given: AssignmentInput) -> bool:
     return assignment.keys() == set(range(given.count)) and set(assignment.values()) <= set(given.instances)
 
 
 @lru_cache(maxsize=1024)
-def _complain(job: str, name: str, why: str) -> None:
+def _warn(job: str, name: str, why: str) -> None:
     log.error(
         "%s: sharding strategy %s does not work, so items stay where they are, or are spread evenly: %s",
         *(job, name, why),

@@ -70,7 +70,7 @@ class LeaderChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemState:
+class ItemExecution:
     """What is known of an item's execution."""
 
     record: Record | None
@@ -84,7 +84,7 @@ class ItemState:
 class ExecutionChanged:
     """What runs, and how it went."""
 
-    items: Mapping[int, ItemState]
+    items: Mapping[int, ItemExecution]
     changed: frozenset[int]
     """Items that differ from this reader's last event."""
 
@@ -144,7 +144,7 @@ class Streams:
             yield Changes(trees, self._leader, lambda _, now: now)
 
     @asynccontextmanager
-    async def execution(self) -> AsyncIterator[Changes[Mapping[int, ItemState], ExecutionChanged]]:
+    async def execution(self) -> AsyncIterator[Changes[Mapping[int, ItemExecution], ExecutionChanged]]:
         """Stream what runs.  These nodes are busy: every run is an event, for the readers of this stream only."""
         async with self._trees((self._layout.execution,)) as trees:
             yield Changes(trees, self._execution, _execution_changed)
@@ -173,7 +173,7 @@ class Streams:
         view = self._view(tree)
         return LeaderChanged(view.leader, -1 if view.epoch is None else view.epoch)
 
-    def _execution(self, tree: Tree) -> Mapping[int, ItemState]:
+    def _execution(self, tree: Tree) -> Mapping[int, ItemExecution]:
         found = {}
         for name in tree.children(self._layout.execution):
             if not (name.isascii() and name.isdigit()):
@@ -182,7 +182,7 @@ class Streams:
             node, running = tree.get(paths.execution), tree.get(paths.running)
             record = None if node is None else records.decode(node.data)
             runner = None if running is None else running.data.decode("utf-8", "replace")
-            found[int(name)] = ItemState(record, runner, paths.misfire in tree)
+            found[int(name)] = ItemExecution(record, runner, paths.misfire in tree)
         return found
 
 
@@ -208,6 +208,8 @@ def _config_changed(before: _Config | None, now: _Config) -> ConfigChanged:
     return ConfigChanged(now.config, changed, now.fault)
 
 
-def _execution_changed(before: Mapping[int, ItemState] | None, now: Mapping[int, ItemState]) -> ExecutionChanged:
+def _execution_changed(
+    before: Mapping[int, ItemExecution] | None, now: Mapping[int, ItemExecution]
+) -> ExecutionChanged:
     then = before or {}
     return ExecutionChanged(now, frozenset(item for item in {*then, *now} if then.get(item) != now.get(item)))

@@ -21,7 +21,7 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import Instance
 from aioelasticjob.registry.tree import Node, Tree
 
-LONGEST_NUMBER = len(str(MAX_ITEMS))
+MAX_NUMBER_DIGITS = len(str(MAX_ITEMS))
 """Digits of an item; what is longer was made by somebody else."""
 _HOST = re.compile(r"[\w.:%-]{1,255}")
 
@@ -237,7 +237,7 @@ class JobView:
 @lru_cache(maxsize=4096)
 def _noted(data: bytes) -> tuple[Mapping[str, Any], ...]:
     """Return the schedules that the leader's note names, the newest last; nothing if the note makes no sense."""
-    noted = dict(said(data))
+    noted = dict(instance_data(data))
     former = noted.pop("former", [])
     schedules = (*former, noted) if isinstance(former, list) else ()
     return schedules if all(map(_is_schedule, schedules)) else ()
@@ -288,7 +288,7 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -
         return JobView(layout, tree, _requiring(last, node.data), str(mistake))
     if kind is None:  # who only looks need not have the handlers that the job runs with
         return JobView(layout, tree, config)
-    return JobView(layout, tree, *heard(config, last))
+    return JobView(layout, tree, *with_known_error_handler(config, last))
 
 
 def _requiring(last: JobConfig, stored: bytes) -> JobConfig:
@@ -297,7 +297,7 @@ def _requiring(last: JobConfig, stored: bytes) -> JobConfig:
     return last if requires in (None, last.requires) else last.model_copy(update={"requires": requires})
 
 
-def heard(config: JobConfig, last: JobConfig) -> tuple[JobConfig, str | None]:
+def with_known_error_handler(config: JobConfig, last: JobConfig) -> tuple[JobConfig, str | None]:
     """Return a configuration whose failures somebody hears of, and what is wrong with its error handler, if anything.
 
     The handler of ``last``, with its options, stands in for one that does not work here.
@@ -346,7 +346,7 @@ def instance(name: str, node: Node) -> Instance:
 
 @lru_cache(maxsize=65536)
 def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instance:
-    told = said(data)
+    told = instance_data(data)
     ip, named, _ = name.partition("@-@")
     if not named and is_host(told.get("ip")):
         ip = str(told["ip"])  # by hand; of ours the name tells, which nobody can change
@@ -368,7 +368,7 @@ def _features(told: object) -> frozenset[str]:
     return frozenset(one for one in told if isinstance(one, str)) if isinstance(told, list) else frozenset()
 
 
-def said(data: bytes) -> Mapping[str, object]:
+def instance_data(data: bytes) -> Mapping[str, object]:
     """Return what an instance's node says of it; nothing where it is no object."""
     try:
         told = json.loads(data)
@@ -393,7 +393,7 @@ def _numbers(names: tuple[str, ...]) -> list[int]:
 
 def is_item(name: str) -> bool:
     """Whether a node's name is the number of an item, spelt as we spell it."""
-    return len(name) <= LONGEST_NUMBER and name.isascii() and name.isdigit() and str(int(name)) == name
+    return len(name) <= MAX_NUMBER_DIGITS and name.isascii() and name.isdigit() and str(int(name)) == name
 
 
 def _text(data: bytes) -> str:

@@ -10,10 +10,10 @@ from typing import Literal, Self, TypeAlias
 
 from aioelasticjob.cron.crontab import ALIASES, read_crontab
 from aioelasticjob.cron.daylight import Rule, next_fire, previous_fire
+from aioelasticjob.cron.description import sentence
 from aioelasticjob.cron.fields import FIRST_YEAR, LAST_YEAR, LONGEST_EXPRESSION, FieldError, Fields, shortened
 from aioelasticjob.cron.quartz import read_quartz
 from aioelasticjob.cron.search import Search
-from aioelasticjob.cron.words import sentence
 from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.errors import InvalidSetting
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from aioelasticjob.demo.database import open_index
 from aioelasticjob.demo.files import Facts, examine, walk
 
-NAMED = 3
+MAX_PATHS_NAMED = 3
 """At most so many paths of each kind of fault are named."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class IndexCheck:
     """The result of comparing the database with the directory; paths are relative and sorted."""
 
     files: int
@@ -53,7 +53,7 @@ class Verdict:
         yield from _named("unreadable", self.unreadable)
 
 
-def check(directory: str, database: str, excluded: Collection[str] = ()) -> Verdict:
+def check(directory: str, database: str, excluded: Collection[str] = ()) -> IndexCheck:
     """Read every file below ``directory`` again and compare it with the database.
 
     Raises:
@@ -76,7 +76,7 @@ def check(directory: str, database: str, excluded: Collection[str] = ()) -> Verd
             wrong.append(path)
         elif facts.problem is not None:
             unreadable.append(path)
-    return Verdict(
+    return IndexCheck(
         files=len(there),
         bytes=volume,
         missing=tuple(sorted(missing)),
@@ -95,8 +95,8 @@ def _agree(row: Facts, facts: Facts) -> bool:
 
 def _named(kind: str, paths: tuple[str, ...]) -> Iterator[str]:
     if paths:
-        first = ", ".join(path.encode(errors="replace").decode() for path in paths[:NAMED])
-        yield f"{kind}: {len(paths):,}: {first}{', …' if len(paths) > NAMED else ''}"
+        first = ", ".join(path.encode(errors="replace").decode() for path in paths[:MAX_PATHS_NAMED])
+        yield f"{kind}: {len(paths):,}: {first}{', …' if len(paths) > MAX_PATHS_NAMED else ''}"
 
 
 def _amount(size: float) -> str:

@@ -13,7 +13,7 @@ from aioelasticjob.errors import ElasticJobError, ForeignData
 
 APPLICATION = 0x456A4958
 """What marks a database as ours (PRAGMA application_id): "EjIX"."""
-PATIENCE = 30
+LOCK_TIMEOUT = 30
 """Seconds to wait for another writer."""
 
 _SCHEMA = f"""
@@ -105,7 +105,7 @@ def open_index(path: str) -> Iterator[Index]:
         ForeignData: the file is not one of ours; it is left as it is.
     """
     try:
-        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+        connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT, isolation_level=None)
     except sqlite3.Error as error:
         raise ForeignData("database", path, f"cannot be opened: {error}") from None
     with closing(connection):
@@ -119,7 +119,7 @@ def _prepare_patiently(connection: sqlite3.Connection, path: str) -> None:
     SQLite waits for writers by itself, but not while another process switches to write-ahead logging, repairs the log
     of one that was killed, or is the last to close (sqlite.org/wal.html#busy).
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
             return _prepare(connection, path)

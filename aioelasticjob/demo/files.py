@@ -13,10 +13,10 @@ import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-PARSED = 1024 * 1024
+MAX_PARSED_BYTES = 1024 * 1024
 """A Python source is parsed only up to so many bytes: no other thread can run while the parser works."""
 CHUNK = 1024 * 1024
-ATTEMPTS = 3
+MAX_READS = 3
 """Readings of a file that changes while it is read."""
 
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
@@ -81,7 +81,7 @@ def stamp(path: str) -> tuple[int, int] | None:
 
 def examine(path: str, *, parse: bool = True) -> Facts | None:
     """Read a file and return what can be said of it; None if it is gone, or no regular file any more."""
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_READS):
         try:
             before, facts = _read(path, parse)
         except OSError as error:
@@ -101,7 +101,7 @@ def _read(path: str, parse: bool) -> tuple[tuple[int, int], Facts | None]:
         seen = (status.st_size, status.st_ctime_ns)
         if not stat.S_ISREG(status.st_mode):
             return seen, None
-        python = parse and path.endswith((".py", ".pyi")) and status.st_size <= PARSED
+        python = parse and path.endswith((".py", ".pyi")) and status.st_size <= MAX_PARSED_BYTES
         digest, lines, text, last, source = hashlib.sha256(), 0, True, b"\n", bytearray()
         while chunk := file.read(CHUNK):
             digest.update(chunk)

@@ -16,11 +16,11 @@ from anyio.abc import Process
 
 from aioelasticjob.errors import ElasticJobError
 
-GRACE = 5.0
+STOP_TIMEOUT = 5.0
 """Seconds for a process to end by itself once it is asked to."""
-START = 20.0
+START_TIMEOUT = 20.0
 """Seconds for the server to accept connections."""
-LAST_WORDS = 3
+LOG_LINES_SHOWN = 3
 """Lines that are shown of the log of a process that ended by itself."""
 
 _PACKAGE_ROOT = str(Path(__file__).parents[2])
@@ -34,7 +34,7 @@ class ProcessEnded(ElasticJobError):
         self.name, self.code, self.words, self.log = name, code, words, log
 
 
-class Fate(StrEnum):
+class ProcessState(StrEnum):
     """The state of a process."""
 
     STARTED = "started"
@@ -42,11 +42,11 @@ class Fate(StrEnum):
     ENDED = "ended"
 
 
-class Child:
+class DemoProcess:
     """One process and its log."""
 
     def __init__(self, name: str, process: Process, log: Path) -> None:
-        self.name, self.log, self.fate = name, log, Fate.STARTED
+        self.name, self.log, self.state = name, log, ProcessState.STARTED
         self._process = process
 
     @property
@@ -56,7 +56,7 @@ class Child:
 
     def kill(self) -> None:
         """End it as ``kill -9`` does."""
-        self.fate = Fate.KILLED
+        self.state = ProcessState.KILLED
         self._signal(signal.SIGKILL)
 
     def look(self) -> None:
@@ -65,17 +65,17 @@ class Child:
         Raises:
             ProcessEnded: it has.
         """
-        if self.fate is Fate.STARTED and (code := self._process.returncode) is not None:
+        if self.state is ProcessState.STARTED and (code := self._process.returncode) is not None:
             said = self.log.read_text(errors="replace").split("\n")
             words = [line.strip() for line in said if line.strip()]
-            raise ProcessEnded(self.name, code, " / ".join(words[-LAST_WORDS:]), self.log)
+            raise ProcessEnded(self.name, code, " / ".join(words[-LOG_LINES_SHOWN:]), self.log)
 
     async def end(self) -> None:
         """Ask the process to end; kill it if it does not."""
-        if self.fate is Fate.STARTED:
-            self.fate = Fate.ENDED
+        if self.state is ProcessState.STARTED:
+            self.state = ProcessState.ENDED
             self._signal(signal.SIGTERM)
-            with anyio.move_on_after(GRACE):
+            with anyio.move_on_after(STOP_TIMEOUT):
                 await self._process.wait()
         self._signal(signal.SIGKILL)
         await self._process.aclose()
@@ -85,17 +85,17 @@ class Child:
             self._process.send_signal(number)
 
 
-class Crew:
+class ProcessGroup:
     """Starts processes, keeps their logs in a directory, and ends them together."""
 
     def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
         self._logs, self._environment = logs, environment
-        self.children: list[Child] = []
+        self.children: list[DemoProcess] = []
 
-    async def start(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Child:
+    async def start(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> DemoProcess:
         """Start ``python -m`` with ``arguments``."""
         log = self._logs / f"{name.replace(' ', '-')}.log"
-        command = [sys.executable, "-u", "-m", "aioelasticjob.demo.tether", *arguments]
+        command = [sys.executable, "-u", "-m", "aioelasticjob.demo.child_process", *arguments]
         # not cancelled in between: every started process must be in the list
         with log.open("wb") as output, anyio.CancelScope(shield=True):
             process = await anyio.open_process(
@@ -106,7 +106,7 @@ class Crew:
                 env={**os.environ, **self._environment, **(environment or {})},
                 start_new_session=True,  # Ctrl-C goes only to this process, which ends the others in order
             )
-            child = Child(name, process, log)
+            child = DemoProcess(name, process, log)
             self.children.append(child)
         return child
 
@@ -119,10 +119,10 @@ class Crew:
 
 
 @asynccontextmanager
-async def crew(logs: Path) -> AsyncIterator[Crew]:
+async def process_group(logs: Path) -> AsyncIterator[ProcessGroup]:
     """Yield a starter of processes; all of them have ended when the block is left."""
     paths = filter(None, (_PACKAGE_ROOT, os.environ.get("PYTHONPATH")))
-    members = Crew(logs, {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"})
+    members = ProcessGroup(logs, {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"})
     try:
         yield members
     finally:
@@ -130,7 +130,7 @@ async def crew(logs: Path) -> AsyncIterator[Crew]:
             await members.end()
 
 
-async def start_server(members: Crew, tick_time: int) -> str:
+async def start_server(members: ProcessGroup, tick_time: int) -> str:
     """Start the embedded server on a free port and return its ``host:port``; ticks are milliseconds.
 
     Raises:
@@ -138,7 +138,7 @@ async def start_server(members: Crew, tick_time: int) -> str:
     """
     arguments = ("--port", "0", "--tick-time", str(tick_time))
     server = await members.start("server", "aioelasticjob.zookeeper", *arguments)
-    with anyio.fail_after(START):
+    with anyio.fail_after(START_TIMEOUT):
         while True:
             for line in server.log.read_text().splitlines(keepends=True):
                 if "listening on" in line and line.endswith("\n"):

@@ -13,20 +13,20 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from aioelasticjob.demo.processes import Fate
-from aioelasticjob.demo.scene import Item, Scene, Worker
+from aioelasticjob.demo.processes import ProcessState
+from aioelasticjob.demo.snapshot import Item, Snapshot, Worker
 
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_red", "bright_cyan", "bright_magenta")
-NEWS = 6
+LOG_LINES = 6
 """Lines of news that are kept on the screen."""
-BETWEEN = 1.0
+LINE_INTERVAL = 1.0
 """Seconds between two plain lines of progress."""
 
 
 class Screen(Protocol):
     """Shows snapshots of the demonstration."""
 
-    def show(self, scene: Scene) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         """Show one moment."""
         ...
 
@@ -47,9 +47,9 @@ class LiveScreen:
     def __init__(self, live: Live) -> None:
         self._live = live
 
-    def show(self, scene: Scene) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         """Draw the scene."""
-        self._live.update(picture(scene), refresh=True)
+        self._live.update(rendered(snapshot), refresh=True)
 
 
 class PlainScreen:
@@ -61,44 +61,53 @@ class PlainScreen:
         self._next = 0.0
         self._last: tuple[int, int] | None = None
 
-    def show(self, scene: Scene) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         """Write what is new."""
         if self._last is None:
-            self._say(scene.title)
-        for news in scene.news[self._told :]:
-            self._say(f"{news.seconds:6.1f} s  {news.text}")
-        self._told = len(scene.news)
-        progress = (scene.done, scene.total)
-        if progress != self._last and (scene.seconds >= self._next or scene.complete):
-            self._say(f"{scene.seconds:6.1f} s  {scene.done:,} of {scene.total:,} files")
-            self._last, self._next = progress, scene.seconds + BETWEEN
+            self._say(snapshot.title)
+        for log_entries in snapshot.log_entries[self._told :]:
+            self._say(f"{log_entries.seconds:6.1f} s  {log_entries.text}")
+        self._told = len(snapshot.log_entries)
+        progress = (snapshot.done, snapshot.total)
+        if progress != self._last and (snapshot.seconds >= self._next or snapshot.complete):
+            self._say(f"{snapshot.seconds:6.1f} s  {snapshot.done:,} of {snapshot.total:,} files")
+            self._last, self._next = progress, snapshot.seconds + LINE_INTERVAL
 
     def _say(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def picture(scene: Scene) -> RenderableType:
+def rendered(snapshot: Snapshot) -> RenderableType:
     """Return the whole picture; it has the same height from the first scene to the last."""
     blank = Text()
-    news = [_news(line.seconds, line.text) for line in scene.news[-NEWS:]]
-    title = Text(scene.title, style="bold", overflow="ellipsis", no_wrap=True)
-    parts: list[RenderableType] = [title, blank, _items(scene), blank, _overall(scene), blank, _workers(scene), blank]
-    parts += news + [blank] * (NEWS - len(news))
+    log_entries = [_news(line.seconds, line.text) for line in snapshot.log_entries[-LOG_LINES:]]
+    title = Text(snapshot.title, style="bold", overflow="ellipsis", no_wrap=True)
+    parts: list[RenderableType] = [
+        title,
+        blank,
+        _items(snapshot),
+        blank,
+        _overall(snapshot),
+        blank,
+        _workers(snapshot),
+        blank,
+    ]
+    parts += log_entries + [blank] * (LOG_LINES - len(log_entries))
     return Padding(Group(*parts), (1, 1))
 
 
-def _items(scene: Scene) -> Table:
+def _items(snapshot: Snapshot) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim", expand=False)
     table.add_column("Item", justify="right")
     table.add_column("Held by", min_width=9)
     table.add_column("Running on", min_width=16)
     table.add_column("Files", width=20)
     table.add_column("", justify="right", min_width=13)
-    for item in scene.items:
+    for item in snapshot.items:
         table.add_row(
             str(item.item),
-            _worker(scene, item.holder),
-            _running(scene, item),
+            _worker(snapshot, item.holder),
+            _running(snapshot, item),
             _bar(item.done, item.total, 20),
             Text(f"{item.done:,} / {item.total:,}", style="dim" if item.done >= item.total else ""),
         )
@@ -110,27 +119,29 @@ def _bar(done: int, total: int, width: int) -> ProgressBar:
     return ProgressBar(part[1], part[0], width, complete_style="blue", finished_style="green", style="grey30")
 
 
-def _overall(scene: Scene) -> Table:
+def _overall(snapshot: Snapshot) -> Table:
     row = Table.grid(padding=(0, 2))
     row.add_row(
-        _bar(scene.done, scene.total, 40),
-        Text(f"{scene.done:,} of {scene.total:,} files"),
-        Text(f"{scene.seconds:.0f} s", style="dim"),
+        _bar(snapshot.done, snapshot.total, 40),
+        Text(f"{snapshot.done:,} of {snapshot.total:,} files"),
+        Text(f"{snapshot.seconds:.0f} s", style="dim"),
     )
     return row
 
 
-def _workers(scene: Scene) -> Text:
+def _workers(snapshot: Snapshot) -> Text:
     said = Text(no_wrap=True, overflow="ellipsis")
-    for worker in scene.workers:
-        said.append_text(_one(scene, worker)).append("   ")
+    for worker in snapshot.workers:
+        said.append_text(_one(snapshot, worker)).append("   ")
     return said
 
 
-def _one(scene: Scene, worker: Worker) -> Text:
-    if worker.fate is not Fate.STARTED:
-        return Text(f"✗ {worker.name} {worker.fate.value}", style="red" if worker.fate is Fate.KILLED else "dim")
-    said = _worker(scene, worker.name)
+def _one(snapshot: Snapshot, worker: Worker) -> Text:
+    if worker.state is not ProcessState.STARTED:
+        return Text(
+            f"✗ {worker.name} {worker.state.value}", style="red" if worker.state is ProcessState.KILLED else "dim"
+        )
+    said = _worker(snapshot, worker.name)
     if worker.leads:
         said.append(" leads", style="dim")
     elif not worker.joined:
@@ -138,18 +149,18 @@ def _one(scene: Scene, worker: Worker) -> Text:
     return said
 
 
-def _running(scene: Scene, item: Item) -> Text:
+def _running(snapshot: Snapshot, item: Item) -> Text:
     if item.runner is None:
         return Text("·", style="dim")
-    return _worker(scene, item.runner).append(f" {item.seconds:.1f} s", style="dim")
+    return _worker(snapshot, item.runner).append(f" {item.seconds:.1f} s", style="dim")
 
 
-def _worker(scene: Scene, name: str | None) -> Text:
+def _worker(snapshot: Snapshot, name: str | None) -> Text:
     if name is None:
         return Text("nobody", style="dim")
-    for number, worker in enumerate(scene.workers):
+    for number, worker in enumerate(snapshot.workers):
         if worker.name == name:
-            if worker.fate is not Fate.STARTED:
+            if worker.state is not ProcessState.STARTED:
                 return Text(f"✗ {name}", style="red")
             return Text(f"● {name}", style=COLOURS[number % len(COLOURS)])
     return Text(f"? {name}", style="dim")

@@ -8,12 +8,12 @@ mail server that is down delays no job.
 from __future__ import annotations
 
 from aioelasticjob.error_handlers.alerts import dingtalk, email, webhook, wecom
-from aioelasticjob.error_handlers.complaints import Complaints
+from aioelasticjob.error_handlers.dispatcher import ErrorDispatcher
 from aioelasticjob.error_handlers.failure import ErrorHandler, Failure, Options, Undelivered, escalate, ignore, to_log
-from aioelasticjob.error_handlers.known import check, find
+from aioelasticjob.error_handlers.lookup import check, find
 
 __all__ = [
-    "Complaints",
+    "ErrorDispatcher",
     "ErrorHandler",
     "Failure",
     "Options",

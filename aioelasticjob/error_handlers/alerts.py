@@ -15,15 +15,15 @@ from urllib.parse import quote_plus
 
 from aioelasticjob.error_handlers.failure import Failure, Options, Undelivered
 from aioelasticjob.error_handlers.options import DingTalk, Email, Robot, Webhook, parse, place
-from aioelasticjob.errors import InvalidSetting, in_words
+from aioelasticjob.errors import InvalidSetting, error_text
 
-ANSWER = 20.0
+ANSWER_TIMEOUT = 20.0
 """Seconds that a server may take to answer."""
 WECOM_LIMIT = 2_048
 """Bytes of a text that WeCom takes."""
 DINGTALK_LIMIT = 20_000
 """Bytes of a whole request that DingTalk takes."""
-_GAP = "\n…\n"
+_ELLIPSIS = "\n…\n"
 
 
 async def email(failure: Failure, options: Options) -> None:
@@ -47,7 +47,7 @@ async def email(failure: Failure, options: Options) -> None:
             password=given.password,
             use_tls=given.use_tls,
             start_tls=given.upgrade,
-            timeout=ANSWER,
+            timeout=ANSWER_TIMEOUT,
         )
     except (aiosmtplib.SMTPException, OSError, ValueError) as error:
         raise Undelivered(f"e-mail through {given.host}: {error or type(error).__name__}") from error
@@ -67,7 +67,7 @@ async def webhook(failure: Failure, options: Options) -> None:
         "items": failure.items,
         "taskId": failure.task_id,
         "fireTime": failure.fire_time,
-        "error": in_words(failure.error),
+        "error": error_text(failure.error),
         "stack": failure.stack,
     }
     await _post(given.url, json.dumps(body).encode(), given.headers)
@@ -91,7 +91,7 @@ async def dingtalk(failure: Failure, options: Options) -> None:
     text = f"{given.keyword} {failure.text}".strip()
     # escaping makes some characters longer than one byte
     while (size := len(request := _message(text))) > DINGTALK_LIMIT:
-        text = cut(text, len(_sendable(text).encode()) * DINGTALK_LIMIT // size)
+        text = truncated(text, len(_sendable(text).encode()) * DINGTALK_LIMIT // size)
     await _tell_robot(url, request)
 
 
@@ -102,18 +102,18 @@ async def wecom(failure: Failure, options: Options) -> None:
         Undelivered: no answer, or a refusal.
         InvalidSetting: an option is wrong.
     """
-    await _tell_robot(parse(Robot, options).webhook, _message(cut(failure.text, WECOM_LIMIT)))
+    await _tell_robot(parse(Robot, options).webhook, _message(truncated(failure.text, WECOM_LIMIT)))
 
 
-def cut(text: str, limit: int) -> str:
+def truncated(text: str, limit: int) -> str:
     """Return a text cut to so many bytes: its beginning, which says what failed, and its end, which says why."""
     whole = _sendable(text).encode()
     if len(whole) <= limit:
         return whole.decode()
-    rest = limit - len(_GAP.encode())
+    rest = limit - len(_ELLIPSIS.encode())
     first, last = whole[: rest - rest // 2], whole[len(whole) - rest // 2 :]
     # a character that was cut in half is left out
-    return first.decode(errors="ignore") + _GAP + last.decode(errors="ignore")
+    return first.decode(errors="ignore") + _ELLIPSIS + last.decode(errors="ignore")
 
 
 def _sendable(text: str) -> str:
@@ -140,7 +140,7 @@ async def _post(url: str, body: bytes, headers: Mapping[str, str]) -> object:
     payload = aiohttp.BytesPayload(body, content_type="application/json")
     try:
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER)) as client,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_TIMEOUT)) as client,
             client.post(url, data=payload, headers=headers, allow_redirects=False) as response,
         ):
             if response.status // 100 != 2:
@@ -156,7 +156,7 @@ async def _post(url: str, body: bytes, headers: Mapping[str, str]) -> object:
 def _reason(error: Exception) -> str:
     """Return why there was no answer; aiohttp's own text may contain the address, and so a secret key."""
     if isinstance(error, TimeoutError):
-        return f"no answer within {ANSWER:g} s"
+        return f"no answer within {ANSWER_TIMEOUT:g} s"
     cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)
     return type(error).__name__ if cause is None else f"{type(error).__name__}: {cause}"
 

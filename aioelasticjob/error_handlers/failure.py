@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from aioelasticjob.errors import ElasticJobError, in_words
+from aioelasticjob.errors import ElasticJobError, error_text
 
 log = logging.getLogger(__package__)  # one logger for all messages about failures, in whichever module they are written
 
@@ -33,7 +33,7 @@ class Failure:
         """The failure in one line."""
         which = "item" if len(self.items) == 1 else "items"
         items = ", ".join(map(str, self.items))
-        return f"{self.job}: {which} {items} failed: {in_words(self.error)}"
+        return f"{self.job}: {which} {items} failed: {error_text(self.error)}"
 
     @property
     def text(self) -> str:
@@ -62,15 +62,15 @@ class Escalated(Exception):  # used between modules only; users never see it
         self.failure = failure
 
 
-def logged(failure: Failure, why: str = "", **fields: object) -> None:
+def log_failure(failure: Failure, why: str = "", **fields: object) -> None:
     """Log a failure with its stack; ``why`` says why it was not delivered, if it should have been."""
     message = f"item failed, and nobody was told: {why}" if why else "item failed"
     log.error("%s", message, exc_info=failure.error, extra={**_about(failure), **fields})
 
 
-def announced(failure: Failure, handler: str) -> None:
+def announce_failure(failure: Failure, handler: str) -> None:
     """Log a failure in one line before its delivery, which takes time: the process may be killed before it is done."""
-    log.warning("item failed: %s (telling %s)", in_words(failure.error), handler, extra=_about(failure))
+    log.warning("item failed: %s (telling %s)", error_text(failure.error), handler, extra=_about(failure))
 
 
 def _about(failure: Failure) -> dict[str, object]:
@@ -79,7 +79,7 @@ def _about(failure: Failure) -> dict[str, object]:
 
 async def to_log(failure: Failure, options: Options) -> None:
     """Log the failure with its stack; this is the default error handler."""
-    logged(failure)
+    log_failure(failure)
 
 
 async def ignore(failure: Failure, options: Options) -> None:

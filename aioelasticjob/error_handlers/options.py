@@ -73,7 +73,7 @@ Addresses = Annotated[str, AfterValidator(_addresses)]
 Url = Annotated[str, AfterValidator(_url)]
 
 
-class Told(BaseModel):
+class AlertOptions(BaseModel):
     """The options that all of these handlers have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
@@ -87,7 +87,7 @@ class Told(BaseModel):
         return tuple(cls.model_fields)
 
 
-class Email(Told):
+class Email(AlertOptions):
     """Options of ``email``."""
 
     host: Line
@@ -128,7 +128,7 @@ class Email(Told):
         return True if self.start_tls is None and self._needs_encryption else self.start_tls
 
 
-class Webhook(Told):
+class Webhook(AlertOptions):
     """Options of ``webhook``."""
 
     url: Url
@@ -151,20 +151,20 @@ class Webhook(Told):
     @model_validator(mode="after")
     def _keeps_secrets(self) -> Webhook:
         if "@" in urlsplit(self.url).netloc:
-            _see_to_encryption(self, "url", self.url, "the password")
+            _require_encryption(self, "url", self.url, "the password")
         for name in filter(_SECRET.search, self.headers):
-            _see_to_encryption(self, "url", self.url, f"the header {name}")
+            _require_encryption(self, "url", self.url, f"the header {name}")
         return self
 
 
-class Robot(Told):
+class Robot(AlertOptions):
     """Options of ``wecom``."""
 
     webhook: Url
 
     @model_validator(mode="after")
     def _keeps_its_key(self) -> Robot:
-        _see_to_encryption(self, "webhook", self.webhook, "the robot's key")
+        _require_encryption(self, "webhook", self.webhook, "the robot's key")
         return self
 
 
@@ -175,10 +175,10 @@ class DingTalk(Robot):
     keyword: str = ""
 
 
-ToldT = TypeVar("ToldT", bound=Told)
+AlertOptionsT = TypeVar("AlertOptionsT", bound=AlertOptions)
 
 
-def parse(model: type[ToldT], options: Mapping[str, str]) -> ToldT:
+def parse(model: type[AlertOptionsT], options: Mapping[str, str]) -> AlertOptionsT:
     """Return options as a value.
 
     Raises:
@@ -224,7 +224,7 @@ def _shown(name: str, value: str) -> str:
     return value if name in _SHOWN else HIDDEN
 
 
-def _see_to_encryption(options: Told, name: str, url: str, what: str) -> None:
+def _require_encryption(options: AlertOptions, name: str, url: str, what: str) -> None:
     parts = urlsplit(url)
     if parts.scheme == "http" and not options.allow_unencrypted and not is_loopback(parts.hostname or ""):
         expected = f'{what} would cross the network unencrypted: write https (or allow_unencrypted = "true", if it may)'

@@ -10,8 +10,8 @@ from typing import Any, Concatenate, Protocol, TypeAlias
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import Checkpoints, InstanceContext, ItemContext
-from aioelasticjob.jobs.dependencies import Needs, check_context, needs_of
-from aioelasticjob.jobs.functions import is_async
+from aioelasticjob.jobs.dependencies import RequestedValues, check_context, requested_by
+from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.model import Claim
 
@@ -35,7 +35,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def __call__(self, flight: Any) -> None:
+    async def __call__(self, execution: Any) -> None:
         """Run an execution and note how each of its items ended."""
         ...
 
@@ -50,7 +50,7 @@ class Job:
     """Whether the handler is a plain function, to be run in a thread or a process."""
     listeners: tuple[Listener, ...] = ()
     """The listeners that are called around each run, in this order."""
-    needs: Needs | None = None
+    needs: RequestedValues | None = None
     """The values that the handler asks for besides its context; None if it asks for none."""
     engine: Engine | None = None
     """Runs a whole execution, for kinds of jobs that need more than one call for each context."""
@@ -65,7 +65,7 @@ class Job:
         if not callable(handler):
             raise InvalidSetting("handler", handler, "must be a function that takes one context")
         try:
-            needs = needs_of(handler)
+            needs = requested_by(handler)
             inspect.signature(handler).bind(object(), **({} if needs is None else needs.provided))
         except TypeError as mismatch:
             raise InvalidSetting(

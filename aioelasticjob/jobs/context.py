@@ -30,7 +30,7 @@ class Checkpoints(Protocol):
         ...
 
 
-class Tenure(Protocol):
+class RunLease(Protocol):
     """For how long no other instance can claim the items of the present run."""
 
     @property
@@ -44,7 +44,7 @@ class Tenure(Protocol):
         ...
 
 
-tenure: ContextVar[Tenure | None] = ContextVar("aioelasticjob.tenure", default=None)
+run_lease: ContextVar[RunLease | None] = ContextVar("aioelasticjob.tenure", default=None)
 """The one of the run that the present task belongs to; None outside of runs."""
 
 

@@ -16,8 +16,8 @@ from anyio import sleep
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.jobs.base import Handler, check_per
-from aioelasticjob.jobs.dependencies import Needs, needs_of
-from aioelasticjob.jobs.functions import is_async
+from aioelasticjob.jobs.dependencies import RequestedValues, requested_by
+from aioelasticjob.jobs.inspection import is_async
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
 F = TypeVar("F", bound=Handler)
@@ -38,7 +38,7 @@ class TooManyFailures(ElasticJobError):
         self.failed, self.allowed = failed, allowed
 
 
-class Strategy(Protocol):
+class RetryStrategy(Protocol):
     """How ``process`` is retried: a ``Retry``, or one of tenacity's ``AsyncRetrying``."""
 
     def wraps(self, call: Any) -> Call:
@@ -92,7 +92,7 @@ class Retry:
 class Dataflow:
     """The object that ``@app.dataflow`` returns: it takes ``process`` and ``dead``; calling it calls the fetch."""
 
-    def __init__(self, config: JobConfig, fetch: Handler, retry: Strategy | None = None) -> None:
+    def __init__(self, config: JobConfig, fetch: Handler, retry: RetryStrategy | None = None) -> None:
         needs = _bind("fetch", fetch, "context")
         if inspect.isgeneratorfunction(fetch):
             raise InvalidSetting("fetch", _name(fetch), "is a plain generator: write async def, and yield batches")
@@ -102,7 +102,7 @@ class Dataflow:
         self.config, self.fetch, self.retry = config, fetch, retry
         self.generates = inspect.isasyncgenfunction(inspect.unwrap(fetch))
         """Whether the fetch is an async generator, each of whose yields is a batch."""
-        self.needs: list[Needs | None] = [needs, None, None]
+        self.needs: list[RequestedValues | None] = [needs, None, None]
         """The values that fetch, process and dead ask for besides their arguments."""
         self._process: Handler | None = None
         self._dead: Handler | None = None
@@ -178,14 +178,14 @@ class Dataflow:
             raise InvalidSetting(role, _name(handler), f"{self!r} has one already: {known}")
 
 
-def _bind(role: str, handler: object, *takes: str) -> Needs | None:
+def _bind(role: str, handler: object, *takes: str) -> RequestedValues | None:
     """Return the values that a handler asks for besides these arguments; refuse one that cannot be called with them."""
     wanted = f"must be a function that takes {', '.join(takes)}, and what is provided"
     if not callable(handler):
         raise InvalidSetting(role, handler, wanted)
     if role != "fetch" and (inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler)):
         raise InvalidSetting(role, _name(handler), "is a generator: only fetch yields")
-    needs = needs_of(handler, given=len(takes))
+    needs = requested_by(handler, given=len(takes))
     try:
         inspect.signature(handler).bind(*takes, **({} if needs is None else needs.provided))
     except TypeError as mismatch:

@@ -15,11 +15,11 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 from anyio import get_cancelled_exc_class, move_on_after
 
-from aioelasticjob.door import Door
-from aioelasticjob.errors import ElasticJobError, InvalidSetting, in_words
+from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
 from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
+from aioelasticjob.user_code import UserCode
 
-GRACE = 1.0
+CLOSE_TIMEOUT = 1.0
 """Seconds that a provider may take to close its value when the run is cancelled."""
 
 Provider: TypeAlias = Callable[..., Any]
@@ -42,12 +42,12 @@ class ProviderFailed(ElasticJobError):
     """A provider could not make its value, or could not close it."""
 
     def __init__(self, provider: str, error: BaseException) -> None:
-        super().__init__(f"provider {provider} failed: {in_words(error)}")
+        super().__init__(f"provider {provider} failed: {error_text(error)}")
         self.provider = provider
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class RequestedValues:
     """The values that one function asks for."""
 
     function: Provider
@@ -72,7 +72,7 @@ class Needs:
         return self.function(**given, **{self.context.name: context})
 
 
-def needs_of(handler: Provider, given: int = 1) -> Needs | None:
+def requested_by(handler: Provider, given: int = 1) -> RequestedValues | None:
     """Return the values that a handler asks for besides its first ``given`` positional arguments; None if there are
     none.
 
@@ -85,7 +85,7 @@ def needs_of(handler: Provider, given: int = 1) -> Needs | None:
         return None
     for depends in provided.values():
         _walk(depends.provider, ())
-    return Needs(handler, False, provided)
+    return RequestedValues(handler, False, provided)
 
 
 def check_context(role: str, function: Provider, given: type[Context], why: str) -> None:
@@ -111,7 +111,7 @@ def check_context(role: str, function: Provider, given: type[Context], why: str)
 
 @asynccontextmanager
 async def provided(
-    context: Context, overrides: Overrides, *needs: Needs | None
+    context: Context, overrides: Overrides, *needs: RequestedValues | None
 ) -> AsyncIterator[tuple[dict[str, Any], ...]]:
     """Yield the arguments that each of the functions asks for; the functions share one value of each provider.
 
@@ -123,7 +123,7 @@ async def provided(
     """
     failure: BaseException | None = None
     async with AsyncExitStack() as stack:
-        run = _Run(context, overrides, stack)
+        run = _RunValues(context, overrides, stack)
         given = [{} if one is None else await run.arguments(one) for one in needs]
         try:
             yield tuple(given)
@@ -134,7 +134,7 @@ async def provided(
         raise failure
 
 
-class _Run:
+class _RunValues:
     """The values of one run."""
 
     def __init__(self, context: Context, overrides: Overrides, stack: AsyncExitStack) -> None:
@@ -142,7 +142,7 @@ class _Run:
         self._made: dict[Provider, Any] = {}
         self._under_way: set[Provider] = set()
 
-    async def arguments(self, needs: Needs) -> dict[str, Any]:
+    async def arguments(self, needs: RequestedValues) -> dict[str, Any]:
         return {name: await self._value(depends) for name, depends in needs.provided.items()}
 
     async def _value(self, depends: Depends) -> Any:
@@ -157,25 +157,25 @@ class _Run:
             given = await self.arguments(needs)
         finally:
             self._under_way.discard(asked)
-        door = Door("it")
+        door = UserCode("it")
         try:
             value = self._made[provider] = await self._make(needs, given)
         except BaseException as error:  # no ``with``: a provider may leave a cancel scope open until it is closed
-            failure = door.judged(error)
+            failure = door.as_exception(error)
             raise ProviderFailed(needs.name, failure) from failure
         return value
 
-    async def _make(self, needs: Needs, given: Mapping[str, Any]) -> Any:
+    async def _make(self, needs: RequestedValues, given: Mapping[str, Any]) -> Any:
         if needs.opens:
-            return await self._stack.enter_async_context(_Opened(needs, self._context, given))
+            return await self._stack.enter_async_context(_ProviderContext(needs, self._context, given))
         value = needs.call(self._context, given)
         return await value if inspect.iscoroutine(value) else value
 
 
-class _Opened:
+class _ProviderContext:
     """Wraps a provider's context manager: its exit has a time limit, and an error of it names the provider."""
 
-    def __init__(self, needs: Needs, context: Context, given: Mapping[str, Any]) -> None:
+    def __init__(self, needs: RequestedValues, context: Context, given: Mapping[str, Any]) -> None:
         self._name = needs.name
         self._manager = needs.call(context, given)
         self._waits = hasattr(self._manager, "__aenter__")
@@ -186,16 +186,16 @@ class _Opened:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        cancelled, door = isinstance(error, get_cancelled_exc_class()), Door("it")
+        cancelled, door = isinstance(error, get_cancelled_exc_class()), UserCode("it")
         try:
             if not self._waits:
                 return bool(self._manager.__exit__(kind, error, trace))
             if not cancelled:  # without a scope of ours: it would be nested in one that the provider has left open
                 return bool(await self._manager.__aexit__(kind, error, trace))
-            with move_on_after(GRACE, shield=True):
+            with move_on_after(CLOSE_TIMEOUT, shield=True):
                 return bool(await self._manager.__aexit__(kind, error, trace))
         except BaseException as own:
-            failure = door.judged(own)
+            failure = door.as_exception(own)
             raise ProviderFailed(self._name, failure) from failure
         return None
 
@@ -212,7 +212,7 @@ def _walk(provider: Provider, above: tuple[Provider, ...]) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _plan(provider: Provider) -> Needs:
+def _plan(provider: Provider) -> RequestedValues:
     """Return the values that a provider asks for: those of other providers, and the context for one more parameter."""
     asked, context = dict[str, Depends](), None
     for parameter in _parameters(provider):
@@ -227,7 +227,7 @@ def _plan(provider: Provider) -> Needs:
                 )
             context = parameter
     manager = _manager(provider)
-    return Needs(manager or provider, manager is not None, asked, context)
+    return RequestedValues(manager or provider, manager is not None, asked, context)
 
 
 def _manager(provider: Provider) -> Provider | None:

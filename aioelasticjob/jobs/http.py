@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 30.0
 """Seconds that connecting may take, even if the run has no time limit."""
-TIMEOUT = 60.0
+DEFAULT_TIMEOUT = 60.0
 """Seconds a run may take unless the job's ``timeout`` says otherwise: a server that hangs must not hold its item."""
-LARGEST_HEADER = 8_000
+MAX_HEADER_CHARACTERS = 8_000
 """Characters that a header may have: most servers refuse more than 8 KiB."""
-EXCERPT = 500
+QUOTED_CHARACTERS = 500
 """Characters of an unexpected answer that the failure quotes."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _STATUS = re.compile(r"[1-5](\d\d|xx)")
@@ -177,7 +177,7 @@ def _message(context: AnyContext, options: Request) -> tuple[dict[str, str], byt
     named = {name.lower() for name in headers}
     body, told = options.body, described(context)
     if options.pass_context == "header" and options.context_header.lower() not in named:
-        if len(told) > LARGEST_HEADER:
+        if len(told) > MAX_HEADER_CHARACTERS:
             raise RequestFailed(f"the context is too large for a header ({len(told)} characters): pass it as 'body'")
         headers[options.context_header] = told
     if options.pass_context == "body":
@@ -207,8 +207,8 @@ async def _read(answer: aiohttp.ClientResponse) -> str:
     """Read the answer to its end, which may be far, and return only its beginning."""
     beginning = b""
     async for chunk in answer.content.iter_chunked(65_536):
-        beginning += chunk[: max(0, 4 * EXCERPT - len(beginning))]
-    return " ".join(beginning.decode("utf-8", "replace").split())[:EXCERPT]
+        beginning += chunk[: max(0, 4 * QUOTED_CHARACTERS - len(beginning))]
+    return " ".join(beginning.decode("utf-8", "replace").split())[:QUOTED_CHARACTERS]
 
 
-KIND = Kind(Request, run, check, {"timeout": TIMEOUT})
+KIND = Kind(Request, run, check, {"timeout": DEFAULT_TIMEOUT})

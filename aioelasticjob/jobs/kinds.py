@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from aioelasticjob.config import JobConfig, mistakes, unknown_setting
-from aioelasticjob.door import Door
-from aioelasticjob.errors import InvalidSetting, in_words
+from aioelasticjob.errors import InvalidSetting, error_text
 from aioelasticjob.jobs.base import Handler
-from aioelasticjob.jobs.functions import is_async
+from aioelasticjob.jobs.inspection import is_async
+from aioelasticjob.user_code import UserCode
 
 CODED = ("SIMPLE", "DATAFLOW")
 """The kinds whose handler is given with the declaration."""
@@ -43,7 +43,7 @@ class Options(BaseModel):
 OptionsT = TypeVar("OptionsT", bound=BaseModel)
 
 
-def _anything(options: BaseModel) -> None:
+def _accept(options: BaseModel) -> None:
     """Accept all options."""
 
 
@@ -59,7 +59,7 @@ class Kind(Generic[OptionsT]):
     """The kind's own settings: a pydantic model."""
     run: Callable[[Any, OptionsT], object]
     """Runs a job once, given a context and the present options: an async function, or a plain one, run in a thread."""
-    check: Callable[[OptionsT], None] = _anything
+    check: Callable[[OptionsT], None] = _accept
     """Checks the host that declares a job, for instance that a script exists there.  Raises InvalidSetting."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """Default settings of jobs of this kind, such as a timeout."""
@@ -76,14 +76,14 @@ class Kind(Generic[OptionsT]):
             InvalidSetting: names the option, its value and what would be right.
         """
         try:
-            with Door("the kind"):  # its validators are code of another package
+            with UserCode("the kind"):  # its validators are code of another package
                 return self.options.model_validate(dict(options))
         except ValidationError as error:
             raise next(mistakes(error)) from None
         except InvalidSetting:
             raise
         except Exception as error:
-            raise InvalidSetting("options", sorted(options), f"cannot be looked at: {in_words(error)}") from error
+            raise InvalidSetting("options", sorted(options), f"cannot be looked at: {error_text(error)}") from error
 
     def split(self, given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
         """Split settings into those that every job has and those of this kind.
@@ -127,10 +127,10 @@ def find(name: str) -> Kind[Any]:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InvalidSetting("kind", name, f"must be one of {', '.join(known)}{hint}")
         try:
-            with Door("it"):
+            with UserCode("it"):
                 found = points[wanted].load()
         except Exception as error:  # the package's own code runs here: whatever it raises becomes one clear line
-            raise InvalidSetting("kind", name, f"cannot be loaded: {in_words(error)}") from error
+            raise InvalidSetting("kind", name, f"cannot be loaded: {error_text(error)}") from error
     if not isinstance(found, Kind):
         raise InvalidSetting("kind", name, f"its entry point leads to a {type(found).__name__}, not to a Kind")
     return found

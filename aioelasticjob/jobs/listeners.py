@@ -10,9 +10,9 @@ from typing import TypeAlias
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import InstanceContext
 from aioelasticjob.jobs.dependencies import check_context
-from aioelasticjob.jobs.functions import is_async
+from aioelasticjob.jobs.inspection import is_async
 
-Around: TypeAlias = Callable[[InstanceContext], Awaitable[object]]
+ListenerFunction: TypeAlias = Callable[[InstanceContext], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +26,8 @@ class JobListener:
         InvalidSetting: a listener is no ``async def`` that takes one context.
     """
 
-    before: Around | None = None
-    after: Around | None = None
+    before: ListenerFunction | None = None
+    after: ListenerFunction | None = None
 
     def __post_init__(self) -> None:
         _check(before=self.before, after=self.after)
@@ -45,8 +45,8 @@ class OnceListener:
         InvalidSetting: the timeout is not positive, or a listener is no ``async def`` that takes one context.
     """
 
-    before: Around | None = None
-    after: Around | None = None
+    before: ListenerFunction | None = None
+    after: ListenerFunction | None = None
     started_timeout: float = 60
 
     def __post_init__(self) -> None:
@@ -55,7 +55,7 @@ class OnceListener:
             raise InvalidSetting("started_timeout", self.started_timeout, "must be a positive number of seconds")
 
 
-def _check(**listeners: Around | None) -> None:
+def _check(**listeners: ListenerFunction | None) -> None:
     for name, listener in listeners.items():
         if listener is None:
             continue

@@ -23,26 +23,26 @@ from anyio import CancelScope, create_task_group, current_time, lowlevel, sleep
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.jobs.context import AnyContext, ItemContext, Tenure, described, tenure
+from aioelasticjob.jobs.context import AnyContext, ItemContext, RunLease, described, run_lease
 from aioelasticjob.jobs.kinds import Kind, Options
 
-CONTEXT = "AIOELASTICJOB_CONTEXT"
+CONTEXT_VARIABLE = "AIOELASTICJOB_CONTEXT"
 """The variable that holds the whole context as JSON."""
-LONGEST_LINE = 8_192
+MAX_LINE_CHARACTERS = 8_192
 """Characters of output that make one line of the log; a longer line is logged in pieces."""
-LAST_LINES = 5
+STDERR_LINES_QUOTED = 5
 """Lines of stderr that a failure quotes."""
-CHUNK = 16_384
+READ_BYTES = 16_384
 """Bytes read before other tasks have their turn: a script that writes without end does not block the event loop."""
-DRAIN = 1.0
+OUTPUT_TIMEOUT = 1.0
 """Seconds that the output may stay open after the script's group has ended: its holder has left the group."""
-FADING = 0.1
+SELF_EXIT_TIME = 0.1
 """Seconds that processes started by the script have, after its end, to end by themselves."""
-SPARE = 0.2
+KILL_MARGIN = 0.2
 """A script that was told to end is killed at the latest so many seconds before the session may have ended."""
-AFTER_KILL = 5.0
+KILL_TIMEOUT = 5.0
 """Seconds that a process may take to end after SIGKILL."""
-GUARD = 'read _ || { kill -s TERM -- "-$1"; sleep "$2"; kill -s KILL -- "-$1"; }'
+GUARD_SCRIPT = 'read _ || { kill -s TERM -- "-$1"; sleep "$2"; kill -s KILL -- "-$1"; }'
 """Ends the script's group when the pipe on its standard input breaks: that happens when our process has ended."""
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "python", "perl", "ruby")
 """Programs whose first argument is a file to run, unless it is an option."""
@@ -158,10 +158,10 @@ async def run(context: AnyContext, options: Script) -> None:
     Raises:
         ScriptFailed: it could not be started, or its exit code means failure.
     """
-    told, last_words = described(context), deque[str](maxlen=LAST_LINES)
+    told, last_words = described(context), deque[str](maxlen=STDERR_LINES_QUOTED)
     words = (*options.words, told) if options.pass_context else options.words
     with _pipe() as (out, out_end), _pipe() as (err, err_end):
-        process = await _start(words, options, {**_variables(context), CONTEXT: told}, out_end, err_end)
+        process = await _start(words, options, {**_variables(context), CONTEXT_VARIABLE: told}, out_end, err_end)
         out_end.close()
         err_end.close()
         logged = CancelScope(shield=True)  # output that it writes while it is being ended is logged, too
@@ -173,7 +173,7 @@ async def run(context: AnyContext, options: Script) -> None:
                 finally:
                     with CancelScope(shield=True):
                         await _end(process, options.grace)
-                    logged.deadline = current_time() + DRAIN
+                    logged.deadline = current_time() + OUTPUT_TIMEOUT
     _judge(process.returncode, options, last_words)
 
 
@@ -194,8 +194,8 @@ def _variables(context: AnyContext) -> Mapping[str, str]:
 
 def _grace_of_an_orphan(grace: float) -> float:
     """Return the grace that the script has if our own process is killed; it is shorter if the session may end."""
-    claimed = tenure.get()
-    return grace if claimed is None else max(0.0, min(grace, claimed.margin - SPARE))
+    claimed = run_lease.get()
+    return grace if claimed is None else max(0.0, min(grace, claimed.margin - KILL_MARGIN))
 
 
 async def _start(
@@ -251,18 +251,18 @@ async def _log_lines(
 async def _lines(source: IO[bytes], encoding: str) -> AsyncIterator[str]:
     """Yield a stream's lines, very long ones in pieces; the last line may lack its newline."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
-    reader, rest = asyncio.StreamReader(CHUNK), ""
+    reader, rest = asyncio.StreamReader(READ_BYTES), ""
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     try:
-        while data := await reader.read(CHUNK):
+        while data := await reader.read(READ_BYTES):
             *whole, rest = (rest + decoder.decode(data)).split("\n")
             for line in whole:
                 for piece in _pieces(line.removesuffix("\r")):
                     yield piece
-            while len(rest) > LONGEST_LINE:
-                yield rest[:LONGEST_LINE]
-                rest = rest[LONGEST_LINE:]
+            while len(rest) > MAX_LINE_CHARACTERS:
+                yield rest[:MAX_LINE_CHARACTERS]
+                rest = rest[MAX_LINE_CHARACTERS:]
             # reading data that is there already does not suspend, so other tasks would not run
             await lowlevel.checkpoint()
         if rest := rest + decoder.decode(b"", final=True):
@@ -272,8 +272,8 @@ async def _lines(source: IO[bytes], encoding: str) -> AsyncIterator[str]:
 
 
 def _pieces(line: str) -> Iterator[str]:
-    for start in range(0, max(1, len(line)), LONGEST_LINE):
-        yield line[start : start + LONGEST_LINE]
+    for start in range(0, max(1, len(line)), MAX_LINE_CHARACTERS):
+        yield line[start : start + MAX_LINE_CHARACTERS]
 
 
 @asynccontextmanager
@@ -283,7 +283,7 @@ async def _guarded(group: int, grace: float) -> AsyncIterator[None]:
     with _pipe() as (life, line):  # only our process holds the writing end
         with suppress(OSError), CancelScope(shield=True):  # without a shell the script runs unguarded
             guard = await asyncio.create_subprocess_exec(
-                "/bin/sh", "-c", GUARD, "guard", str(group), f"{grace:.3g}",
+                "/bin/sh", "-c", GUARD_SCRIPT, "guard", str(group), f"{grace:.3g}",
                 stdin=life, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
             )  # fmt: skip
@@ -302,11 +302,11 @@ async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
     """End the whole group: nothing of the script may run after its item has been given back."""
     group = process.pid
     if process.returncode is not None:
-        if await _gone(group, FADING):
+        if await _gone(group, SELF_EXIT_TIME):
             return
         log.warning("the script has ended, what it left running is ended too", extra={"group": group})
-    claimed = tenure.get()
-    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, AFTER_KILL)):
+    claimed = run_lease.get()
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_TIMEOUT)):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
         if await _gone(group, patience, claimed if number == signal.SIGTERM else None):
@@ -317,7 +317,7 @@ async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
     await process.wait()
 
 
-async def _gone(group: int, patience: float, claimed: Tenure | None = None) -> bool:
+async def _gone(group: int, patience: float, claimed: RunLease | None = None) -> bool:
     """Wait until no process of a group is left; False if that takes too long, or if the session may end soon.
 
     The session is looked at again and again, since it may be about to end only after the wait has begun.
@@ -326,7 +326,7 @@ async def _gone(group: int, patience: float, claimed: Tenure | None = None) -> b
     while _lives(group):
         left = until - current_time()
         if claimed is not None:
-            left = min(left, claimed.left - SPARE)
+            left = min(left, claimed.left - KILL_MARGIN)
         if left <= 0:
             return False
         await sleep(min(pause, left))

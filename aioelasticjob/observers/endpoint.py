@@ -21,20 +21,20 @@ from anyio import (
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from aioelasticjob.door import Door
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.user_code import UserCode
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.metrics import Observed
 
-LONGEST_REQUEST = 8192
-PATIENCE = 10.0
+MAX_REQUEST_BYTES = 8192
+REQUEST_TIMEOUT = 10.0
 """Seconds that a client may take to send its request, and to read the answer."""
-VISITORS = 256
+MAX_CONNECTIONS = 256
 """Connections that are served at the same time; further ones wait."""
-ANSWERS = 16
+MAX_REQUESTS_AT_ONCE = 16
 """Requests that are answered at the same time; connections that are still sending theirs do not count."""
-GONE = (BrokenResourceError, ClosedResourceError, EndOfStream, IncompleteRead, DelimiterNotFound)
+CLIENT_GONE = (BrokenResourceError, ClosedResourceError, EndOfStream, IncompleteRead, DelimiterNotFound)
 """The errors of a client that has gone away or does not speak HTTP."""
 
 Render: TypeAlias = Callable[[str], Awaitable[tuple[bytes, str]]]
@@ -87,16 +87,16 @@ async def serving(render: Render, host: str, port: int) -> AsyncIterator[int]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidSetting("metrics", f"{host}:{port}", f"cannot listen there: {reason}") from error
-    visitors, answers = CapacityLimiter(VISITORS), CapacityLimiter(ANSWERS)
+    visitors, answers = CapacityLimiter(MAX_CONNECTIONS), CapacityLimiter(MAX_REQUESTS_AT_ONCE)
 
     async def answer(stream: SocketStream) -> None:
         async with stream, visitors:
             head: bytes | None = None
-            with move_on_after(PATIENCE), suppress(*GONE):
-                head = await BufferedByteReceiveStream(stream).receive_until(b"\r\n\r\n", LONGEST_REQUEST)
+            with move_on_after(REQUEST_TIMEOUT), suppress(*CLIENT_GONE):
+                head = await BufferedByteReceiveStream(stream).receive_until(b"\r\n\r\n", MAX_REQUEST_BYTES)
             if head is not None:
                 async with answers:
-                    with move_on_after(PATIENCE), suppress(*GONE):
+                    with move_on_after(REQUEST_TIMEOUT), suppress(*CLIENT_GONE):
                         await _answer(stream, head, render)
 
     async with AsyncExitStack() as stack:
@@ -122,7 +122,7 @@ async def _answer(stream: SocketStream, head: bytes, render: Render) -> None:
         status, body = "404 Not Found", b"it is at /metrics\n"
     else:
         try:
-            async with Door("a collector of metrics"):
+            async with UserCode("a collector of metrics"):
                 body, content_type = await render(headers.get("accept", ""))
         except Exception:
             log.exception("metrics could not be written", extra={"reason": "a collector failed"})

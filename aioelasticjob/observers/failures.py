@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType, TracebackType
 
-CAUSE = 4_000
+MAX_CAUSE_CHARACTERS = 4_000
 """Characters that the one line may have."""
-STACK = 16_000
+MAX_STACK_CHARACTERS = 16_000
 """Characters that the stack may have; a longer one loses its outermost frames, since the innermost ones tell most."""
-FRAMES = 60
+MAX_FRAMES = 60
 """Frames shown of each of the errors in a chain."""
-CHAIN = 10
+MAX_CHAINED_ERRORS = 10
 """Errors shown of a chain."""
 
 Frames = tuple[tuple[CodeType, int], ...]
@@ -21,19 +21,19 @@ Frames = tuple[tuple[CodeType, int], ...]
 
 def cause(error: BaseException) -> str:
     """Return the error in one line, as Python would."""
-    return " ".join("".join(traceback.format_exception_only(error)).split())[:CAUSE]
+    return " ".join("".join(traceback.format_exception_only(error)).split())[:MAX_CAUSE_CHARACTERS]
 
 
 def stack(error: BaseException) -> str:
     """Return the error with its stack, after the errors that caused it, the first cause first."""
     text = "\n".join(_told(one, link) for one, link in reversed(list(_chain(error))))
-    return text if len(text) <= STACK else "…" + text[1 - STACK :]
+    return text if len(text) <= MAX_STACK_CHARACTERS else "…" + text[1 - MAX_STACK_CHARACTERS :]
 
 
 def _chain(error: BaseException) -> Iterator[tuple[BaseException, str]]:
     """Yield the error and its causes, each with the sentence that connects it with the one before."""
     link, seen, following = "", set[int](), error
-    while following is not None and id(following) not in seen and len(seen) < CHAIN:
+    while following is not None and id(following) not in seen and len(seen) < MAX_CHAINED_ERRORS:
         yield following, link
         seen.add(id(following))
         if following.__cause__ is not None:
@@ -47,8 +47,8 @@ def _chain(error: BaseException) -> Iterator[tuple[BaseException, str]]:
 def _told(error: BaseException, link: str) -> str:
     inner = ""
     if isinstance(error, BaseExceptionGroup):
-        inner = "".join(f"\n  {n}. {cause(one)}" for n, one in enumerate(error.exceptions[:CHAIN], 1))
-    frames = tuple(_frames(error.__traceback__))[-FRAMES:]
+        inner = "".join(f"\n  {n}. {cause(one)}" for n, one in enumerate(error.exceptions[:MAX_CHAINED_ERRORS], 1))
+    frames = tuple(_frames(error.__traceback__))[-MAX_FRAMES:]
     lines = f"Traceback (most recent call last):\n{_lines(frames)}" if frames else ""
     return f"{lines}{''.join(traceback.format_exception_only(error)).rstrip()}{inner}{link}"
 

@@ -18,7 +18,7 @@ from anyio import to_thread
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Began, Counts, Ended, Events, JobEvent
 from aioelasticjob.observers.vitals import Vitals
-from aioelasticjob.registry.keeper import SessionState
+from aioelasticjob.registry.session_keeper import SessionState
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Histogram
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from aioelasticjob.rates import Rate
 
 PREFIX = "aioelasticjob_"
-TICK = 0.5
+TICK_SECONDS = 0.5
 """Seconds between two looks at the queue, and between two measurements of the loop's lag."""
-AT_ONCE = 200
+EVENTS_PER_TURN = 200
 """Events that are counted between two turns of the loop."""
-BACKLOG = 50_000
+MAX_WAITING_EVENTS = 50_000
 """Events that may wait; beyond that the oldest are not counted in histograms."""
 LATENESS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 DURATIONS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14400)
@@ -103,11 +103,11 @@ class Metrics:
         self._late = self._histogram("fire_lateness_seconds", LATENESS, ["job"])
         self._took = self._histogram("run_duration_seconds", DURATIONS, ["job", "outcome"])
         self._lag = self._histogram("event_loop_lag_seconds", LAG, [])
-        self._waiting: deque[JobEvent] = deque(maxlen=BACKLOG)
+        self._waiting: deque[JobEvent] = deque(maxlen=MAX_WAITING_EVENTS)
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop in which the next tick is scheduled."""
         self._seen: tuple[Metric, ...] = ()
-        self.registry.register(_Seen(self))
+        self.registry.register(_LastMeasurement(self))
         app._events.attach(self)
 
     def put(self, event: JobEvent) -> None:
@@ -176,7 +176,7 @@ class Metrics:
 
     def _wind_up(self) -> None:
         self._loop = loop = asyncio.get_running_loop()
-        due = loop.time() + TICK
+        due = loop.time() + TICK_SECONDS
         loop.call_at(due, self._tick, loop, due)
 
     def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
@@ -187,12 +187,12 @@ class Metrics:
             self._wind_up()
 
     def _take_turns(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.take_in(AT_ONCE)
+        self.take_in(EVENTS_PER_TURN)
         if self._waiting:
             loop.call_soon(self._take_turns, loop)
 
 
-class _Seen:
+class _LastMeasurement:
     """A Prometheus collector: gives the state that was noted in the event loop to a collector in any thread."""
 
     def __init__(self, metrics: Metrics) -> None:

@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from aioelasticjob.door import Door
-from aioelasticjob.errors import in_words
+from aioelasticjob.errors import error_text
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import Outcome
+from aioelasticjob.user_code import UserCode
 
 if TYPE_CHECKING:
     import opentelemetry.context
@@ -120,10 +120,10 @@ def _entered(span: trace.Span) -> AbstractContextManager[object]:
 def _harmless() -> Iterator[None]:
     """Log an error of a span processor, which is users' code, and go on."""
     try:
-        with Door("the tracer"):
+        with UserCode("the tracer"):
             yield
     except Exception as error:
-        _say_once(in_words(error))
+        _say_once(error_text(error))
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioelasticjob.registry.keeper import SessionState
+from aioelasticjob.registry.session_keeper import SessionState
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.sql.writer import StoreCounts

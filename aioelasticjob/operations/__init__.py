@@ -1,6 +1,6 @@
 """Operations: the queries and actions of operators.  They need only a session, not the jobs' code."""
 
-from aioelasticjob.operations.acting import (
+from aioelasticjob.operations.actions import (
     disable,
     disable_server,
     enable,
@@ -12,34 +12,34 @@ from aioelasticjob.operations.acting import (
     shut_down,
     trigger,
 )
-from aioelasticjob.operations.changing import Preview, configure, preview
-from aioelasticjob.operations.outcome import ChangedMeanwhile, Done, Refusal
-from aioelasticjob.operations.reading import dump, job, jobs, listed, names
-from aioelasticjob.operations.removing import remove, remove_server
+from aioelasticjob.operations.queries import dump, job, jobs, listed, names
+from aioelasticjob.operations.removal import remove, remove_server
+from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult
+from aioelasticjob.operations.settings import Preview, configure, preview
 from aioelasticjob.operations.status import (
+    ActiveRun,
     HostStatus,
     InstanceStatus,
     ItemStatus,
     JobStatus,
-    Run,
     ServerStatus,
     by_server,
 )
 from aioelasticjob.operations.transfer import export_jobs, import_jobs
-from aioelasticjob.operations.watching import Newest, watch, watch_all
+from aioelasticjob.operations.watching import StatusStream, watch, watch_all
 
 __all__ = [
+    "ActiveRun",
     "ChangedMeanwhile",
-    "Done",
     "HostStatus",
     "InstanceStatus",
     "ItemStatus",
     "JobStatus",
-    "Newest",
+    "NotPossible",
+    "OperationResult",
     "Preview",
-    "Refusal",
-    "Run",
     "ServerStatus",
+    "StatusStream",
     "by_server",
     "configure",
     "disable",

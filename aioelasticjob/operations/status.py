@@ -16,7 +16,7 @@ from aioelasticjob.registry.tree import Node, Tree
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ActiveRun:
     """The present run of one item."""
 
     instance: str
@@ -31,7 +31,7 @@ class ItemStatus:
     parameter: str | None
     holder: str | None
     """The instance it is assigned to; None while it waits for one."""
-    run: Run | None
+    run: ActiveRun | None
     """Its present run; None while no instance runs it, and always for a job whose execution is not monitored."""
     rescuer: str | None
     orphaned: bool
@@ -240,7 +240,7 @@ def _item(view: JobView, tree: Tree, item: int) -> ItemStatus:
         item=item,
         parameter=view.config.sharding_item_parameters.get(item),
         holder=view.assignment.get(item),
-        run=None if running is None else Run(_text(running), moment(running.stat.ctime)),
+        run=None if running is None else ActiveRun(_text(running), moment(running.stat.ctime)),
         rescuer=view.rescues.get(item),
         orphaned=item in view.orphans,
         disabled=item in view.disabled_items,

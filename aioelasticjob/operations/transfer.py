@@ -14,15 +14,15 @@ from aioelasticjob.coordination.view import parse
 from aioelasticjob.errors import ForeignData, InvalidSetting, JobConflict
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
-from aioelasticjob.operations.outcome import Done, Refusal, carry_out, carry_out_groups
-from aioelasticjob.operations.reading import listed, names, no_such
+from aioelasticjob.operations.queries import listed, names, no_such
+from aioelasticjob.operations.results import NotPossible, OperationResult, commit, commit_groups
 from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.transaction import Create, Op, Set
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.registry.txn import Create, Op, Set
 
-IGNORED = 5
+MAX_IGNORED_KEYS = 5
 """Keys without effect that the summary of an import names."""
-LONGEST = 16 * 1024 * 1024
+MAX_IMPORT_CHARACTERS = 16 * 1024 * 1024
 """Characters that a text to import may have; that is enough for thousands of jobs."""
 
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -57,7 +57,7 @@ async def export_jobs(
     return json.dumps(told, ensure_ascii=False, indent=2) + "\n"
 
 
-async def import_jobs(session: Session, text: str, *, overwrite: bool = False) -> Done:
+async def import_jobs(session: Session, text: str, *, overwrite: bool = False) -> OperationResult:
     """Write configurations from JSON or YAML, made by ``export_jobs`` or by a person: all of them or none.
 
     Everything is validated before anything is written.  Existing jobs keep their settings unless ``overwrite`` is True.
@@ -75,22 +75,22 @@ async def import_jobs(session: Session, text: str, *, overwrite: bool = False) -
     await session.sync()
     layouts = [Layout(config.job_name) for config in configs]
     nodes = await session.get_many([path for layout in layouts for path in (layout.root, layout.config)])
-    plan = _Plan(overwrite)
+    plan = _Import(overwrite)
     for config, layout, root, node in zip(configs, layouts, nodes[::2], nodes[1::2], strict=True):
         plan.add(config, layout, root, node)
     if plan.refused:
         many = "jobs are" if len(plan.refused) > 1 else "job is"
-        raise Refusal(
+        raise NotPossible(
             f"{len(plan.refused):,} {many} there already with other settings ({listed(plan.refused)}):"
             " leave out or overwrite"
         )
     if not plan.groups:
-        return await carry_out(session, (), plan.summary)
-    return await carry_out_groups(session, plan.groups, plan.summary, "jobs")
+        return await commit(session, (), plan.summary)
+    return await commit_groups(session, plan.groups, plan.summary, "jobs")
 
 
 @dataclass(slots=True)
-class _Plan:
+class _Import:
     """An import that is being prepared: what it will write, and the counts for its summary."""
 
     overwrite: bool
@@ -109,7 +109,7 @@ class _Plan:
             for word, those in (("new", self.new), ("replaced", self.replaced), ("unchanged", self.same))
             if those
         ]
-        kept = "".join(f"; {sentence}" for sentence in self.ignored[:IGNORED])
+        kept = "".join(f"; {sentence}" for sentence in self.ignored[:MAX_IGNORED_KEYS])
         return f"imported: {', '.join(parts) or 'no jobs were given'}{kept}"
 
     def add(self, config: JobConfig, layout: Layout, root: Node | None, node: Node | None) -> None:
@@ -141,14 +141,14 @@ def _stored(node: Node, layout: Layout) -> JobConfig:
     try:
         return parse(node.data, layout)
     except InvalidSetting as mistake:
-        raise Refusal(f"{mistake}: mend it first, or export the others by name") from None
+        raise NotPossible(f"{mistake}: mend it first, or export the others by name") from None
 
 
 def _entries(text: str) -> Sequence[object]:
     """Return the entries that a text lists under ``jobs``."""
-    if len(text) > LONGEST:
+    if len(text) > MAX_IMPORT_CHARACTERS:
         raise InvalidSetting(
-            "import", f"{text[:40]}…", f"is {len(text):,} characters long, at most {LONGEST:,} are read"
+            "import", f"{text[:40]}…", f"is {len(text):,} characters long, at most {MAX_IMPORT_CHARACTERS:,} are read"
         )
     found = _read(text)
     if isinstance(found, Mapping):

@@ -18,33 +18,33 @@ from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.errors import Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
-from aioelasticjob.operations.reading import can_be_a_job, forest, names, no_such, shown
+from aioelasticjob.operations.queries import can_be_a_job, forest, names, no_such, shown
 from aioelasticjob.operations.status import JobStatus, next_fire, status_of
 from aioelasticjob.registry.session import Session, beside
 from aioelasticjob.registry.tree import Tree
 
 T = TypeVar("T")
 
-BREATH: Final = 0.05
+MIN_GATHERING: Final = 0.05
 """Changes are gathered for at least so many seconds before they are read: one run of an item makes five changes."""
-SHARE: Final = 2
+GATHERING_PER_LOOK: Final = 2
 """They are also gathered for so many times as long as the last read took, so that reads use a third of the time."""
-LONGEST_BREATH: Final = 1.0
+MAX_GATHERING: Final = 1.0
 """They are gathered for at most so many seconds: the last read may have taken long because the registry was away."""
-LONGEST_NAP: Final = 60.0
+MAX_WAIT: Final = 60.0
 """After so many seconds the clock is read again, since it may have been set."""
 UNSHOWN: Final = frozenset(("systemTime", "guarantee"))
 """Children of a job that no status shows."""
 
 
-class Newest(Generic[T]):
+class StatusStream(Generic[T]):
     """An async iterator of states: the present one, then newer ones; a slow reader skips some.  Ends with the job."""
 
     def __init__(self, states: Latest[T | None]) -> None:
         self._states = states
         self._last: object = self  # a marker that is no state
 
-    def __aiter__(self) -> Newest[T]:
+    def __aiter__(self) -> StatusStream[T]:
         return self
 
     async def __anext__(self) -> T:
@@ -56,7 +56,7 @@ class Newest(Generic[T]):
 
 
 @asynccontextmanager
-async def watch(session: Session, job: str, *, clock: Clock | None = None) -> AsyncIterator[Newest[JobStatus]]:
+async def watch(session: Session, job: str, *, clock: Clock | None = None) -> AsyncIterator[StatusStream[JobStatus]]:
     """Follow one job, its offsets included; the iterator ends when the job is removed.
 
     Raises:
@@ -70,17 +70,19 @@ async def watch(session: Session, job: str, *, clock: Clock | None = None) -> As
     def show(found: dict[str, JobStatus]) -> None:
         states.set(found.get(job))
 
-    follower = _Follower(session, clock, show, job)
+    follower = _StatusReader(session, clock, show, job)
     with session.watching((Layout(job).root,), follower):
         await follower.catch_up()
         if states.value is None:
             raise await no_such(session, job)
         async with beside(follower.follow):
-            yield Newest(states)
+            yield StatusStream(states)
 
 
 @asynccontextmanager
-async def watch_all(session: Session, *, clock: Clock | None = None) -> AsyncIterator[Newest[tuple[JobStatus, ...]]]:
+async def watch_all(
+    session: Session, *, clock: Clock | None = None
+) -> AsyncIterator[StatusStream[tuple[JobStatus, ...]]]:
     """Follow all jobs of the namespace, in the order of their names, without their offsets.
 
     Raises:
@@ -91,14 +93,14 @@ async def watch_all(session: Session, *, clock: Clock | None = None) -> AsyncIte
     def show(found: dict[str, JobStatus]) -> None:
         states.set(tuple(found[name] for name in sorted(found)))
 
-    follower = _Follower(session, clock, show)
+    follower = _StatusReader(session, clock, show)
     with session.watching(("/",), follower):
         await follower.catch_up()
         async with beside(follower.follow):
-            yield Newest(states)
+            yield StatusStream(states)
 
 
-class _Follower:
+class _StatusReader:
     """Keeps the tree and the status of each job; notes which nodes have changed, and reads them again."""
 
     def __init__(
@@ -137,7 +139,7 @@ class _Follower:
             with move_on_after(self._until_a_fire()):
                 await self._news.wait()
             if self._news.is_set():
-                await asyncio.sleep(min(LONGEST_BREATH, max(BREATH, SHARE * took)))
+                await asyncio.sleep(min(MAX_GATHERING, max(MIN_GATHERING, GATHERING_PER_LOOK * took)))
             begun = loop.time()
             await self.catch_up()
             took = loop.time() - begun
@@ -219,4 +221,4 @@ class _Follower:
     def _until_a_fire(self) -> float:
         """Return the seconds until the first of the next fires has passed, plus a little, since clocks round."""
         first = min(self._fires.values(), default=float("inf"))
-        return min(LONGEST_NAP, max(0.0, first - self._clock.now()) + 0.001)
+        return min(MAX_WAIT, max(0.0, first - self._clock.now()) + 0.001)

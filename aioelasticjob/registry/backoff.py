@@ -7,8 +7,8 @@ from typing import Final
 
 from aioelasticjob.registry.settings import ConnectionSettings
 
-FIRST: Final = 0.03  # seconds
-STEADY: Final = 1.0  # seconds a connection has to live to be worth another one at once
+FIRST_PAUSE: Final = 0.03  # seconds
+STABLE_AFTER: Final = 1.0  # seconds a connection has to live to be worth another one at once
 
 
 class Backoff:
@@ -20,7 +20,7 @@ class Backoff:
     def ended(self, lived: float) -> None:
         """Note how long a connection lived before it ended; 0 for a try that made no connection."""
         # A server that does not accept our credentials or watches closes the connection at once, without a reason.
-        self._failures = 0 if lived >= STEADY else self._failures + 1
+        self._failures = 0 if lived >= STABLE_AFTER else self._failures + 1
 
     def before_connecting(self, *, urgent: bool) -> float:
         """Return no pause after a good connection, else 30 ms, doubling.
@@ -31,7 +31,7 @@ class Backoff:
         if not self._failures:
             return 0
         longest = self._settings.base_sleep_time if urgent else self._settings.max_sleep_time
-        return self._jitter(min(longest, FIRST * 2 ** min(self._failures - 1, 16)))
+        return self._jitter(min(longest, FIRST_PAUSE * 2 ** min(self._failures - 1, 16)))
 
     def before_reading(self, retries: int) -> float:
         """Return the base sleep time, doubling up to the max sleep time."""

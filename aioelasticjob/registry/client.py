@@ -9,21 +9,21 @@ import anyio
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.errors import NodeTooLarge, SessionEnded, Suspended
-from aioelasticjob.registry.batcher import Batcher
 from aioelasticjob.registry.codec import LOST, SESSION_OVER, Codec, Reply
-from aioelasticjob.registry.keeper import Keeper, SessionState
+from aioelasticjob.registry.group_commit import GroupCommit
+from aioelasticjob.registry.session_keeper import SessionKeeper, SessionState
 from aioelasticjob.registry.settings import ConnectionSettings
-from aioelasticjob.registry.txn import Committed, Create, Hold, Op, Set
+from aioelasticjob.registry.transaction import Committed, Create, Delay, Op, Set
 
 
 class Client:
     """Reads and writes over the connections of one session keeper."""
 
-    def __init__(self, settings: ConnectionSettings, keeper: Keeper, clock: Clock) -> None:
+    def __init__(self, settings: ConnectionSettings, keeper: SessionKeeper, clock: Clock) -> None:
         self.settings, self.keeper, self.clock = settings, keeper, clock
         self._ahead: float | None = None  # the registry's time, less the lease's clock
         self._told_at = (0.0, 0.0)
-        self._batcher = Batcher(keeper, self._told)
+        self._group_commit = GroupCommit(keeper, self._told)
 
     def compare_clocks(self, host: float) -> tuple[float, float, float]:
         """Return the lease's clock, the host's less the registry's, and how long ago the last but one answer told it.
@@ -65,7 +65,7 @@ class Client:
             await self._retry(retries)
             retries += 1
 
-    async def write(self, ops: Sequence[Op], incarnation: int, codec: Codec, hold: Hold | None = None) -> Committed:
+    async def write(self, ops: Sequence[Op], incarnation: int, codec: Codec, delay: Delay | None = None) -> Committed:
         """Commit a transaction.
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
@@ -73,15 +73,15 @@ class Client:
         body = codec.multi(ops)
         if len(body) > self.settings.max_request:
             raise _too_large(ops, len(body), self.settings.max_request)
-        return await self._batcher.commit(ops, body, incarnation, hold)
+        return await self._group_commit.commit(ops, body, incarnation, delay)
 
-    def withdraw(self, hold: Hold) -> None:
+    def withdraw(self, delay: Delay) -> None:
         """Drop a transaction that is still delayed."""
-        self._batcher.withdraw(hold)
+        self._group_commit.withdraw(delay)
 
-    async def lull(self) -> None:
+    async def wait_for_delayed(self) -> None:
         """Wait until no delayed transaction is under way."""
-        await self._batcher.lull()
+        await self._group_commit.wait_for_delayed()
 
     async def connected(self) -> None:
         """Wait for a connection.

@@ -15,8 +15,8 @@ from aiozk.protocol.primitives import Int, Long, UString, Vector
 from aiozk.protocol.request import Request
 
 from aioelasticjob.errors import Conflict, NodeMissing, NotPermitted, RegistryError, SessionEnded
+from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node, Stat
-from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
 
 EXISTS: Final[int] = protocol.ExistsRequest.opcode
 GET: Final[int] = protocol.GetDataRequest.opcode

@@ -22,7 +22,7 @@ from aioelasticjob.registry.lease import Lease
 EVENT_XID: Final[int] = protocol.WATCH_XID
 AUTH_XID: Final[int] = protocol.AUTH_XID
 LAST_XID: Final = 0x7FFFFFFF
-LONGEST: Final = 1 << 30  # bytes; a frame that claims to be longer does not come from a ZooKeeper server
+MAX_FRAME_BYTES: Final = 1 << 30  # bytes; a frame that claims to be longer does not come from a ZooKeeper server
 THROUGH_LEADER: Final = frozenset({MULTI, SYNC})
 
 _size = Struct("!i")
@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
         try:
             while end - at >= 4:
                 (size,) = _size.unpack_from(data, at)
-                if not 0 <= size <= LONGEST:
+                if not 0 <= size <= MAX_FRAME_BYTES:
                     raise ValueError(f"a frame of {size} bytes")
                 if end - at - 4 < size:
                     self._missing = size + 4

@@ -13,10 +13,10 @@ from anyio import CancelScope
 
 from aioelasticjob.clock import boot_time
 
-BEATS = 6  # heartbeats per session timeout
+HEARTBEATS_PER_TIMEOUT = 6  # heartbeats per session timeout
 RESOLUTION = 1e-6  # seconds; a remainder smaller than this is a rounding error of a timer that was on time
 # at most so many seconds between two checks, by the loop's clock, which may stop while the machine is suspended
-INTERVAL = 1.0
+CHECK_INTERVAL = 1.0
 
 
 class Cancellable(Protocol):
@@ -30,7 +30,7 @@ class Lease:
     """The session's life as far as we can prove it.  All times are those of ``clock``, in seconds.
 
     That clock goes on while the machine is suspended, as the server's does; the loop's clock, by which timers come due,
-    may not.  So while anything is bound the limit is compared with ``clock`` every ``INTERVAL`` seconds, and by
+    may not.  So while anything is bound the limit is compared with ``clock`` every ``CHECK_INTERVAL`` seconds, and by
     ``check`` before anything begins that relies on it; ``expired`` is called whenever that finds the limit passed.
 
     A server ends a session ``timeout`` after it last heard of it, so each answered request proves life until
@@ -116,7 +116,7 @@ class Lease:
         if self._timer is not None:
             self._timer.cancel()
         # Replies only move ``proven``; the timer looks where the limit has moved to when it fires.
-        self._timer = self._loop.call_later(min(INTERVAL, self.left), self._look) if self._scopes else None
+        self._timer = self._loop.call_later(min(CHECK_INTERVAL, self.left), self._look) if self._scopes else None
 
     def _look(self) -> None:
         self._timer = None
@@ -130,7 +130,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Tenure:
+class SessionRunLease:
     """For how long no other instance can claim the items that were claimed under one session."""
 
     lease: Lease
@@ -156,4 +156,4 @@ def margin(timeout: float) -> float:
     Half a tick is 1 s by default, and at most a quarter of the timeout, since servers grant no timeout below two ticks.
     Some slack for a late event loop is added.  The result is 1.2 s of 4 s, 2.2 s of 10 s, 5.5 s of 30 s.
     """
-    return max(min(1.0, timeout / 4), timeout / BEATS) + min(0.5, timeout / 20)
+    return max(min(1.0, timeout / 4), timeout / HEARTBEATS_PER_TIMEOUT) + min(0.5, timeout / 20)

@@ -11,9 +11,9 @@ from aioelasticjob.errors import Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry.codec import CREATED, DELETED, chunked
 from aioelasticjob.registry.session import Session, beside
-from aioelasticjob.registry.tree import NAMED, Node, Tree, parent
+from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree, parent
 
-MOST_ROUNDS: Final = 50  # of reading without showing anything, when ever more nodes change
+MAX_READ_ROUNDS: Final = 50  # of reading without showing anything, when ever more nodes change
 
 
 @asynccontextmanager
@@ -79,7 +79,7 @@ class Follower:
     def reset(self) -> None:
         """Note that everything has to be read again: a new connection does not replay what was missed."""
         self._stale = True
-        self.trees.value.lose_touch()
+        self.trees.value.mark_outdated()
         self._news()
 
     @property
@@ -97,7 +97,7 @@ class Follower:
         are no notes.)
         """
         tree, complete, rounds, read = self.trees.value, 0, 0, dict[str, None]()
-        while (self._stale or not self._dirty.keys() <= _at_once(read)) and rounds < MOST_ROUNDS:
+        while (self._stale or not self._dirty.keys() <= _at_once(read)) and rounds < MAX_READ_ROUNDS:
             complete = self._session.zxid
             try:
                 if self._stale:
@@ -132,7 +132,7 @@ class Follower:
                 if path in self._shallow:
                     self._watch_children(path, children, tree)
                 else:
-                    changes |= dict.fromkeys(children, NAMED)
+                    changes |= dict.fromkeys(children, UNREAD_NODE)
         return changes
 
     def _watch_children(self, root: str, children: set[str], tree: Tree) -> None:

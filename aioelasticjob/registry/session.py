@@ -23,11 +23,11 @@ from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.beside import beside
 from aioelasticjob.registry.client import Client
 from aioelasticjob.registry.codec import Codec
-from aioelasticjob.registry.keeper import Keeper, SessionState, SessionStatus
-from aioelasticjob.registry.lease import Cancellable, Tenure
+from aioelasticjob.registry.lease import Cancellable, SessionRunLease
+from aioelasticjob.registry.session_keeper import SessionKeeper, SessionState, SessionStatus
 from aioelasticjob.registry.settings import ConnectionSettings
+from aioelasticjob.registry.transaction import Committed, Create, Delay, Op, Set
 from aioelasticjob.registry.tree import Node, Stat, Tree, parent
-from aioelasticjob.registry.txn import Committed, Create, Hold, Op, Set
 from aioelasticjob.registry.watches import Watcher
 
 __all__ = ["ConnectionSettings", "Session", "SessionState", "SessionStatus", "beside", "open_session"]
@@ -98,9 +98,9 @@ class Session:
         """Return whether the session is proven alive now; if not, cancel its work and connect again."""
         return self._keeper.lease.check()
 
-    def tenure(self, incarnation: int) -> Tenure:
+    def tenure(self, incarnation: int) -> SessionRunLease:
         """Return for how long no other instance can claim what was claimed under the session ``incarnation``."""
-        return Tenure(self._keeper.lease, incarnation)
+        return SessionRunLease(self._keeper.lease, incarnation)
 
     def steady_time(self) -> float:
         """Return the seconds of a clock that nobody can set and that goes on while the machine is suspended."""
@@ -195,7 +195,7 @@ class Session:
 
     async def wait_deleted(self, path: str) -> None:
         """Wait until the node that exists now has been deleted; the wait goes on over lost connections and sessions."""
-        gone = _Gone(path)
+        gone = _DeletionWatcher(path)
         with self.watching((path,), gone):
             czxid = None
             while not gone.deleted:
@@ -244,22 +244,22 @@ class Session:
         """End what ``bind`` began: the scope has no deadline any more."""
         self._keeper.lease.unbind(scope)
 
-    async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
+    async def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> Committed:
         """Write all of ``ops`` or none of them, and only under the session ``incarnation``.
 
-        With ``hold`` it is sent when it is due; withdrawn before, it raises a Conflict of no operation (index -1).
+        With ``delay`` it is sent when it is due; withdrawn before, it raises a Conflict of no operation (index -1).
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
         """
-        return await self._client.write(ops, incarnation, self._codec, hold)
+        return await self._client.write(ops, incarnation, self._codec, delay)
 
-    def withdraw(self, hold: Hold) -> None:
-        """Drop the transaction that ``hold`` delays, if it has not been sent yet."""
-        self._client.withdraw(hold)
+    def withdraw(self, delay: Delay) -> None:
+        """Drop the transaction that ``delay`` delays, if it has not been sent yet."""
+        self._client.withdraw(delay)
 
-    async def lull(self) -> None:
+    async def wait_for_delayed(self) -> None:
         """Wait for the answers to delayed transactions under way: less urgent work lets them come first."""
-        await self._client.lull()
+        await self._client.wait_for_delayed()
 
     async def server_time(self, path: str = CLOCK_NODE) -> float:
         """Touch a node and return its mtime: the registry's clock, in seconds since the epoch.
@@ -272,12 +272,12 @@ class Session:
             except Conflict:
                 await _make(self._client, self._codec, path)
 
-    async def furnish(self) -> None:
+    async def create_namespace(self) -> None:
         """Create the namespace again, in a registry that has come back without its data.
 
         Raises: SessionEnded, Suspended, OutcomeUnknown, NotPermitted.
         """
-        await _furnish(self._client, self._codec)
+        await _create_namespace(self._client, self._codec)
 
     async def back_off(self, failures: int) -> None:
         """Wait before a refused request is tried again; the pause grows with the number of ``failures``."""
@@ -309,7 +309,7 @@ class Session:
         return found
 
 
-class _Gone:
+class _DeletionWatcher:
     """A watcher that waits until one node may have been deleted."""
 
     def __init__(self, path: str) -> None:
@@ -330,22 +330,22 @@ async def open_session(
     *,
     clock: Clock | None = None,
     seed: int | None = None,
-    summon: Callable[[], Awaitable[None]] | None = None,
+    ensure_server: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Session]:
     """Connect, make sure that the namespace exists, and stay connected; ``seed`` makes random choices repeatable.
 
-    ``summon`` is called whenever no server could be reached; it may start one.
+    ``ensure_server`` is called whenever no server could be reached; it may start one.
 
     Raises: RegistryUnreachable, AuthenticationFailed, NotPermitted.
     """
     codec = Codec(settings.namespace, private=settings.digest is not None)
-    keeper = Keeper(settings, codec, Random(seed))
-    keeper.summon = summon
+    keeper = SessionKeeper(settings, codec, Random(seed))
+    keeper.ensure_server = ensure_server
     session = Session(Client(settings, keeper, clock or SystemClock()), codec)
     try:
         async with beside(keeper.keep):
             with anyio.move_on_after(settings.connection_timeout) as waiting:
-                await _arrive(session)
+                await _check_namespace(session)
             if waiting.cancelled_caught:
                 raise RegistryUnreachable(settings.servers, settings.connection_timeout, keeper.reason)
             yield session
@@ -353,7 +353,7 @@ async def open_session(
         await keeper.close()
 
 
-async def _arrive(session: Session) -> None:
+async def _check_namespace(session: Session) -> None:
     """Make sure that the namespace exists and that our credentials may read it."""
     client, codec, settings = session._client, session._codec, session.settings
     while True:
@@ -364,14 +364,14 @@ async def _arrive(session: Session) -> None:
                 raise AuthenticationFailed(f"the digest does not open /{settings.namespace}: check user and password")
             if error != wire.MISSING:
                 break
-            await _furnish(client, codec)
+            await _create_namespace(client, codec)
         except (Suspended, OutcomeUnknown, SessionEnded):  # no work depends on it yet: try again
             continue
     if error:
         raise wire.failure(error, codec.absolute("/"))
 
 
-async def _furnish(client: Client, codec: Codec) -> None:
+async def _create_namespace(client: Client, codec: Codec) -> None:
     await _make(client, Codec("", private=client.settings.digest is not None), codec.absolute("/"))
 
 

@@ -33,7 +33,7 @@ class Node:
     stat: Stat
 
 
-NAMED: Final = Node(b"", Stat(0, 0, 0.0, 0.0, -1, 0, 0, 0, 0, 0, 0))
+UNREAD_NODE: Final = Node(b"", Stat(0, 0, 0.0, 0.0, -1, 0, 0, 0, 0, 0, 0))
 """A node that is known to exist and has not been read; its version -1 matches any version in a condition."""
 
 
@@ -53,11 +53,11 @@ class Tree:
         """Whether the reader of this tree has lost its connection since, and will read everything again."""
         return not self._touch[0]
 
-    def make_do(self) -> None:
+    def accept_as_newest(self) -> None:
         """Mark this tree, and those that were read one after another up to it, as not outdated."""
         self._touch[0] = True
 
-    def lose_touch(self) -> None:
+    def mark_outdated(self) -> None:
         """Mark this tree, and those that were read one after another up to it, as outdated."""
         self._touch[0] = False
 

@@ -38,7 +38,7 @@ class Watches:
         watchers = self._watchers.get(root)
         return None if watchers is None else all(watchers.values())
 
-    def those(self, *, shallow: bool) -> Sequence[str]:
+    def roots_by_depth(self, *, shallow: bool) -> Sequence[str]:
         """Return the roots for which a shallow watch is enough, or, if not ``shallow``, the other ones."""
         return tuple(root for root in self._watchers if self.shallow(root) is shallow)
 

@@ -13,7 +13,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Fire, FireSource
-from aioelasticjob.running.clockwork import AHEAD, Clockwork, Reading
+from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor, Reading
 from aioelasticjob.running.commands import Command
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
@@ -27,7 +27,7 @@ class Account:
     """The items held here and the moments that are due; times in milliseconds."""
 
     def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
-        self.clock = Clockwork(reading)
+        self.clock = ClockSkewMonitor(reading)
         self.commands: list[Command] = []
         """What is to be done outside; whoever does it takes it away."""
         self.items = items
@@ -58,7 +58,7 @@ class Account:
     def owed(self, moment: int | None = None) -> frozenset[int]:
         """Return the items whose newest moment (or the one given) has not been claimed and is ours to claim."""
         owed = self._unclaimed(moment or self.timetable.newest)
-        return owed - self.taken_off() if owed else owed
+        return owed - self.blocked() if owed else owed
 
     def _unclaimed(self, moment: int) -> frozenset[int]:
         """Return the items held here for which a moment has neither been claimed nor passed over."""
@@ -71,12 +71,12 @@ class Account:
         view = view or self.view
         if self._me not in view.eligible:
             return frozenset()
-        due = self._unclaimed(self.timetable.newest) - self.taken_off(view) - view.disabled_items
+        due = self._unclaimed(self.timetable.newest) - self.blocked(view) - view.disabled_items
         if view is self.view:
             return due
         return frozenset(n for n in due if not self.items[n].rescued and view.assignment.get(n) == self._me)
 
-    def taken_off(self, view: JobView | None = None) -> frozenset[int]:
+    def blocked(self, view: JobView | None = None) -> frozenset[int]:
         """Return the items that others run, rescue or have yet to rescue."""
         return self._in_rescue(view).union(self.elsewhere)
 
@@ -120,7 +120,7 @@ class Account:
                 self.pass_over()
 
     def runs_elsewhere(self, items: Collection[int], fire: Fire) -> None:
-        """Take in that a claim found items to be run by another instance; ``freed`` tells when that is over."""
+        """Take in that a claim found items to be run by another instance; ``released`` tells when that is over."""
         if fire.source in SCHEDULED:  # else what was asked for is put off
             self._account(self._unclaimed(self.timetable.newest).intersection(items), Came.REFUSED)
         for number in items:
@@ -139,7 +139,7 @@ class Account:
         if self.timetable.advance(moment):
             self._account(waiting, Came.OVERTAKEN)
 
-    def freed(self, item: int) -> None:
+    def released(self, item: int) -> None:
         """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
         freed = self.items[item]
         freed.elsewhere = False

@@ -14,7 +14,7 @@ from zlib import crc32
 from anyio import current_time
 
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.txn import Hold
+from aioelasticjob.registry.transaction import Delay
 from aioelasticjob.running.schedule import Starts
 
 LEADS = (100, 140, 180, 220, 260, 300, 340, 380)
@@ -32,12 +32,12 @@ class ClaimAhead:
         self._session, self._starts = session, starts
         self.lead = LEADS[crc32(job.encode()) % len(LEADS)]
         """How long before a moment its claim is made ready."""
-        self._hold: Hold | None = None
+        self._hold: Delay | None = None
         self._start: Future[bool] | None = None
 
-    def hold(self, moment: int, now: int, still_wanted: Callable[[], bool]) -> Hold:
+    def hold(self, moment: int, now: int, still_wanted: Callable[[], bool]) -> Delay:
         """Return what keeps a claim until it is to leave, unless it is not wanted any more by then."""
-        self._hold = Hold(current_time() + (moment - now - EARLY) / 1000, still_wanted)
+        self._hold = Delay(current_time() + (moment - now - EARLY) / 1000, still_wanted)
         return self._hold
 
     def take_back(self) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from aioelasticjob.coordination.attendance import Accounted
-from aioelasticjob.coordination.ledger import Mark
+from aioelasticjob.coordination.record_cache import MissedMark
+from aioelasticjob.coordination.unmonitored import AccountedMoment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running.schedule import Passed
 
@@ -51,7 +51,7 @@ class MarkMissed:
     """Mark what items missed; the answer is which marks were left here, None if the view is old."""
 
     view: JobView
-    said: Mapping[int, Mark]
+    said: Mapping[int, MissedMark]
     then: Callable[[frozenset[int] | None], None] = field(compare=False, repr=False)
 
 
@@ -59,7 +59,7 @@ class MarkMissed:
 class ReadAccounted:
     """Read up to which moment a job that keeps no records had somebody; None if nothing is kept of it."""
 
-    then: Callable[[Accounted | None], None] = field(compare=False, repr=False)
+    then: Callable[[AccountedMoment | None], None] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

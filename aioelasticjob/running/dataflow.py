@@ -15,25 +15,25 @@ from anyio.abc import TaskGroup
 from aioelasticjob.jobs.base import instance_context, item_context
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.jobs.dataflow import Dataflow
-from aioelasticjob.jobs.functions import is_async
+from aioelasticjob.jobs.inspection import is_async
 from aioelasticjob.model import Outcome
 from aioelasticjob.rates import Flowed
-from aioelasticjob.running.blocking import pickled
-from aioelasticjob.running.calls import Calls
-from aioelasticjob.running.cut import Cut
-from aioelasticjob.running.executor import Flight
+from aioelasticjob.running.batches import BatchQueue, Position, Workers
+from aioelasticjob.running.cancellation import HandlerScope
+from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.executors import pickled
 from aioelasticjob.running.feed import Feed
-from aioelasticjob.running.lanes import Lane, Position, Workers
-from aioelasticjob.running.reins import Reins, is_to_end
+from aioelasticjob.running.handler_calls import HandlerCalls
+from aioelasticjob.running.stream_control import StreamControl, is_to_end
 
-PACE = 1.0
+REPORT_INTERVAL = 1.0
 """Seconds between two counts of what is through, and between two events that tell of it."""
-GRACE = 5.0
+FETCH_GRACE = 5.0
 """Seconds that a fetch under way may take when the run is to end, before it is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class DataflowEngine:
     """What runs the flights of a dataflow."""
 
     flow: Dataflow
@@ -52,33 +52,33 @@ class Engine:
                 pickled(handler)
         return bool(plain)
 
-    async def __call__(self, flight: Flight) -> None:
+    async def __call__(self, execution: Execution) -> None:
         """Fetch and process until there is nothing more, or the run is to end; note how each item ended."""
-        assert flight.reins is not None
-        await _Run(self.flow, flight, flight.reins).run()
+        assert execution.stream_control is not None
+        await _DataflowRun(self.flow, execution, execution.stream_control).run()
 
 
-class _Run:
+class _DataflowRun:
     """One flight of a dataflow."""
 
-    def __init__(self, flow: Dataflow, flight: Flight, reins: Reins) -> None:
-        self._flight, self._reins, self._config = flight, reins, flight.config
-        calls = Calls(flow, flight)
-        self._feeds = [Feed(lane, calls, flight, reins) for lane in self._lanes()]
+    def __init__(self, flow: Dataflow, execution: Execution, reins: StreamControl) -> None:
+        self._execution, self._reins, self._config = execution, reins, execution.config
+        calls = HandlerCalls(flow, execution)
+        self._feeds = [Feed(lane, calls, execution, reins) for lane in self._lanes()]
         self._left = set(self._feeds)
         """Feeds that have not come to their end."""
         self._crews: list[Workers] = []
         self._over = asyncio.Event()
         """Set when no feed and no worker is left."""
         self._tasks: TaskGroup
-        self._limit: Cut
+        self._limit: HandlerScope
 
     async def run(self) -> None:
         """Run the whole flight."""
         timeout = self._config.timeout
         try:
-            unheeded, blocking = self._flight.tell_unheeded, self._flight.job.blocking
-            with Cut(unheeded, after=timeout, threads=blocking) as self._limit:
+            unheeded, blocking = self._execution.tell_unheeded, self._execution.job.blocking
+            with HandlerScope(unheeded, after=timeout, threads=blocking) as self._limit:
                 async with create_task_group() as self._tasks:
                     self._tasks.start_soon(self._count)
                     if self._config.streaming:
@@ -97,9 +97,9 @@ class _Run:
             for feed in self._feeds:
                 feed.close()
 
-    def _lanes(self) -> list[Lane]:
+    def _lanes(self) -> list[BatchQueue]:
         """Return the lanes of this flight: one for each item, or one for all of them."""
-        config, claim, saved = self._config, self._flight.claim, self._flight.checkpoints
+        config, claim, saved = self._config, self._execution.claim, self._execution.checkpoints
         contexts: list[Context] = (
             [instance_context(config, claim, saved)]
             if config.per == "instance"
@@ -107,13 +107,13 @@ class _Run:
         )
         positions = [Position(saved) for _ in contexts]
         fetching = [replace(one, checkpoints=each) for one, each in zip(contexts, positions, strict=True)]
-        return list(map(Lane, contexts, fetching, positions))
+        return list(map(BatchQueue, contexts, fetching, positions))
 
     def _flow_through(self) -> None:
         limit = 1 if self._config.ordered else self._config.concurrency
         for feed in self._feeds:
             if self._config.ordered or not self._crews:
-                self._crews.append(Workers(self._tasks, limit, self._flight.under_way, self._look_if_over))
+                self._crews.append(Workers(self._tasks, limit, self._execution.under_way, self._look_if_over))
             self._tasks.start_soon(self._run_out, feed, self._crews[-1])
 
     async def _run_out(self, feed: Feed, workers: Workers) -> None:
@@ -132,7 +132,7 @@ class _Run:
 
     async def _count(self) -> None:
         while True:
-            await sleep(PACE)
+            await sleep(REPORT_INTERVAL)
             self._tell()
 
     def _tell(self) -> None:
@@ -141,11 +141,11 @@ class _Run:
             feed.count()
         if self._reins.events.heard:
             rates = tuple(feed.meter.read() for feed in self._feeds)
-            self._reins.events.put(Flowed(self._config.job_name, self._flight.claim.instance, rates))
+            self._reins.events.put(Flowed(self._config.job_name, self._execution.claim.instance, rates))
 
     async def _watch(self) -> None:
         """Set the end when the newest view wants it."""
-        reins, claim = self._reins, self._flight.claim
+        reins, claim = self._reins, self._execution.claim
         await reins.views.until(lambda now: is_to_end(reins.view, now, claim))
         reins.end.set()
 
@@ -154,7 +154,7 @@ class _Run:
         await self._reins.end.wait()
         for feed in self._feeds:
             feed.lane.news.set()
-        await sleep(GRACE)
+        await sleep(FETCH_GRACE)
         for feed in self._feeds:
             if feed.lane.asking:
                 feed.lane.fetching_cut.cancel()

@@ -7,16 +7,16 @@ from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
 from aioelasticjob.clock import Clock, moment
-from aioelasticjob.coordination.absence import mark
-from aioelasticjob.coordination.attendance import advance_accounted, read_accounted
-from aioelasticjob.coordination.ledger import Ledger
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.missed_marks import mark_missed_moments
 from aioelasticjob.coordination.progress import Offsets
+from aioelasticjob.coordination.record_cache import RecordCache
+from aioelasticjob.coordination.unmonitored import advance_accounted, read_accounted
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew, RegistryError, SessionEnded, Suspended
 from aioelasticjob.events import Events, Misfired
 from aioelasticjob.model import Fire, Record
-from aioelasticjob.running.clockwork import Reading
+from aioelasticjob.running.clock_skew import Reading
 from aioelasticjob.running.commands import (
     Command,
     MarkMissed,
@@ -50,7 +50,7 @@ class StateDriver(JobState):
         super().__init__(member.id, view, Reading.of(member.session, clock), up_since, items)
         self._member, self._wall, self._events = member, clock, events
         self._log = limited_log
-        self.ledger, self.offsets = Ledger(member, self._believable, items), Offsets(member)
+        self.cache, self.offsets = RecordCache(member, self._believable, items), Offsets(member)
 
     def now(self) -> int:
         """Return the time that the job goes by."""
@@ -69,7 +69,8 @@ class StateDriver(JobState):
     async def look(self, view: JobView) -> frozenset[int]:
         """Take in a view: schedule, items gained and lost, what is switched off; and what has become due.
 
-        Return the items begun elsewhere that this view was the first to show: they are ``freed`` when that run is over,
+        Return the items begun elsewhere that this view was the first to show: they are ``released`` when that run is
+        over,
         which no view will tell.
 
         Raises:
@@ -104,10 +105,10 @@ class StateDriver(JobState):
         super().reach(moment)
         self._say_all()
 
-    def freed(self, item: int) -> None:
-        """See ``JobState.freed``."""
+    def released(self, item: int) -> None:
+        """See ``JobState.released``."""
         self.now()
-        super().freed(item)
+        super().released(item)
         self._say_all()
 
     def report(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:
@@ -124,12 +125,12 @@ class StateDriver(JobState):
         member = self._member
         match command:
             case ReadItems():
-                running = frozenset(await self.ledger.learn(command.records))
+                running = frozenset(await self.cache.learn(command.records))
                 await self.offsets.learn(command.offsets)
                 self.now()
                 command.then(running)
             case MarkMissed():
-                marked = await mark(member, self.ledger, command.view, command.said)
+                marked = await mark_missed_moments(member, self.cache, command.view, command.said)
                 self.now()
                 command.then(marked)
             case ReadAccounted():

@@ -8,30 +8,36 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from aioelasticjob.door import Door
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.jobs.dataflow import RecordFailed, TooManyFailures
 from aioelasticjob.model import Outcome
-from aioelasticjob.running.calls import Batches, Calls, Given
-from aioelasticjob.running.cut import Cut
-from aioelasticjob.running.executor import Flight
-from aioelasticjob.running.lanes import Batch, Call, Lane, Workers
-from aioelasticjob.running.reins import Reins
+from aioelasticjob.running.batches import Batch, BatchQueue, Call, Workers
+from aioelasticjob.running.cancellation import HandlerScope
+from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.handler_calls import Batches, Given, HandlerCalls
+from aioelasticjob.running.stream_control import StreamControl
+from aioelasticjob.user_code import UserCode
 
 
 class Feed:
     """What keeps the workers supplied with the records of one lane."""
 
-    def __init__(self, lane: Lane, calls: Calls, flight: Flight, reins: Reins) -> None:
-        self.lane, self._calls, self._flight, self._reins, self._config = lane, calls, flight, reins, flight.config
+    def __init__(self, lane: BatchQueue, calls: HandlerCalls, execution: Execution, reins: StreamControl) -> None:
+        self.lane, self._calls, self._execution, self._reins, self._config = (
+            lane,
+            calls,
+            execution,
+            reins,
+            execution.config,
+        )
         item = lane.context.item if isinstance(lane.context, ItemContext) else None
         self.meter = reins.events.rates.meter(self._config.job_name, item)
         self.meter.begin(lane.load)
 
-    async def run(self, workers: Workers, limit: Cut) -> None:
+    async def run(self, workers: Workers, limit: HandlerScope) -> None:
         """Fetch and process until the lane's end, as one span if runs are traced; ``limit`` is the whole flight's."""
-        if (tracer := self._flight.means.tracer) is None:
+        if (tracer := self._execution.executors.tracer) is None:
             await self._to_the_end(workers)
             return
         with tracer.run(self.lane.context, self._config.job_type) as ended:
@@ -46,20 +52,20 @@ class Feed:
 
     def end(self, outcome: Outcome, failure: Exception | None) -> None:
         """Note how the lane's items have ended."""
-        lane, flight = self.lane, self._flight
+        lane, execution = self.lane, self._execution
         lane.ended = True
-        flight.outcomes.update(dict.fromkeys(lane.context.claimed, outcome))
+        execution.outcomes.update(dict.fromkeys(lane.context.claimed, outcome))
         if failure is not None:
             self._complain(failure)
-        if flight.trace is not None:
-            flight.trace.ended(lane.context.claimed, outcome)
+        if execution.trace is not None:
+            execution.trace.ended(lane.context.claimed, outcome)
 
     def count(self) -> None:
         """Count what is through since the last time."""
-        meter, tally = self.meter, self._reins.tally
+        meter, run_counts = self.meter, self._reins.run_counts
         succeeded, failed = self.lane.count()
         meter.succeeded, meter.failed = meter.succeeded + succeeded, meter.failed + failed
-        tally.succeeded, tally.failed = tally.succeeded + succeeded, tally.failed + failed
+        run_counts.succeeded, run_counts.failed = run_counts.succeeded + succeeded, run_counts.failed + failed
         meter.sample()
 
     def close(self) -> None:
@@ -68,15 +74,15 @@ class Feed:
         self.meter.end()
 
     async def _to_the_end(self, workers: Workers) -> Outcome:
-        lane, flight = self.lane, self._flight
+        lane, execution = self.lane, self._execution
         failure: Exception | None = None
         if (task := asyncio.current_task()) is not None:
-            flight.under_way[task] = lane.context
-        if flight.trace is not None:
-            flight.trace.started(lane.context)
+            execution.under_way[task] = lane.context
+        if execution.trace is not None:
+            execution.trace.started(lane.context)
         try:
             async with (
-                Door("what makes the arguments, or retries,"),
+                UserCode("what makes the arguments, or retries,"),
                 self._calls.provided(lane.context) as (for_fetch, for_process, for_dead),
             ):
                 lane.call = self._calls.process(for_process)
@@ -96,7 +102,7 @@ class Feed:
         """Fetch until there is nothing more, wait until all of it is through, and return what went wrong."""
         failure: Exception | None = None
         try:
-            async with Door("fetch"):
+            async with UserCode("fetch"):
                 with self._calls.cut(self.lane.context) as self.lane.fetching_cut:
                     await self._fetch_all(workers, given)
         except Exception as error:
@@ -134,7 +140,7 @@ class Feed:
 
     def _take(self, records: Sequence[object]) -> Batch:
         batch = self.lane.take(records, self._calls.step)
-        if (tracer := self._flight.means.tracer) is not None:
+        if (tracer := self._execution.executors.tracer) is not None:
             batch.span = tracer.batch(self.lane.context, batch.size)
         return batch
 
@@ -144,17 +150,17 @@ class Feed:
         batch.failed += records
         lane.failed += records
         if error is not None:
-            self._complain_once(batch, "process", error)
+            self._report_once(batch, "process", error)
         if dead is None:
             return
         try:
-            async with Door("dead"):
+            async with UserCode("dead"):
                 await dead(lane.context, record, error or RecordFailed())
             self.meter.dead += records
         except Exception as own:
-            self._complain_once(batch, "dead", own)
+            self._report_once(batch, "dead", own)
 
-    def _complain_once(self, batch: Batch, of: str, error: Exception) -> None:
+    def _report_once(self, batch: Batch, of: str, error: Exception) -> None:
         """Complain of what befell a batch first: a million stacks help nobody."""
         if of not in batch.complained:
             batch.complained += (of,)
@@ -176,9 +182,9 @@ class Feed:
     async def _save(self) -> None:
         due, self.lane.due = self.lane.due, {}
         for item, value in due.items():
-            await self._flight.checkpoints.save(item, value)
+            await self._execution.checkpoints.save(item, value)
 
     def _complain(self, error: Exception) -> None:
-        if (tracer := self._flight.means.tracer) is not None:
+        if (tracer := self._execution.executors.tracer) is not None:
             tracer.failed(error)
-        self._flight.complain(self.lane.context, error)
+        self._execution.report_error(self.lane.context, error)

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.faults import lacks
+from aioelasticjob.coordination.diagnostics import missing_features_text
 from aioelasticjob.coordination.refusals import Refusals, RefusedRequest
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Claim
@@ -48,7 +48,7 @@ class JobHealth:
             tuple(sorted(item for item, holder in view.assignment.items() if holder == instance)),
             () if claim is None else tuple(sorted(claim.items)),
             None if schedule is None else schedule.next_after(moment(now)),
-            lacks(view.lacking[instance]) if instance in view.lacking else None,
+            missing_features_text(view.lacking[instance]) if instance in view.lacking else None,
         )
 
 

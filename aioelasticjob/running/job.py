@@ -26,11 +26,11 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import instance_id
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
 from aioelasticjob.running.life import History, Life
+from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
 from aioelasticjob.running.state import Items
-from aioelasticjob.running.surroundings import Surroundings
 
-AGAIN_AFTER = 1.0
+REJOIN_PAUSE = 1.0
 """Seconds before a job joins again under the session that it had, or tries again what was refused."""
 
 READABLE = (SessionState.CONNECTED, SessionState.CLOSED)
@@ -50,7 +50,7 @@ class Host:
 class LocalJob:
     """One job in this process, session after session, until it leaves or the process does."""
 
-    def __init__(self, job: Job, session: Session, host: Host, shared: Surroundings, scheduler: Scheduler) -> None:
+    def __init__(self, job: Job, session: Session, host: Host, shared: ProcessContext, scheduler: Scheduler) -> None:
         self._job, self._session, self._host, self._shared = job, session, host, shared
         self._scheduler, self._leaving = scheduler, Latest(False)
         self._past = History()
@@ -117,7 +117,7 @@ class LocalJob:
             if not (self._past.is_up or isinstance(error, cost)):
                 await life.end(self._past)
                 raise
-            self._past.complain(error, self._job.config.job_name)
+            self._past.warn_rejoin(error, self._job.config.job_name)
             return False
         if not lives or life.tasks.over:  # the session may have ended when nothing was left to wait for
             return False
@@ -136,7 +136,7 @@ class LocalJob:
     async def _go_on(self, life: Life) -> None:
         """End a life, and begin another one unless the job has left."""
         if isinstance(life.error, ElasticJobError):
-            self._past.complain(life.error, self._job.config.job_name)
+            self._past.warn_rejoin(life.error, self._job.config.job_name)
         elif life.error is not None:
             name = self._job.config.job_name
             log.error("%s: joins again after an error of ours", name, exc_info=life.error, extra={"job": name})
@@ -158,7 +158,7 @@ class LocalJob:
     async def _pause(self) -> None:
         """Wait a moment, if it was not the session's end that ended the last life: its cause may still be there."""
         if self._session.incarnation == self._incarnation:
-            with move_on_after(AGAIN_AFTER):
+            with move_on_after(REJOIN_PAUSE):
                 await self._session.status.until(lambda now: now.incarnation != self._incarnation)
 
     def _member(self, status: SessionStatus) -> Member:

@@ -12,14 +12,14 @@ from anyio import CancelScope, move_on_after
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.attendance import note_accounted
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.commit import OVER, connected
+from aioelasticjob.coordination.commit import ENDED_STATES, connected
 from aioelasticjob.coordination.coordinator import Coordinator
-from aioelasticjob.coordination.faults import lacks
-from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.coordination.diagnostics import missing_features_text
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.membership import give_notice, join, leave
+from aioelasticjob.coordination.membership import announce_leaving, join, leave
+from aioelasticjob.coordination.record_cache import RecordCache
+from aioelasticjob.coordination.unmonitored import note_accounted
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import ElasticJobError, ForeignData, InvalidSetting, RegistryError
 from aioelasticjob.jobs.base import Job
@@ -27,15 +27,15 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import SessionState, SessionStatus
 from aioelasticjob.running.health import JobHealth
-from aioelasticjob.running.monitor import MonitorPort
-from aioelasticjob.running.runner import Runner
+from aioelasticjob.running.job_scheduler import JobScheduler
+from aioelasticjob.running.monitor_port import MonitorPort
+from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Activity, Scheduler, TaskScope, Work
 from aioelasticjob.running.standby import FAREWELL, wait_for_news, wait_until_known
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.stopping import LAST_WORD
-from aioelasticjob.running.surroundings import Surroundings
 
-COMPLAIN_AGAIN_AFTER = 60.0
+WARNING_INTERVAL = 60.0
 """Seconds after which the log hears the same complaint again."""
 
 log = logging.getLogger(__name__)
@@ -71,23 +71,23 @@ class History:
         recorded = self.config is None or self.config.monitor_execution
         return self.since if self.since is not None and recorded else inf
 
-    def wait(self, job: str, problem: str, shared: Surroundings, instance: str | None = None) -> None:
+    def wait(self, job: str, problem: str, shared: ProcessContext, instance: str | None = None) -> None:
         """Say why the job waits for its turn, once for each reason, and show it in the process's health."""
         if problem != self.trouble:
             self.trouble = problem
             log.warning("%s: waits: %s", job, problem, extra={"job": job})
         shared.standing_by[job] = JobHealth(job, instance, problem=problem)
 
-    def resume(self, job: str, shared: Surroundings) -> None:
+    def resume(self, job: str, shared: ProcessContext) -> None:
         """Say that the job has joined, if it had to wait."""
         if shared.standing_by.pop(job, None):
             self.trouble = ""
             log.info("%s: has joined, what it waited for is mended", job, extra={"job": job})
 
-    def complain(self, error: ElasticJobError, job: str) -> None:
+    def warn_rejoin(self, error: ElasticJobError, job: str) -> None:
         """Say why the job has to join again, once a minute at most while the reason stays the same."""
         now = get_running_loop().time()
-        if str(error) != self.trouble or now >= self.complained_at + COMPLAIN_AGAIN_AFTER:
+        if str(error) != self.trouble or now >= self.complained_at + WARNING_INTERVAL:
             self.trouble, self.complained_at = str(error), now
             log.warning("joining again: %s", error, extra={"job": job})
 
@@ -99,14 +99,14 @@ class Life:
     """
 
     def __init__(
-        self, job: Job, member: Member, shared: Surroundings, scheduler: Scheduler, over: Callable[[Life], None]
+        self, job: Job, member: Member, shared: ProcessContext, scheduler: Scheduler, over: Callable[[Life], None]
     ) -> None:
         self.member, self._job, self._shared, self._scheduler = member, job, shared, scheduler
         self._over = over
         self.tasks = TaskScope(scheduler, self.fail)
         self.error: Exception | None = None
         """What ended it, unless the session or the job did."""
-        self.runner: Runner | None = None
+        self.runner: JobScheduler | None = None
         self._coordinator: Coordinator | None = None
         self._port: MonitorPort | None = None
         self._follower = Follower(
@@ -131,7 +131,7 @@ class Life:
         seen = await trees.changed()
         try:
             if past.config is None and (lacking := member.lacks(seen)):
-                past.wait(name, lacks(lacking), self._shared, member.id)
+                past.wait(name, missing_features_text(lacking), self._shared, member.id)
                 up()
                 self.left = not await wait_until_known(member, self._job.config, trees, leaving)
                 return False
@@ -159,12 +159,12 @@ class Life:
         if past.since is None:
             here = views.value.instances.get(member.id)
             past.since = shared.clock.now() if here is None else here.up_since
-        runner = self.runner = Runner(
+        runner = self.runner = JobScheduler(
             self._job, member, views, shared, self.tasks, self._finished, past.since, past.accounted, past.items
         )
         given_up = runner.rescues.given_up
         coordinator = Coordinator(
-            member, trees, views, runner.tally, shared.clock, given_up, self._dismissed, self._finished
+            member, trees, views, runner.run_counts, shared.clock, given_up, self._dismissed, self._finished
         )
         running = Activity(self._scheduler, self.tasks, runner.turn, is_urgent=False)
         coordinating = Activity(self._scheduler, self.tasks, coordinator.turn)
@@ -184,7 +184,7 @@ class Life:
 
     def session_changed(self, status: SessionStatus) -> None:
         """Go on when there is a connection again; end with the session."""
-        if status.state in OVER or status.incarnation != self.member.incarnation:
+        if status.state in ENDED_STATES or status.incarnation != self.member.incarnation:
             self._finished()
         elif status.state is SessionState.CONNECTED:
             for activity in self._activities:
@@ -248,7 +248,7 @@ class Life:
         there any more would stay in its seat.  If the process leaves as well, the end of its session will do.
         """
         member, clock, failures = self.member, self._shared.clock, 0
-        claims = Claims(member, Ledger(member, lambda: int(clock.now() * 1000)))
+        claims = Claims(member, RecordCache(member, lambda: int(clock.now() * 1000)))
         while await connected(member.session, member.incarnation):
             try:
                 await claims.release_all(hand_over=hand_over)
@@ -273,7 +273,7 @@ class Life:
         self.tasks.start_soon(self.retire)
 
 
-async def _compare_clocks(member: Member, shared: Surroundings) -> None:
+async def _compare_clocks(member: Member, shared: ProcessContext) -> None:
     """See to it that the registry's clock is known before anything is claimed; once for all jobs of a process."""
     while member.session.clock_skew is None:
         if shared.comparing.value:
@@ -289,16 +289,16 @@ async def _compare_clocks(member: Member, shared: Surroundings) -> None:
 async def _give_notice(member: Member) -> None:
     """Hand over what is not being run here while the rest is finished; a job with nothing to finish leaves at once."""
     try:
-        await give_notice(member)
+        await announce_leaving(member)
     except RegistryError as error:  # then others wait until we are gone
         log.debug("leaving without notice: %s", error, extra={"job": member.layout.job})
 
 
-async def _say_goodbye(runner: Runner, member: Member, view: JobView, clock: Clock) -> None:
+async def _say_goodbye(runner: JobScheduler, member: Member, view: JobView, clock: Clock) -> None:
     try:
         if runner.left:  # nobody else knows what ran here since the last tick
             now = clock.now() - (member.session.clock_skew or 0.0)
-            await runner.tally.publish(member, view, now)
+            await runner.run_counts.publish(member, view, now)
             await note_accounted(member, view, now)
         await leave(member)
     except RegistryError as error:  # the session's end removes the instance all the same

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from aioelasticjob.coordination.ledger import TOLERATED
+from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.model import Record
-from aioelasticjob.running.clockwork import Clockwork
+from aioelasticjob.running.clock_skew import ClockSkewMonitor
 from aioelasticjob.running.commands import Command, Report
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import AWAY, UNKNOWN, Items
@@ -24,9 +24,9 @@ NEWS = 60_000
 class MissedMoments:
     """Which moments of its items one instance reports as missed."""
 
-    def __init__(self, clockwork: Clockwork, items: Items, commands: list[Command]) -> None:
+    def __init__(self, clockwork: ClockSkewMonitor, items: Items, commands: list[Command]) -> None:
         self._clockwork, self._items, self._commands = clockwork, items, commands
-        self.lower_all(clockwork.now + TOLERATED, clockwork.now)  # the clock may have been ahead in an earlier life
+        self.lower_all(clockwork.now + MAX_FUTURE, clockwork.now)  # the clock may have been ahead in an earlier life
 
     @property
     def newest_of_all(self) -> int:

@@ -10,12 +10,12 @@ from anyio import CancelScope, create_task_group, move_on_after, sleep
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.registry.session import Session
-from aioelasticjob.running.clockwork import Clockwork, Reading
+from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
 from aioelasticjob.running.job import Host, LocalJob
+from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
-from aioelasticjob.running.surroundings import Surroundings
 
-LAST_COMPLAINTS = 5.0
+FINAL_DELIVERY_TIMEOUT = 5.0
 """Seconds that error handlers have for what is left to tell when the application ends."""
 CLOCK_CHECK = 1.0
 """Seconds between two looks at the time, to see whether it was set."""
@@ -27,7 +27,7 @@ CLOCK_CHECK_REFUSING = 5.0
 
 @asynccontextmanager
 async def run_jobs(
-    session: Session, jobs: Iterable[Job], host: Host, shared: Surroundings
+    session: Session, jobs: Iterable[Job], host: Host, shared: ProcessContext
 ) -> AsyncIterator[Sequence[LocalJob]]:
     """Run jobs while the block is open; at its end they leave gracefully, and what goes on is cancelled.
 
@@ -41,7 +41,7 @@ async def run_jobs(
             scheduler = Scheduler(tasks)
             local += [LocalJob(job, session, host, shared, scheduler) for job in jobs]
             tasks.start_soon(scheduler.run)
-            tasks.start_soon(shared.complaints.tell)
+            tasks.start_soon(shared.dispatcher.deliver)
             tasks.start_soon(watch_clock, session, shared)
             tasks.start_soon(_watch_session, session, local)
             async with create_task_group() as starting:
@@ -58,7 +58,7 @@ async def run_jobs(
             job.close()
 
 
-async def _leave(jobs: Sequence[LocalJob], shared: Surroundings, scheduler: Scheduler) -> None:
+async def _leave(jobs: Sequence[LocalJob], shared: ProcessContext, scheduler: Scheduler) -> None:
     """Let all jobs leave, and error handlers tell the last.
 
     If the block was cancelled, so were the scheduler and what it had begun; then this goes on in a group of its own.
@@ -69,8 +69,8 @@ async def _leave(jobs: Sequence[LocalJob], shared: Surroundings, scheduler: Sche
         async with create_task_group() as leaving:
             for job in jobs:
                 leaving.start_soon(job.leave)
-        with move_on_after(LAST_COMPLAINTS):
-            await shared.complaints.told()
+        with move_on_after(FINAL_DELIVERY_TIMEOUT):
+            await shared.dispatcher.wait_until_delivered()
         tasks.cancel_scope.cancel()
 
 
@@ -81,12 +81,12 @@ async def _watch_session(session: Session, jobs: Sequence[LocalJob]) -> None:
             job.session_changed(status)
 
 
-async def watch_clock(session: Session, shared: Surroundings) -> None:
+async def watch_clock(session: Session, shared: ProcessContext) -> None:
     """Let the jobs look again when the time that they go by is set; ask the registry for it while it is far from ours.
 
     Only writes are answered with the registry's time: jobs that are at rest would follow a clock that was put right.
     """
-    time, pause, asked = Clockwork(Reading.of(session, shared.clock)), CLOCK_CHECK, 0.0
+    time, pause, asked = ClockSkewMonitor(Reading.of(session, shared.clock)), CLOCK_CHECK, 0.0
     turn = refused = 0
     while True:
         await sleep(CLOCK_CHECK)

@@ -13,10 +13,10 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource, Record
-from aioelasticjob.running.accounts import Accounts
 from aioelasticjob.running.driver import StateDriver
-from aioelasticjob.running.requests import Fly
 from aioelasticjob.running.schedule import Passed
+from aioelasticjob.running.stats import ExecutionStats
+from aioelasticjob.running.triggers import RunClaimed
 
 VISIBLE_WITHIN = 1.0
 """Seconds to wait at most until the view shows that an item of ours is rescued no more."""
@@ -26,7 +26,7 @@ class Rescues:
     """The orphans of a job, as one instance takes them."""
 
     def __init__(
-        self, member: Member, state: StateDriver, accounts: Accounts, claims: Claims, views: Latest[JobView]
+        self, member: Member, state: StateDriver, accounts: ExecutionStats, claims: Claims, views: Latest[JobView]
     ) -> None:
         self._member, self._state, self._accounts, self._claims, self._views = member, state, accounts, claims, views
 
@@ -35,7 +35,7 @@ class Rescues:
         if error := self._accounts.given_up(self._views.value.config, item, run):
             self._state.report([item], Passed(run.moment, run.moment), str(error), run.instance)
 
-    async def answer(self, view: JobView, fly: Fly) -> bool:
+    async def answer(self, view: JobView, fly: RunClaimed) -> bool:
         """Take one orphan, beginning at a place of our own so that rescuers spread; True if one was taken."""
         me = self._member.id
         if not (view.orphans and view.config.failover and me in view.eligible):
@@ -57,19 +57,19 @@ class Rescues:
                 self._member.refusals.refused("to take an orphan", error)
         return False  # and no reason to wait: what is owed goes on
 
-    async def _take(self, view: JobView, item: int, fly: Fly) -> bool:
-        ledger, taken = self._state.ledger, False
-        await ledger.learn([item])
-        record = ledger.record(item)
+    async def _take(self, view: JobView, item: int, fly: RunClaimed) -> bool:
+        cache, taken = self._state.cache, False
+        await cache.learn([item])
+        record = cache.record(item)
         if record.completed:
-            await self._claims.dismiss(item)
+            await self._claims.remove_orphan_mark(item)
         elif record.rescues < view.config.max_rescues:  # else the leader gives it up
-            fire = Fire(ledger.moment(item), FireSource.FAILOVER, record.parameter)
+            fire = Fire(cache.moment(item), FireSource.FAILOVER, record.parameter)
             taken = await fly(view, fire, frozenset({item}))
             if taken and item in self._state.held:  # what it owes by now it is to run together with the others
                 await self._seen(lambda newer: item not in newer.rescues)
         if item not in self._state.held:
-            ledger.forget([item])
+            cache.forget([item])
         return taken
 
     async def _seen(self, condition: Callable[[JobView], bool]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from aioelasticjob.coordination.ledger import Entry, is_cut_off
+from aioelasticjob.coordination.record_cache import Entry, is_cut_off
 
 
 class Newest(Enum):
@@ -107,11 +107,14 @@ told where it is decided:
 
 * The registry was away, or the clock was set ahead: that is the reason then, whatever the state (``MissedMoments``).
   Else somebody whose registry was away for a minute would read that his process had been held up, and look there.
-* Nobody was up (``Absence``): the cluster shares marks of what was reported.  Else two instances that come back after a
+* Nobody was up (``UnattendedMoments``): the cluster shares marks of what was reported.  Else two instances that come
+back after a
   night would both report it for an item that moves from one to the other a second later.
-* The job keeps no records (``Absence``): its leader reports what nobody was up for, for all items, once.  Else nobody
+* The job keeps no records (``UnattendedMoments``): its leader reports what nobody was up for, for all items, once.
+Else nobody
   would know of that night at all, for no instance knows when the last run was.
-* A record claims a moment that is yet to come (``Ahead``).  Else an item that was claimed for 03:00 by a clock an hour
+* A record claims a moment that is yet to come (``FutureRecords``).  Else an item that was claimed for 03:00 by a clock
+an hour
   ahead would be silent from 02:00 until then, when the clock is put right, and nothing would be reported.
 * A schedule was in force before it was known here (``MissedMoments.report_hidden``).  Else, when a job goes from each
   minute to each second at 01:59:30 and this instance hears of that after it has claimed 02:00:00, the seconds before

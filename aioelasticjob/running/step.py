@@ -9,15 +9,15 @@ from __future__ import annotations
 from functools import partial
 from math import inf
 
-from aioelasticjob.coordination.ledger import TOLERATED
+from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.running.absence import Absence, given_at, given_to, made_at, made_by
 from aioelasticjob.running.account import Account
-from aioelasticjob.running.ahead import Ahead
-from aioelasticjob.running.clockwork import AHEAD, ASTRAY, Reading
+from aioelasticjob.running.clock_skew import AHEAD, ASTRAY, Reading
 from aioelasticjob.running.commands import ReadItems
+from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import ENDED, Came, Items
+from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_at, made_by
 
 
 class JobState(Account):
@@ -27,8 +27,8 @@ class JobState(Account):
         super().__init__(me, view, reading, up_since, items)
         self.begun_elsewhere: frozenset[int] = frozenset()
         """The items begun elsewhere that the newest view was the first to show."""
-        self._ahead = Ahead(self.missed, items, self.commands)
-        self._absence = Absence(me, self.clock, self.missed, items, self.commands)
+        self._ahead = FutureRecords(self.missed, items, self.commands)
+        self._absence = UnattendedMoments(me, self.clock, self.missed, items, self.commands)
         self._since = int(view.scheduled_since * 1000)
         """Since when the schedule is known to be in force."""
         self._closed = self._is_ahead = False
@@ -88,7 +88,7 @@ class JobState(Account):
     def _close(self, view: JobView) -> None:
         """Owe nothing to items that are switched off."""
         closed = self.held & view.disabled_items if self._me in view.eligible else self.held
-        taken_off = self.taken_off()  # what passed before that is missed all the same
+        taken_off = self.blocked()  # what passed before that is missed all the same
         self._account((number for number in closed & taken_off if not self.items[number].closed), Came.BLOCKED)
         for number, item in self.items.items():
             item.closed = number in closed
@@ -108,7 +108,9 @@ class JobState(Account):
         if self.clock.is_set_back():
             since = self._set_back = self.clock.since
             self.timetable = Timetable(self.config.schedule, since)
-            self.missed.lower_all(self.clock.now + TOLERATED, since, self._since if self._since > self.clock.now else 0)
+            self.missed.lower_all(
+                self.clock.now + MAX_FUTURE, since, self._since if self._since > self.clock.now else 0
+            )
             self._since = since if self._since > self.clock.now + AHEAD else self._since
             for item in map(self.items.__getitem__, self.held):
                 item.floor = min(max(self._floor, item.floor), max(since, item.reported))  # reports stay
@@ -132,7 +134,7 @@ class JobState(Account):
         """Run nothing again for lack of a record, and report what others kept us from running while records say so."""
         self._switched, self._scheduled_since = True, view.schedule_dated  # a note of its own, of the same schedule
         if not view.config.monitor_execution:
-            kept_from = (self.taken_off() & self.held) - self.view.disabled_items
+            kept_from = (self.blocked() & self.held) - self.view.disabled_items
             self._account(kept_from, Came.UNRECORDED)
             for item in map(self.items.__getitem__, self.held):
                 item.assume(item.record.slot)
@@ -235,7 +237,7 @@ class JobState(Account):
         written, table = self.clock.in_time(int(view.scheduled_since * 1000)), self.timetable
         succession = self._succession(view)
         ours = self.held - succession.handed_on(self.held, self._me)
-        missed = (self.taken_off() - self.view.disabled_items) | self._due()
+        missed = (self.blocked() - self.view.disabled_items) | self._due()
         ended = min(written, succession.ended)
         table.advance(ended)
         self._account((missed | self._due()) & ours, Came.REPLACED, ended=ended)  # later ones are the next schedule's

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from aioelasticjob.coordination.view import FormerSchedule, JobView
 from aioelasticjob.cron import Cron
-from aioelasticjob.running.absence import given_at
+from aioelasticjob.running.unattended import given_at
 
 ROUNDED = 0.001
 

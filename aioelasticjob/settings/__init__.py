@@ -11,10 +11,10 @@ from pathlib import Path
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import kinds
-from aioelasticjob.settings.checking import Application, Examination, Given
+from aioelasticjob.settings.checking import Application, JobSettings, SettingsCheck
 from aioelasticjob.settings.environment import spelt
-from aioelasticjob.settings.files import Written, read
-from aioelasticjob.settings.mistakes import Mistake, WrongSettings
+from aioelasticjob.settings.errors import Mistake, WrongSettings
+from aioelasticjob.settings.files import SettingsFile, read
 
 __all__ = ["Mistake", "Settings", "WrongSettings", "examine", "load"]
 
@@ -23,7 +23,7 @@ __all__ = ["Mistake", "Settings", "WrongSettings", "examine", "load"]
 class Settings:
     """The settings of a file and the environment, checked as far as that is possible without the application's code."""
 
-    _seen: Examination
+    _seen: SettingsCheck
 
     @property
     def application(self) -> Application:
@@ -58,7 +58,7 @@ class Settings:
         """
         names = {spelt(name): name for name in self._seen.jobs}
         name = config.job_name if config.job_name in self._seen.jobs else names.get(spelt(config.job_name), "")
-        given = self._seen.jobs.get(name, Given())
+        given = self._seen.jobs.get(name, JobSettings())
         defaults = {key: one for key, one in self._seen.defaults.values.items() if key not in config.model_fields_set}
         if given.kind is not None and given.kind.upper() != config.job_type:
             wrong = InvalidSetting("kind", given.kind, f"the code declares {name} as {config.job_type}")
@@ -85,7 +85,7 @@ class Settings:
         if amiss:
             raise WrongSettings(amiss)
 
-    def _wrong(self, name: str, given: Given, wrong: InvalidSetting) -> WrongSettings:
+    def _wrong(self, name: str, given: JobSettings, wrong: InvalidSetting) -> WrongSettings:
         first, *deeper = wrong.setting.split(".")
         keys = given.keys.get(first) or self._seen.defaults.keys.get(first) or ("jobs", name, first)
         return WrongSettings([self._seen.mistake((*keys, *deeper), wrong.value, wrong.expected)])
@@ -93,8 +93,8 @@ class Settings:
 
 def examine(file: str | Path | None = None, *, elsewhere: bool = False) -> tuple[Settings, tuple[Mistake, ...]]:
     """Return the settings and every mistake in them; if ``elsewhere``, scripts are not looked for on this host."""
-    written = Written("environment") if file is None else read(file)
-    examination = Examination(written, os.environ, elsewhere)
+    written = SettingsFile("environment") if file is None else read(file)
+    examination = SettingsCheck(written, os.environ, elsewhere)
     examination.run()
     return Settings(examination), examination.mistakes
 

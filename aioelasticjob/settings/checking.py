@@ -20,8 +20,8 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import kinds
 from aioelasticjob.registry.settings import ConnectionOptions
 from aioelasticjob.settings.environment import PREFIX, name_of, of_jobs
-from aioelasticjob.settings.files import Keys, Written
-from aioelasticjob.settings.mistakes import Mistake, in_order, sifted
+from aioelasticjob.settings.errors import Mistake, in_order, sifted
+from aioelasticjob.settings.files import Keys, SettingsFile
 from aioelasticjob.settings.placeholders import resolved
 
 _SECTIONS = ("defaults", "jobs")
@@ -74,7 +74,7 @@ class Application(BaseSettings):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class JobSettings:
     """The settings of one job, or the defaults for all jobs: values by their Python names, and the place of each."""
 
     kind: str | None = None
@@ -83,16 +83,16 @@ class Given:
 
 
 @dataclass(slots=True)
-class Examination:
+class SettingsCheck:
     """One check of a file and the environment; ``mistakes`` is complete after ``run``."""
 
-    written: Written
+    written: SettingsFile
     environment: Mapping[str, str]
     elsewhere: bool = False
     """Whether the jobs run on other hosts: then this host is not searched for their scripts."""
     application: Application = field(default_factory=Application)
-    defaults: Given = field(default_factory=Given)
-    jobs: dict[str, Given] = field(default_factory=dict)
+    defaults: JobSettings = field(default_factory=JobSettings)
+    jobs: dict[str, JobSettings] = field(default_factory=dict)
     _found: dict[Keys, Mistake] = field(default_factory=dict)
     _variables: dict[Keys, str] = field(default_factory=dict)
 
@@ -166,17 +166,17 @@ class Examination:
             self._variables[("jobs", variable.job, variable.setting)] = variable.name
             jobs.setdefault(variable.job, {})[variable.setting] = variable.value
 
-    def _given(self, keys: Keys, settings: Mapping[str, object], of_kinds: Sequence[str] | None = None) -> Given:
+    def _given(self, keys: Keys, settings: Mapping[str, object], of_kinds: Sequence[str] | None = None) -> JobSettings:
         """Return settings by their Python names, after a check of the names.
 
         A job that is declared in code may be of any kind, unless ``kind`` is given.
         """
-        kind, found = settings.get("kind"), Given()
+        kind, found = settings.get("kind"), JobSettings()
         if kind is not None:
             try:
                 if not isinstance(kind, str):
                     raise InvalidSetting("kind", kind, f"must be one of {', '.join(kinds.names())}")
-                found = Given(kind)
+                found = JobSettings(kind)
                 kinds.find(kind)
             except InvalidSetting as wrong:
                 self._note((*keys, "kind"), kind, wrong.expected)
@@ -196,12 +196,12 @@ class Examination:
                 self._note((*keys, key), value, f"is the same setting as {places[name][-1]}")
             else:
                 values[name], places[name] = value, (*keys, key)
-        return Given(kind, values, places)
+        return JobSettings(kind, values, places)
 
-    def _with_defaults(self, given: Given) -> Given:
-        return Given(given.kind, {**self.defaults.values, **given.values}, {**self.defaults.keys, **given.keys})
+    def _with_defaults(self, given: JobSettings) -> JobSettings:
+        return JobSettings(given.kind, {**self.defaults.values, **given.values}, {**self.defaults.keys, **given.keys})
 
-    def _look_at_settings(self, name: str, given: Given) -> None:
+    def _look_at_settings(self, name: str, given: JobSettings) -> None:
         base: Keys = ("jobs", name)
         for one in _wrong_with(name, given, self.elsewhere):
             first, *deeper = one.setting.split(".")
@@ -209,7 +209,7 @@ class Examination:
             self._note((*keys, *deeper), one.value, one.expected)
 
 
-def _wrong_with(name: str, given: Given, elsewhere: bool) -> list[InvalidSetting]:
+def _wrong_with(name: str, given: JobSettings, elsewhere: bool) -> list[InvalidSetting]:
     """Return the errors in those of a job's settings whose names are right."""
     kind, common = None, {key: value for key, value in given.values.items() if key in JobConfig.model_fields}
     if given.kind is not None:
@@ -264,4 +264,4 @@ def _keys(name: str, *aliases: object) -> Iterable[str]:
     return {name, *(key for choices in several for key in choices if isinstance(key, str))}
 
 
-__all__ = ["Application", "Examination", "Given"]
+__all__ = ["Application", "JobSettings", "SettingsCheck"]

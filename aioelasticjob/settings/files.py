@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import yaml
 
-from aioelasticjob.settings.mistakes import Mistake
+from aioelasticjob.settings.errors import Mistake
 
 Keys: TypeAlias = tuple[str, ...]
 """The place of a value: the keys that lead to it."""
@@ -22,7 +22,7 @@ _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class SettingsFile:
     """The values of a file, the line of each, and the mistakes that make it unreadable."""
 
     file: str
@@ -37,7 +37,7 @@ class Written:
         return self.lines.get(keys)
 
 
-def read(file: str | Path) -> Written:
+def read(file: str | Path) -> SettingsFile:
     """Read a YAML, JSON or TOML file; this raises nothing, the result has all mistakes."""
     path, name = Path(file), str(file)
     readers = {".yaml": _read_yaml, ".yml": _read_yaml, ".json": _read_yaml, ".toml": _read_toml}
@@ -52,8 +52,8 @@ def read(file: str | Path) -> Written:
     return readers[path.suffix.lower()](name, text)
 
 
-def _unread(file: str, line: int | None, why: str) -> Written:
-    return Written(file, mistakes=(Mistake(file, line, "", None, why),))
+def _unread(file: str, line: int | None, why: str) -> SettingsFile:
+    return SettingsFile(file, mistakes=(Mistake(file, line, "", None, why),))
 
 
 class _Loader(yaml.SafeLoader):
@@ -66,13 +66,13 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def _read_yaml(file: str, text: str) -> Written:
+def _read_yaml(file: str, text: str) -> SettingsFile:
     try:
         loader = _Loader(text)
         try:
             root = loader.get_single_node()
             if root is None:
-                return Written(file)
+                return SettingsFile(file)
             document = _Document(file, loader)
             values = document.value(root, ())
         finally:
@@ -87,7 +87,7 @@ def _read_yaml(file: str, text: str) -> Written:
         return _unread(file, None, "is nested too deeply, or refers to itself")
     if not isinstance(values, dict):
         return _unread(file, 1, "must be a mapping, such as registry: …, jobs: …")
-    return Written(file, values, document.lines, tuple(document.mistakes))
+    return SettingsFile(file, values, document.lines, tuple(document.mistakes))
 
 
 def _quoting(error: yaml.MarkedYAMLError) -> str:
@@ -133,14 +133,14 @@ class _Document:
             first.setdefault(key, line)
 
 
-def _read_toml(file: str, text: str) -> Written:
+def _read_toml(file: str, text: str) -> SettingsFile:
     try:
         values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         found = _TOML_PLACE.search(str(error))
         last = text.count("\n") + 1
         return _unread(file, int(found[1] or last) if found else None, f"is no TOML: {_TOML_PLACE.sub('', str(error))}")
-    return Written(file, values, dict(_toml_lines(text)))
+    return SettingsFile(file, values, dict(_toml_lines(text)))
 
 
 def _toml_lines(text: str) -> Iterator[tuple[Keys, int]]:

@@ -14,7 +14,7 @@ from aioelasticjob.zookeeper.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-START = 10.0
+START_TIMEOUT = 10.0
 """Seconds for the server to start, and to end."""
 QUICK = Settings(tick_time=100, min_session_timeout=200, max_session_timeout=60_000)
 """Sessions of a fifth of a second for those who wait for their end, of a minute for those who stand in a debugger."""
@@ -39,10 +39,10 @@ def embedded_server() -> Iterator[str]:
     thread = threading.Thread(target=lambda: asyncio.run(main()), name="embedded registry", daemon=True)
     thread.start()
     try:
-        address, loop, stop = started.result(timeout=START)
+        address, loop, stop = started.result(timeout=START_TIMEOUT)
         try:
             yield address
         finally:
             loop.call_soon_threadsafe(stop.set)
     finally:
-        thread.join(timeout=START)
+        thread.join(timeout=START_TIMEOUT)

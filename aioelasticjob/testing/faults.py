@@ -39,7 +39,7 @@ class Faults:
 
     def crash(self, process: Process, farewell: Farewell = "fin") -> None:
         """Kill a process as ``kill -9`` does (``fin``, ``reset``), or as a power cut of its host (``silent``)."""
-        self.loop.keep_remains(process)
+        self.loop.retain_tasks(process)
         process.kill()
         if farewell == "silent":
             self.network.unpowered.add(process.address)
@@ -48,7 +48,7 @@ class Faults:
         for connection in list(self.network.connections.values()):
             for end in connection.ends():
                 if end.process is process:
-                    {"fin": end.hang_up, "reset": end.abort, "silent": end.vanish}[farewell]()
+                    {"fin": end.close_after_kill, "reset": end.abort, "silent": end.vanish}[farewell]()
 
     def pause(self, process: Process) -> None:
         """Stop a process (SIGSTOP); its kernel goes on taking bytes for it."""

@@ -42,7 +42,7 @@ Ts = TypeVarTuple("Ts")
 START = 1_767_225_600.0
 """The default beginning of the simulated wall clock: 2026-01-01T00:00:00Z."""
 
-_PATIENCE = 200_000
+_MAX_IDLE_TURNS = 200_000
 """After so many turns of the loop without time passing, the simulation is taken for an endless loop."""
 
 
@@ -90,7 +90,7 @@ class VirtualLoop(SimulatedLoop):
             raise Deadlock([describe(task) for task in sorted(asyncio.all_tasks(self), key=hash)])
         if timeout > 0:
             self._now, self._idle_turns = max(self._now, self._scheduled[0].when()), 0
-        elif (turns := self._idle_turns + 1) > _PATIENCE:
+        elif (turns := self._idle_turns + 1) > _MAX_IDLE_TURNS:
             raise Livelock(f"{turns} turns of the loop at second {self._now}; next is {self._ready[0]}")
         else:
             self._idle_turns = turns
@@ -174,19 +174,19 @@ class VirtualLoop(SimulatedLoop):
         """Count the turns without time passing from 0 again, since something new begins."""
         self._idle_turns = 0
 
-    def keep_remains(self, process: Process) -> None:
+    def retain_tasks(self, process: Process) -> None:
         """Keep references to the tasks of a process that is killed: collected tasks would run their code again."""
         tasks = (task for task in asyncio.all_tasks(self) if isinstance(task, _SimulatedTask))
         self._remains += (task for task in tasks if task.process is process)
 
-    def bury_dead(self) -> bool:
+    def unwind_killed(self) -> bool:
         """Unwind the tasks of killed processes and ignore their errors; return whether there were any."""
         for agen in list(self._asyncgens):
             if not self._owner_lives(agen):
                 self._asyncgens.discard(agen)
         for task in sorted(asyncio.all_tasks(self), key=hash):
             if isinstance(task, _SimulatedTask) and task.process and not task.process.alive:
-                task.bury()
+                task.unwind()
         remains, self._remains = self._remains, []
         return bool(remains)
 
@@ -280,7 +280,7 @@ class _SimulatedTask(asyncio.Task[Any]):
     def __hash__(self) -> int:
         return self._age
 
-    def bury(self) -> None:
+    def unwind(self) -> None:
         """Unwind a task whose process was killed: its ``finally`` blocks run, and whatever they do has no effect."""
         self._log_destroy_pending = False
         coroutine: Any = self.get_coro()
@@ -371,7 +371,7 @@ def _shut_down(loop: VirtualLoop) -> None:
     living = [task for task in tasks if not task.process or task.process.alive]
     with warnings.catch_warnings(), mock.patch.object(sys, "unraisablehook"):
         warnings.simplefilter("ignore")  # coroutines that a dead task makes while it unwinds are never awaited
-        if loop.bury_dead():
+        if loop.unwind_killed():
             del tasks[:]
             gc.collect()  # now, while nobody hears what their last frames complain of
     for task in living:

@@ -18,7 +18,7 @@ from typing import Any
 
 from aioelasticjob.testing.process import Process, current_process
 from aioelasticjob.testing.simulated_loop import SimulatedLoop
-from aioelasticjob.testing.transport import Connection, Endpoint, SocketFace
+from aioelasticjob.testing.transport import Connection, Endpoint, FakeSocket
 
 LOOPBACK = "127.0.0.1"
 _HERE = frozenset({None, "", "0.0.0.0", "::", "::1", "localhost", LOOPBACK})
@@ -47,9 +47,9 @@ class Listener(asyncio.AbstractServer):
         self._forever: asyncio.Future[None] | None = None
 
     @property
-    def sockets(self) -> tuple[SocketFace, ...]:
+    def sockets(self) -> tuple[FakeSocket, ...]:
         """What stands in for the listening socket; empty once closed."""
-        return (SocketFace(self.address, None),) if self._open else ()
+        return (FakeSocket(self.address, None),) if self._open else ()
 
     def accept(self, connection: Connection) -> None:
         """Give a new connection to the server's code, which meets it when it next runs."""

@@ -18,10 +18,10 @@ from aioelasticjob.testing.simulated_loop import SimulatedLoop
 
 Address = tuple[str, int]
 
-WINDOW: Final = 256 * 1024
+WINDOW_BYTES: Final = 256 * 1024
 """Bytes the kernels of both ends take before a writer has to wait."""
-SEGMENT: Final = 64 * 1024
-ABANDON: Final = 924.6
+SEGMENT_BYTES: Final = 64 * 1024
+RETRANSMIT_TIMEOUT: Final = 924.6
 """Seconds after which Linux gives up a connection whose bytes are not acknowledged."""
 Failure = ConnectionError | TimeoutError | None
 
@@ -39,7 +39,7 @@ def _size(segment: Segment) -> int:
     return len(segment) if isinstance(segment, bytes) else 0
 
 
-class SocketFace:
+class FakeSocket:
     """A stand-in for a transport's socket, which does not exist."""
 
     family, type, proto = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
@@ -129,7 +129,7 @@ class Endpoint(_FlowControlMixin):
     _maybe_resume_protocol: Callable[[], None]
 
     def __init__(self, connection: Connection, address: Address, remote: Address, process: Process | None) -> None:
-        face = SocketFace(address, remote)
+        face = FakeSocket(address, remote)
         loop = connection.network.loop
         super().__init__({"sockname": address, "peername": remote, "socket": face}, loop)
         self.connection, self.address, self.process = connection, address, process
@@ -208,7 +208,7 @@ class Endpoint(_FlowControlMixin):
             self._wire.clear()
             self._lose(failure)
 
-    def hang_up(self) -> None:
+    def close_after_kill(self) -> None:
         """End as the kernel ends the connections of a process that was killed: only what it had taken is sent."""
         if not self.gone:
             self._leave()
@@ -257,8 +257,8 @@ class Endpoint(_FlowControlMixin):
         if self._broken:
             self.fail(BrokenPipeError(errno.EPIPE, "connection reset by peer"))
             return
-        for start in range(0, len(data), SEGMENT):
-            segment = bytes(data[start : start + SEGMENT])
+        for start in range(0, len(data), SEGMENT_BYTES):
+            segment = bytes(data[start : start + SEGMENT_BYTES])
             self._backlog.append(segment)
             self._backlog_size += len(segment)
         self._pump()
@@ -281,7 +281,7 @@ class Endpoint(_FlowControlMixin):
 
     def _pump(self) -> None:
         """Move what the window admits from the backlog to the wire."""
-        while self._backlog and self._in_flight < WINDOW:
+        while self._backlog and self._in_flight < WINDOW_BYTES:
             segment = self._backlog.popleft()
             self._backlog_size -= _size(segment)
             self._in_flight += _size(segment)
@@ -298,7 +298,7 @@ class Endpoint(_FlowControlMixin):
             return
         if not self._passes():
             if self._abandon is None:
-                self._abandon = self._clock.call_later(ABANDON, self._give_up, context=self._network.context)
+                self._abandon = self._clock.call_later(RETRANSMIT_TIMEOUT, self._give_up, context=self._network.context)
             return
         if self._abandon is not None:
             self._abandon.cancel()

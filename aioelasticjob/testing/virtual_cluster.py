@@ -15,19 +15,19 @@ from unittest import mock
 import anyio
 from anyio import Event, create_task_group, move_on_after, sleep, to_thread
 
-from aioelasticjob import operations, presence
+from aioelasticjob import operations, running_app
 from aioelasticjob.addresses import Address
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.clock import moment
 from aioelasticjob.errors import InvalidSetting, unwrapped
 from aioelasticjob.events import Ended, JobEvent
-from aioelasticjob.events import Listener as EventListener
+from aioelasticjob.events import EventReader as EventListener
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations import JobStatus
-from aioelasticjob.presence import Presence
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
-from aioelasticjob.running.blocking import Processes
+from aioelasticjob.running.executors import Processes
+from aioelasticjob.running_app import RunningApp
 from aioelasticjob.testing.faults import Farewell, Faults
 from aioelasticjob.testing.loop import START, VirtualClock, run
 from aioelasticjob.testing.process import Process
@@ -42,9 +42,9 @@ Provider = Callable[..., Any]
 
 REGISTRY, PORT = "10.0.0.1", 2181
 OBSERVER = "10.0.0.2"
-PATIENCE = 600.0
+OBSERVER_SESSION_TIMEOUT = 600.0
 """Session timeout of the observer, in seconds; a short one would make most work of heartbeats."""
-WITHIN = 3600.0
+DEFAULT_TIMEOUT = 3600.0
 """Simulated seconds that a test waits for something to happen, unless it says otherwise."""
 
 
@@ -184,7 +184,7 @@ class VirtualCluster:
             await self._look(settings)
         return instance
 
-    async def next_fire(self, job: str | None = None, *, within: float = WITHIN) -> tuple[Ended, ...]:
+    async def next_fire(self, job: str | None = None, *, within: float = DEFAULT_TIMEOUT) -> tuple[Ended, ...]:
         """Let time pass to the job's next scheduled moment, and until all its items have run; return how each ended.
 
         The job need not be named if there is only one.  ``within``: simulated seconds from that moment.
@@ -201,7 +201,7 @@ class VirtualCluster:
         return await self._all_end(status, f"fire of {status.name} at {due}", within, lambda end: end.slot == slot)
 
     async def trigger(
-        self, job: str | None = None, *, parameter: str | None = None, within: float = WITHIN
+        self, job: str | None = None, *, parameter: str | None = None, within: float = DEFAULT_TIMEOUT
     ) -> tuple[Ended, ...]:
         """Run the job now, as an operator would, and return how each of its items ended.
 
@@ -213,7 +213,7 @@ class VirtualCluster:
         triggered = FireSource.TRIGGER
         return await self._all_end(status, f"run of {status.name}", within, lambda end: end.source is triggered)
 
-    async def event(self, kind: type[E], *, within: float = WITHIN, **fields: object) -> E:
+    async def event(self, kind: type[E], *, within: float = DEFAULT_TIMEOUT, **fields: object) -> E:
         """Wait for the next event of that kind whose attributes are those given, as ``event(Ended, item=2)``.
 
         What came before the event that was waited for last is past.
@@ -227,7 +227,7 @@ class VirtualCluster:
         wanted = ", ".join(f"{name}={value!r}" for name, value in fields.items())
         raise NotSeen(f"{kind.__name__}({wanted})", within, self.told[-5:])
 
-    async def settled(self, job: str | None = None, *, within: float = WITHIN) -> JobStatus:
+    async def settled(self, job: str | None = None, *, within: float = DEFAULT_TIMEOUT) -> JobStatus:
         """Wait until every living instance has joined the job and all its items are assigned; return its status.
 
         Raises: NotSeen; InvalidSetting when there is no such job.
@@ -311,7 +311,7 @@ class VirtualCluster:
         ready = Event()
 
         async def main() -> None:
-            patient = replace(settings, session_timeout=PATIENCE)
+            patient = replace(settings, session_timeout=OBSERVER_SESSION_TIMEOUT)
             async with open_session(patient, clock=VirtualClock()) as self._observer:
                 ready.set()
                 await anyio.sleep_forever()
@@ -348,14 +348,14 @@ def _stand_in(app: ElasticJob, settings: ConnectionSettings, overrides: Mapping[
     """Return the same application as another process would have it: all that it does at run time is its own."""
     twin = copy.copy(app)
     twin._registry = Address(f"zk://{settings.servers}/{settings.namespace}", settings)
-    twin._here = Presence(VirtualClock())  # no event store, no endpoint: databases and ports are of the real world
+    twin._here = RunningApp(VirtualClock())  # no event store, no endpoint: databases and ports are of the real world
     twin._jobs = dict(app._jobs)
     twin.dependency_overrides = {**app.dependency_overrides, **overrides}
     return twin
 
 
 async def _registry() -> None:
-    settings = Settings(max_session_timeout=int(PATIENCE * 1000))
+    settings = Settings(max_session_timeout=int(OBSERVER_SESSION_TIMEOUT * 1000))
     async with serve("0.0.0.0", PORT, settings=settings, clock=VirtualClock().now):
         await anyio.sleep_forever()
 
@@ -373,5 +373,5 @@ def _inline() -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(to_thread, "run_sync", run_sync))
         patches.enter_context(mock.patch.object(Processes, "call", call))
-        patches.enter_context(mock.patch.object(presence, "watchdog", nullcontext))  # no loop is blocked in here
+        patches.enter_context(mock.patch.object(running_app, "watchdog", nullcontext))  # no loop is blocked in here
         yield

@@ -14,7 +14,7 @@ from pathlib import Path
 from aioelasticjob.zookeeper.connection import MAX_FRAME
 from aioelasticjob.zookeeper.lock import LockHeld, announce, locked
 from aioelasticjob.zookeeper.server import Server, serve
-from aioelasticjob.zookeeper.settings import LEAST_FRAME, MAX_CLIENT_CONNECTIONS, MAX_UNFINISHED, Settings
+from aioelasticjob.zookeeper.settings import MAX_CLIENT_CONNECTIONS, MAX_UNFINISHED, MIN_MAX_FRAME, Settings
 from aioelasticjob.zookeeper.store import StoreError, prepare
 
 LOOKS = 4
@@ -64,14 +64,14 @@ def _add_limits(option: Callable[..., argparse.Action]) -> None:
     )
     option(
         "--jute-maxbuffer",
-        type=_number(LEAST_FRAME, 1 << 30),
+        type=_number(MIN_MAX_FRAME, 1 << 30),
         default=MAX_FRAME,
         metavar="BYTES",
         help="the largest request, ZooKeeper's jute.maxbuffer (default: %(default)s)",
     )
     option(
         "--max-unfinished",
-        type=_number(LEAST_FRAME, 1 << 40),
+        type=_number(MIN_MAX_FRAME, 1 << 40),
         metavar="BYTES",
         help=f"kept for all requests that are not whole yet (default: {MAX_UNFINISHED}, or the largest request)",
     )

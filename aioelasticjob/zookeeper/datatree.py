@@ -28,7 +28,7 @@ class Author(NamedTuple):
     now: int
 
 
-class Applied(NamedTuple):
+class AppliedOperation(NamedTuple):
     """What a write did: its operation, the path as created, and the Stat it left, where the reply tells it."""
 
     op: OpCode
@@ -48,7 +48,7 @@ class DataTree(CountingTable):
         config = self.nodes["/zookeeper/config"]
         config.acl, config.aversion = READ_UNSAFE, -1
 
-    def apply(self, write: Write, author: Author) -> Applied:
+    def apply(self, write: Write, author: Author) -> AppliedOperation:
         """Carry out one write.
 
         Raises: RequestError, and nothing has changed.
@@ -68,7 +68,7 @@ class DataTree(CountingTable):
             case Check():
                 return self._check(write, write.path, author)
 
-    def apply_all(self, writes: Sequence[Write], author: Author) -> Sequence[Applied | ErrorCode]:
+    def apply_all(self, writes: Sequence[Write], author: Author) -> Sequence[AppliedOperation | ErrorCode]:
         """Carry out all writes or none.
 
         On failure the answer has OK for those before the one that failed, its error, and RUNTIME_INCONSISTENCY for
@@ -76,7 +76,7 @@ class DataTree(CountingTable):
         """
         self.journal = []
         heard = len(self.events)
-        done: list[Applied] = []
+        done: list[AppliedOperation] = []
         try:
             for write in writes:
                 done.append(self.apply(write, author))  # noqa: PERF401  (what is done counts when one raises)
@@ -111,7 +111,7 @@ class DataTree(CountingTable):
         """Name containers that were left and nodes that outlived their time (ContainerManager); times in ms."""
         return [path for path in self.reapable if _is_stale(self.nodes[path], now, never_used)]
 
-    def _create(self, write: Create, path: str, author: Author) -> Applied:
+    def _create(self, write: Create, path: str, author: Author) -> AppliedOperation:
         flag = self._flag(write)
         parent_path = parent_for_create(path)
         acl = resolve(write.acl, author.identities)
@@ -128,9 +128,9 @@ class DataTree(CountingTable):
         self.plant(path, node)
         self.events.append(TreeEvent(path, EventType.CREATED, acl))
         self.events.append(TreeEvent(parent_path or "/", EventType.CHILDREN_CHANGED, parent.acl))
-        return Applied(write.op, path, b"" if write.op is OpCode.CREATE else node.stat())
+        return AppliedOperation(write.op, path, b"" if write.op is OpCode.CREATE else node.stat())
 
-    def _delete(self, write: Delete, path: str, author: Author) -> Applied:
+    def _delete(self, write: Delete, path: str, author: Author) -> AppliedOperation:
         parent = self.node(parent_for_delete(path))
         require(parent.acl, Perms.DELETE, author.identities)
         node = self.node(path)
@@ -138,18 +138,18 @@ class DataTree(CountingTable):
         if node.children:
             raise RequestError(ErrorCode.NOT_EMPTY)
         self.remove(path, author.zxid)
-        return Applied(OpCode.DELETE, path)
+        return AppliedOperation(OpCode.DELETE, path)
 
-    def _set_data(self, write: SetData, path: str, author: Author) -> Applied:
+    def _set_data(self, write: SetData, path: str, author: Author) -> AppliedOperation:
         validate(path)
         node = self.node(path)
         require(node.acl, Perms.WRITE, author.identities)
         _require_version(node.version, write.version)
         self.fill(path, Contents(write.data, node.version + 1, author.now, author.zxid))
         self.events.append(TreeEvent(path, EventType.DATA_CHANGED, node.acl))
-        return Applied(OpCode.SET_DATA, path, node.stat())
+        return AppliedOperation(OpCode.SET_DATA, path, node.stat())
 
-    def _set_acl(self, write: SetAcl, path: str, author: Author) -> Applied:
+    def _set_acl(self, write: SetAcl, path: str, author: Author) -> AppliedOperation:
         validate(path)
         acl = resolve(write.acl, author.identities)
         node = self.node(path)
@@ -158,14 +158,14 @@ class DataTree(CountingTable):
         node.acl = acl
         node.aversion += 1
         self.touch(path)
-        return Applied(OpCode.SET_ACL, path, node.stat())
+        return AppliedOperation(OpCode.SET_ACL, path, node.stat())
 
-    def _check(self, write: Check, path: str, author: Author) -> Applied:
+    def _check(self, write: Check, path: str, author: Author) -> AppliedOperation:
         validate(path)
         node = self.node(path)
         require(node.acl, Perms.READ, author.identities)
         _require_version(node.version, write.version)
-        return Applied(OpCode.CHECK, path)
+        return AppliedOperation(OpCode.CHECK, path)
 
     def _flag(self, write: Create) -> CreateFlag:
         try:

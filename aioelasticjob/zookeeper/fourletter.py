@@ -18,7 +18,7 @@ VERSION = "3.8.0-aioelasticjob, built on 2022-02-25 08:49 UTC"
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ServerInfo:
     """Everything the words may look at."""
 
     processor: Processor
@@ -35,43 +35,43 @@ def is_known(word: str) -> bool:
     return word in _WORDS or word in _REFUSED
 
 
-def answer(word: str, desk: Desk) -> str:
+def answer(word: str, info: ServerInfo) -> str:
     """Answer a word that is known."""
     if word in _REFUSED:
         return f"{word} is not executed because it is not in the whitelist.\n"
-    return _WORDS[word](desk)
+    return _WORDS[word](info)
 
 
-def _srvr(desk: Desk) -> str:
-    return f"Zookeeper version: {VERSION}\n" + _state(desk)
+def _srvr(info: ServerInfo) -> str:
+    return f"Zookeeper version: {VERSION}\n" + _state(info)
 
 
-def _stat(desk: Desk) -> str:
-    clients = "".join(_brief(connection) for connection in desk.open_connections())
-    return f"Zookeeper version: {VERSION}\nClients:\n{clients}\n" + _state(desk)
+def _stat(info: ServerInfo) -> str:
+    clients = "".join(_brief(connection) for connection in info.open_connections())
+    return f"Zookeeper version: {VERSION}\nClients:\n{clients}\n" + _state(info)
 
 
-def _state(desk: Desk) -> str:
-    statistics, tree = desk.statistics, desk.processor.tree
+def _state(info: ServerInfo) -> str:
+    statistics, tree = info.statistics, info.processor.tree
     return (
         f"Latency min/avg/max: {statistics.min_latency}/{_average(statistics)}/{statistics.max_latency}\n"
-        f"Received: {statistics.received}\nSent: {statistics.sent}\nConnections: {len(list(desk.open_connections()))}\n"
+        f"Received: {statistics.received}\nSent: {statistics.sent}\nConnections: {len(list(info.open_connections()))}\n"
         f"Outstanding: 0\nZxid: {tree.zxid:#x}\nMode: standalone\nNode count: {len(tree.nodes)}\n"
     )
 
 
-def _mntr(desk: Desk) -> str:
-    tree, watches, statistics = desk.processor.tree, desk.processor.watches, desk.statistics
+def _mntr(info: ServerInfo) -> str:
+    tree, watches, statistics = info.processor.tree, info.processor.watches, info.statistics
     descriptors = _descriptors()
     values: dict[str, object] = {
         "version": VERSION,
         "server_state": "standalone",
         "ephemerals_count": sum(map(len, tree.ephemerals.values())),
-        "num_alive_connections": len(list(desk.open_connections())),
+        "num_alive_connections": len(list(info.open_connections())),
         "avg_latency": _average(statistics),
         "outstanding_requests": 0,
         "znode_count": len(tree.nodes),
-        "global_sessions": len(desk.processor.sessions.timeouts),
+        "global_sessions": len(info.processor.sessions.timeouts),
         "packets_sent": statistics.sent,
         "packets_received": statistics.received,
         "connection_drop_probability": 0.0,
@@ -82,31 +82,31 @@ def _mntr(desk: Desk) -> str:
         "approximate_data_size": tree.data_size,
         "open_file_descriptor_count": descriptors[0],
         "local_sessions": 0,
-        "uptime": desk.now - desk.started,
+        "uptime": info.now - info.started,
         "max_latency": statistics.max_latency,
     }
     return "".join(f"zk_{name}\t{value}\n" for name, value in values.items())
 
 
-def _conf(desk: Desk) -> str:
-    settings = desk.processor.settings
+def _conf(info: ServerInfo) -> str:
+    settings = info.processor.settings
     lower, upper = settings.session_timeouts
-    directory = desk.data_dir or ""
-    size = _directory_size(desk.data_dir)
+    directory = info.data_dir or ""
+    size = _directory_size(info.data_dir)
     return (
-        f"clientPort={desk.port}\nsecureClientPort=-1\ndataDir={directory}\ndataDirSize={size}\n"
+        f"clientPort={info.port}\nsecureClientPort=-1\ndataDir={directory}\ndataDirSize={size}\n"
         f"dataLogDir={directory}\ndataLogSize={size}\ntickTime={settings.tick_time}\n"
         f"maxClientCnxns={settings.max_client_connections}\nminSessionTimeout={lower}\nmaxSessionTimeout={upper}\n"
         "clientPortListenBacklog=-1\nserverId=0\n"
     )
 
 
-def _cons(desk: Desk) -> str:
-    return "".join(_detailed(connection) for connection in desk.open_connections()) + "\n"
+def _cons(info: ServerInfo) -> str:
+    return "".join(_detailed(connection) for connection in info.open_connections()) + "\n"
 
 
-def _dump(desk: Desk) -> str:
-    processor, now = desk.processor, desk.now
+def _dump(info: ServerInfo) -> str:
+    processor, now = info.processor, info.now
     buckets = processor.sessions.deadlines()
     lines = ["SessionTracker dump:", f"Session Sets ({len(buckets)})/({len(processor.sessions.timeouts)}):"]
     for bucket, sessions in buckets.items():
@@ -117,13 +117,13 @@ def _dump(desk: Desk) -> str:
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
     for owner, paths in owners.items():
         lines += [f"{_hex(owner)}:", *(f"\t{path}" for path in paths)]
-    connections = list(desk.open_connections())
+    connections = list(info.open_connections())
     lines += ["Connections dump:", f"Connections Sets (1)/({len(connections)}):"]
     lines += [f"\tip: /{each.host}:{each.port} sessionId: {_hex(each.session)}" for each in connections]
     return "\n".join(lines) + "\n"
 
 
-def _envi(desk: Desk) -> str:
+def _envi(info: ServerInfo) -> str:
     values = {
         "zookeeper.version": VERSION,
         "host.name": socket.gethostname(),
@@ -140,44 +140,44 @@ def _envi(desk: Desk) -> str:
     return "Environment:\n" + "".join(f"{name}={value}\n" for name, value in values.items())
 
 
-def _wchs(desk: Desk) -> str:
-    tables = desk.processor.watches.data, desk.processor.watches.child
+def _wchs(info: ServerInfo) -> str:
+    tables = info.processor.watches.data, info.processor.watches.child
     watchers = len(tables[0].by_watcher)
     return f"{watchers} connections watching {len(tables[0].by_path)} paths\nTotal watches:{len(tables[0])}\n"
 
 
-def _wchc(desk: Desk) -> str:
+def _wchc(info: ServerInfo) -> str:
     return (
         "".join(
             f"{_hex(watcher.session)}\n" + "".join(f"\t{path}\n" for path in paths)
-            for watcher, paths in desk.processor.watches.data.by_watcher.items()
+            for watcher, paths in info.processor.watches.data.by_watcher.items()
         )
         + "\n"
     )
 
 
-def _wchp(desk: Desk) -> str:
+def _wchp(info: ServerInfo) -> str:
     return (
         "".join(
             f"{path}\n" + "".join(f"\t{_hex(watcher.session)}\n" for watcher in watchers)
-            for path, watchers in desk.processor.watches.data.by_path.items()
+            for path, watchers in info.processor.watches.data.by_path.items()
         )
         + "\n"
     )
 
 
-def _dirs(desk: Desk) -> str:
-    size = _directory_size(desk.data_dir)
+def _dirs(info: ServerInfo) -> str:
+    size = _directory_size(info.data_dir)
     return f"datadir_size: {size}\nlogdir_size: {size}\n"
 
 
-def _srst(desk: Desk) -> str:
-    desk.statistics.reset()
+def _srst(info: ServerInfo) -> str:
+    info.statistics.reset()
     return "Server stats reset.\n"
 
 
-def _crst(desk: Desk) -> str:
-    for connection in desk.open_connections():
+def _crst(info: ServerInfo) -> str:
+    for connection in info.open_connections():
         connection.traffic.reset()
     return "Connection stats reset.\n"
 
@@ -225,16 +225,16 @@ def _descriptors() -> tuple[int, int]:
         return -1, -1
 
 
-_WORDS: Mapping[str, Callable[[Desk], str]] = {
+_WORDS: Mapping[str, Callable[[ServerInfo], str]] = {
     "srvr": _srvr,
-    "ruok": lambda desk: "imok",
+    "ruok": lambda info: "imok",
     "mntr": _mntr,
     "stat": _stat,
     "conf": _conf,
     "cons": _cons,
     "dump": _dump,
     "envi": _envi,
-    "isro": lambda desk: "rw",
+    "isro": lambda info: "rw",
     "wchs": _wchs,
     "wchc": _wchc,
     "wchp": _wchp,

@@ -6,10 +6,10 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 
-from aioelasticjob.zookeeper.trouble import Trouble
+from aioelasticjob.zookeeper.repeated_warning import RepeatedWarning
 
 BACKLOG = 100
-RETRY = 1.0
+RETRY_PAUSE = 1.0
 """Seconds until the next attempt after one that failed: descriptors come back when connections end."""
 _ABSENT = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 """Errors of an address that this machine does not have, as ``::1`` of ``localhost`` where IPv6 is off."""
@@ -36,7 +36,7 @@ async def listening(protocols: Protocols, host: str, port: int) -> AsyncIterator
         return
     with ExitStack() as stack:
         sockets = [stack.enter_context(each) for each in await _bound(loop, host, port)]
-        trouble = Trouble("connections are accepted again")
+        trouble = RepeatedWarning("connections are accepted again")
         accepting = [loop.create_task(_accept(protocols, each, trouble)) for each in sockets]
         try:
             yield sockets[0].getsockname()[1]
@@ -70,7 +70,7 @@ async def _bound(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[
     return sockets
 
 
-async def _accept(protocols: Protocols, listener: socket.socket, trouble: Trouble) -> None:
+async def _accept(protocols: Protocols, listener: socket.socket, trouble: RepeatedWarning) -> None:
     """Hand every connection to a protocol of its own.
 
     After every OSError there is another attempt: a server that accepts no more would look alive.
@@ -87,8 +87,8 @@ async def _accept(protocols: Protocols, listener: socket.socket, trouble: Troubl
             continue  # the client had gone before it was accepted
         except OSError as error:
             reason = error.strerror or str(error)
-            trouble.happened(f"cannot accept connections: {reason}; clients wait and are tried every {RETRY:g} s")
-            await asyncio.sleep(RETRY)
+            trouble.happened(f"cannot accept connections: {reason}; clients wait and are tried every {RETRY_PAUSE:g} s")
+            await asyncio.sleep(RETRY_PAUSE)
 
 
 async def _readable(loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:

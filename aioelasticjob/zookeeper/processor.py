@@ -7,7 +7,7 @@ from aioelasticjob.zookeeper import acl, messages, replies
 from aioelasticjob.zookeeper.acl import Identity
 from aioelasticjob.zookeeper.codes import ErrorCode, OpCode, RequestError
 from aioelasticjob.zookeeper.connection import Connection
-from aioelasticjob.zookeeper.datatree import Applied, Author
+from aioelasticjob.zookeeper.datatree import AppliedOperation, Author
 from aioelasticjob.zookeeper.jute import NULL, MalformedError, Reader, pack_string
 from aioelasticjob.zookeeper.messages import Connect
 from aioelasticjob.zookeeper.queries import QUERIES
@@ -168,11 +168,11 @@ class Processor(State):
         return body
 
 
-def _result(applied: Applied) -> bytes:
+def _result(applied: AppliedOperation) -> bytes:
     return pack_string(applied.path) + applied.stat if applied.op in _CREATES else applied.stat
 
 
-def _multi_result(result: Applied | ErrorCode) -> bytes:
+def _multi_result(result: AppliedOperation | ErrorCode) -> bytes:
     if isinstance(result, ErrorCode):
         return replies.multi_error(result)
     op = OpCode.CREATE2 if result.op in _CREATES and result.stat else result.op

@@ -16,11 +16,11 @@ from aioelasticjob.zookeeper.datatree import DataTree
 from aioelasticjob.zookeeper.jute import MalformedError
 from aioelasticjob.zookeeper.listener import listening
 from aioelasticjob.zookeeper.processor import Processor
+from aioelasticjob.zookeeper.repeated_warning import RepeatedWarning
 from aioelasticjob.zookeeper.sessions import Sessions
 from aioelasticjob.zookeeper.settings import Settings
 from aioelasticjob.zookeeper.statistics import Latency, Traffic
 from aioelasticjob.zookeeper.store import Changes, Store, Stored, open_store, rows
-from aioelasticjob.zookeeper.trouble import Trouble
 
 _BACKLOG = 256 * 1024  # bytes of output beyond which a connection's requests wait
 _BURST = 256  # requests of one connection before the others get their turn
@@ -41,9 +41,9 @@ class Server:
         self.statistics = Latency()
         self.started = self.now()
         self.clients: dict[Connection, Client] = {}
-        self.crowded = Trouble("no address has too many connections any more")
+        self.crowded = RepeatedWarning("no address has too many connections any more")
         self.unfinished = Unfinished(processor.settings.max_unfinished)
-        self._dropping = Trouble("unfinished requests fit into their limit again")
+        self._dropping = RepeatedWarning("unfinished requests fit into their limit again")
         self._flushing = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -52,9 +52,9 @@ class Server:
         """Where clients connect to, as `host:port`."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-    def desk(self) -> fourletter.Desk:
+    def info(self) -> fourletter.ServerInfo:
         """Return what the four-letter words report about."""
-        return fourletter.Desk(
+        return fourletter.ServerInfo(
             self.processor, self.statistics, self.clients.keys, self.port, self.data_dir, self.now(), self.started
         )
 
@@ -273,7 +273,7 @@ class Client(asyncio.Protocol):
             return False
         self._server.statistics.received += 1
         self.connection.traffic.received += 1
-        answer = fourletter.answer(word, self._server.desk())
+        answer = fourletter.answer(word, self._server.info())
         self.connection.send(answer.encode())
         self._server.processor.close(self.connection)
         return True

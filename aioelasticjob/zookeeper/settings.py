@@ -10,7 +10,7 @@ MAX_CLIENT_CONNECTIONS = 500
 ZooKeeper's 60 are meant for machines that hold one process each.  Here all clients may come from 127.0.0.1, one
 connection for each worker process: 500 are more than one machine runs, and leave half of the usual 1,024 descriptors.
 """
-LEAST_FRAME = 1024
+MIN_MAX_FRAME = 1024
 MAX_UNFINISHED = 32 * 1024 * 1024
 """Bytes kept for frames that are not whole yet: those of 32 clients in the middle of the largest request.
 
@@ -41,8 +41,8 @@ class Settings:
                 raise ValueError(f"{name} is {getattr(self, name)}, and has to be at least 1 ms")
         if self.max_client_connections < 0:
             raise ValueError(f"max_client_connections is {self.max_client_connections}, and 0 stands for any number")
-        if self.max_frame < LEAST_FRAME:
-            raise ValueError(f"max_frame is {self.max_frame}, and has to be at least {LEAST_FRAME} bytes")
+        if self.max_frame < MIN_MAX_FRAME:
+            raise ValueError(f"max_frame is {self.max_frame}, and has to be at least {MIN_MAX_FRAME} bytes")
         if self.max_unfinished < self.max_frame:
             raise ValueError(
                 f"max_unfinished is {self.max_unfinished}, and has to be at least max_frame, {self.max_frame} bytes"

@@ -11,10 +11,10 @@ import pytest
 from aioelasticjob import ItemContext, JobConfig
 from aioelasticjob.events import Misfired
 from aioelasticjob.jobs.base import item_context
-from aioelasticjob.model import Claim, Fire, FireSource, Record, Seen
+from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
 from benchmarks.chaos_checker import Excuse, Span, Verdict, judge
 from benchmarks.chaos_history import HOST, WAKING, Pen, TrueTime, arrange, read
-from tests.simulation.history import Begun, Entry, Finished, Held, Phase, Stopped, Told
+from tests.simulation.history import Begun, Entry, Finished, Held, Phase, Reported, Stopped
 
 T = 1_800_000_000.0
 """A moment of both schedules."""
@@ -40,11 +40,11 @@ def run(
     return [begun] if end is None else [begun, Finished(T + end, number, how)]
 
 
-def misfire(at: float, slot: float, moments: int, process: str = "a", cut_off: str = "") -> Told:
+def misfire(at: float, slot: float, moments: int, process: str = "a", cut_off: str = "") -> Reported:
     """Return the word that as many moments up to ``slot`` were missed."""
     newest = round((T + slot) * 1000)
     first = newest - 3000 * (moments - 1)
-    return Told(T + at, process, HOST, Misfired("job", process, first, newest, (0,), moments, "told", cut_off))
+    return Reported(T + at, process, HOST, Misfired("job", process, first, newest, (0,), moments, "told", cut_off))
 
 
 def died(at: float, process: str = "a") -> Stopped:
@@ -192,7 +192,7 @@ def test_a_cut_off_run_is_reported_in_the_place_of_a_rescue_only_where_failover_
 
 
 def context(slot: int) -> ItemContext:
-    claim = Claim(Fire(slot, CRON), "a-1", 7, {0: 42}, {0: Seen(Record(), 0)}, {0: Record()})
+    claim = Claim(Fire(slot, CRON), "a-1", 7, {0: 42}, {0: VersionedRecord(Record(), 0)}, {0: Record()})
     return item_context(PLAIN, claim, 0, None)  # type: ignore[arg-type]  # no offsets here
 
 
@@ -211,7 +211,7 @@ def test_what_is_written_is_read_and_the_rest_follows_from_what_was_done(tmp_pat
     assert (second.run, second.process) == (2, "b")
     assert isinstance(finished, Finished)
     assert (finished.run, finished.how) == (1, "completed")
-    assert isinstance(told, Told)
+    assert isinstance(told, Reported)
     assert told.event == Misfired("job", "a-1", 3000, 6000, (0,), 2, "told")
     death = Stopped(clock.now(), "b", HOST, "crashed")
     assert arrange(written, [death]).entries[-1] == Finished(death.at, 2, "crashed")

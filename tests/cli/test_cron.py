@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from aioelasticjob.cli.cron import in_words
+from aioelasticjob.cli.cron import duration_text
 from aioelasticjob.clock import SystemClock, moment
 from aioelasticjob.cron import fire_times
 from tests.cli.conftest import Command
@@ -71,4 +71,4 @@ def test_a_wrong_schedule_is_one_line_and_exit_code_2(command: Command, argument
     ],
 )
 def test_a_while_is_said_in_its_two_largest_units(seconds: float, words: str) -> None:
-    assert in_words(seconds) == words
+    assert duration_text(seconds) == words

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from aioelasticjob.cli.application import application
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.sql import open_store
-from tests.observers.told import NOON, batch, beginning, end, raised
+from tests.observers.sample_events import NOON, batch, beginning, end, raised
 
 
 @pytest.fixture

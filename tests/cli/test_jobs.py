@@ -12,16 +12,16 @@ from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, operations
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
-from aioelasticjob.registry.txn import Create, Set
+from aioelasticjob.registry.transaction import Create, Set
 from tests.cli.conftest import Command
 from tests.support.embedded import EmbeddedServer
 
 NAMESPACE = "shop/billing"
-PATIENCE = 90
+TIMEOUT = 90
 
 
 @dataclass
-class Office:
+class RunningReport:
     """A job of three items whose middle item is being run until ``end`` is set."""
 
     session: Session
@@ -33,7 +33,7 @@ class Office:
 
 
 @asynccontextmanager
-async def office(address: str) -> AsyncIterator[Office]:
+async def running_report(address: str) -> AsyncIterator[RunningReport]:
     app = ElasticJob(address)
     begun, end = asyncio.Event(), asyncio.Event()
 
@@ -47,10 +47,10 @@ async def office(address: str) -> AsyncIterator[Office]:
 
     app.add(lambda _: None, name="idle", cron=None, description="On demand")
     async with app.running() as session:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await begun.wait()
         try:
-            yield Office(session, begun, end)
+            yield RunningReport(session, begun, end)
         finally:
             end.set()
 
@@ -58,7 +58,7 @@ async def office(address: str) -> AsyncIterator[Office]:
 async def eventually(
     look: Callable[[], Awaitable[operations.JobStatus]], holds: Callable[[operations.JobStatus], object]
 ) -> operations.JobStatus:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not holds(status := await look()):
             await asyncio.sleep(0.02)  # the registry's news take their time: there is no event here to wait for
     return status
@@ -71,7 +71,7 @@ def address(embedded: EmbeddedServer) -> str:
 
 def test_a_job_is_read_as_it_is(address: str) -> None:
     async def main() -> None:
-        async with office(address) as there:
+        async with running_report(address) as there:
             status = await there.status()
             (instance,) = status.instances
             assert status.name == "report"
@@ -84,7 +84,7 @@ def test_a_job_is_read_as_it_is(address: str) -> None:
             run = status.items[1].run
             assert run is not None
             assert run.instance == instance.id
-            assert abs(run.since.timestamp() - SystemClock().now()) < PATIENCE
+            assert abs(run.since.timestamp() - SystemClock().now()) < TIMEOUT
             assert status.next_fire is not None
             (server,) = status.servers
             assert (server.ip, server.disabled, server.paused, server.instances) == ("127.0.0.1", False, False, 1)
@@ -94,7 +94,7 @@ def test_a_job_is_read_as_it_is(address: str) -> None:
 
 def test_the_outcome_of_the_last_run_is_there_once_it_is_settled(address: str) -> None:
     async def main() -> None:
-        async with office(address) as there:
+        async with running_report(address) as there:
             there.end.set()
             status = await eventually(there.status, lambda now: all(i.record and i.record.outcome for i in now.items))
             assert [item.record and item.record.outcome for item in status.items] == [
@@ -108,7 +108,7 @@ def test_the_outcome_of_the_last_run_is_there_once_it_is_settled(address: str) -
 
 def test_what_operators_said_is_seen(address: str) -> None:
     async def main() -> None:
-        async with office(address) as there:
+        async with running_report(address) as there:
             layout, session = Layout("report"), there.session
             marks = [Create(layout.server_paused("127.0.0.1")), Create(layout.item(2).disabled)]
             await session.commit(marks, incarnation=session.incarnation)
@@ -122,7 +122,7 @@ def test_what_operators_said_is_seen(address: str) -> None:
 
 def test_when_nobody_is_left_the_job_is_still_known(address: str) -> None:
     async def main() -> operations.JobStatus:
-        async with office(address):
+        async with running_report(address):
             pass
         async with open_session(ConnectionSettings.parse(address)) as session:
             return await operations.job(session, "report", now=SystemClock().now())
@@ -134,7 +134,7 @@ def test_when_nobody_is_left_the_job_is_still_known(address: str) -> None:
 
 def test_a_configuration_that_makes_no_sense_is_named_and_the_rest_is_shown(address: str) -> None:
     async def main() -> None:
-        async with office(address) as there:
+        async with running_report(address) as there:
             nonsense = Set(Layout("idle").config, b"{nonsense", -1)
             await there.session.commit([nonsense], incarnation=there.session.incarnation)
             found = {status.name: status for status in await operations.jobs(there.session, now=0)}
@@ -147,7 +147,7 @@ def test_a_configuration_that_makes_no_sense_is_named_and_the_rest_is_shown(addr
 
 def test_nodes_of_others_are_no_jobs(address: str) -> None:
     async def main() -> None:
-        async with office(address) as there:
+        async with running_report(address) as there:
             foreign = [Create("/locks"), Create("/locks/a"), Create("/a job"), Create("/a job/config", b"{}")]
             await there.session.commit(foreign, incarnation=there.session.incarnation)
             assert await operations.names(there.session) == ("idle", "report")
@@ -162,7 +162,7 @@ def observed(address: str, command: Command, *arguments: str) -> tuple[int, str,
     """Run a command while the job runs; return its exit code, stdout and stderr."""
 
     async def main() -> tuple[int, str, str]:
-        async with office(address):
+        async with running_report(address):
             result = await asyncio.to_thread(command, *arguments, "--registry", address)
             return result.exit_code, result.stdout, result.stderr
 
@@ -214,7 +214,7 @@ def test_job_as_json_has_everything(address: str, command: Command) -> None:
 
 def test_an_instance_that_finishes_before_it_leaves_is_shown_as_leaving(address: str, command: Command) -> None:
     async def main() -> tuple[str, str]:
-        async with office(address) as there:
+        async with running_report(address) as there:
             assert (await operations.shut_down(there.session, "report")).changed
             status = await eventually(there.status, lambda now: all(one.leaving for one in now.instances))
             assert (status.leader, status.state, len(status.instances)) == (None, "running", 1)

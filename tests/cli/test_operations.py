@@ -15,7 +15,7 @@ from aioelasticjob.cli import application
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.registry.session import ConnectionSettings, open_session
-from aioelasticjob.registry.txn import Create
+from aioelasticjob.registry.transaction import Create
 from tests.cli.conftest import Command
 from tests.support.embedded import EmbeddedServer
 

@@ -52,7 +52,7 @@ def test_without_a_terminal_it_is_a_line_for_each_job() -> None:
 
 
 def test_the_lines_come_again_and_again_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BETWEEN", 0.001)
+    monkeypatch.setattr(module, "LINE_INTERVAL", 0.001)
     console, asked, thrice = Console(file=io.StringIO(), width=200), list[int](), threading.Event()
 
     def rates() -> dict[str, tuple[Rate, ...]]:

@@ -19,13 +19,13 @@ from typer.testing import CliRunner
 from aioelasticjob import operations
 from aioelasticjob.cli import application, completion
 from aioelasticjob.layout import Layout
-from aioelasticjob.operations import Done
+from aioelasticjob.operations import OperationResult
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
-from aioelasticjob.registry.txn import Create
+from aioelasticjob.registry.transaction import Create
 from tests.cli.conftest import Command
 from tests.support.embedded import EmbeddedServer
 
-PATIENCE = 90.0
+TIMEOUT = 90.0
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_the_shell_completes_names_from_the_registry(
 
 
 def test_a_registry_that_is_gone_completes_nothing_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completion, "MOMENT", 0.2)
+    monkeypatch.setattr(completion, "TIMEOUT", 0.2)
     begun = time.monotonic()
     assert completed("aioelasticjob job re", AIOELASTICJOB_REGISTRY="zk://127.0.0.1:1") == []
     assert completed("aioelasticjob job re", AIOELASTICJOB_REGISTRY="nonsense") == []
@@ -190,7 +190,7 @@ def watching(address: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in started:
         if process.poll() is None:
             process.kill()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=TIMEOUT)
 
 
 @pytest.mark.process
@@ -203,14 +203,14 @@ def test_a_process_watches_until_it_is_interrupted(
     (report,) = json.loads(process.stdout.readline())
     assert (report["jobName"], report["cron"]) == ("report", "0 0 2 * * ?")
 
-    async def change(session: Session) -> Done:
+    async def change(session: Session) -> OperationResult:
         return await operations.configure(session, "report", {"cron": "0 0 3 * * ?"})
 
     act(address, change)
     (report,) = json.loads(process.stdout.readline())
     assert (report["cron"], report["configVersion"]) == ("0 0 3 * * ?", 1)
     process.send_signal(signal.SIGINT)
-    rest, complaints = process.communicate(timeout=PATIENCE)
+    rest, complaints = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, rest, complaints) == (0, "", "")
 
 
@@ -221,7 +221,7 @@ def test_watching_one_job_ends_when_it_is_removed(watching: Callable[..., subpro
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["jobName"] == "report"
     act(address, lambda session: operations.remove(session, "report"))
-    rest, complaints = process.communicate(timeout=PATIENCE)
+    rest, complaints = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, rest, complaints) == (0, "", "")
 
 
@@ -239,7 +239,7 @@ def test_on_a_terminal_the_picture_is_drawn_anew(address: str) -> None:
         make(address, "second")
         assert "0 0 2" in until(master, "second")
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=PATIENCE) == 0
+        assert process.wait(timeout=TIMEOUT) == 0
     finally:
         if process.poll() is None:
             process.kill()
@@ -250,7 +250,7 @@ def test_on_a_terminal_the_picture_is_drawn_anew(address: str) -> None:
 def until(terminal: int, word: str) -> str:
     """Read a terminal until a word is on it."""
     assert stat.S_ISCHR(os.fstat(terminal).st_mode)
-    seen, end = "", time.monotonic() + PATIENCE
+    seen, end = "", time.monotonic() + TIMEOUT
     os.set_blocking(terminal, False)
     while word not in seen and time.monotonic() < end:
         try:

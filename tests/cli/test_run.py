@@ -10,7 +10,7 @@ import pytest
 
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, open_session
-from aioelasticjob.registry.txn import Create
+from aioelasticjob.registry.transaction import Create
 from tests.cli.conftest import Command, Write
 from tests.support.embedded import EmbeddedServer
 from tests.support.processes import ROOT, Workers

@@ -15,7 +15,7 @@ import anyio
 
 from aioelasticjob.console import Console
 
-PATIENCE = 90.0
+TIMEOUT = 90.0
 """Seconds after which an answer that should have come has not."""
 PASSWORD = "correct horse battery"
 Headers = tuple[tuple[str, str], ...]
@@ -94,7 +94,7 @@ class Browser:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._serve, self._scope("GET", path, headers), receive, stream.put)
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 await stream.begun.wait()
             yield stream
             gone.set()
@@ -121,7 +121,7 @@ class Browser:
                 parts.append(message.get("body", b""))
 
         length = () if any(name == "content-length" for name, _ in headers) else (("content-length", str(len(body))),)
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             await self.console(self._scope(method, path, (*length, *headers)), receive, send)
         return self._read(told, b"".join(parts))
 
@@ -191,7 +191,7 @@ class Stream:
 
     async def event(self, *holding: str) -> str:
         """Wait for an event with all of these in it; it and those before it are taken."""
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             while True:
                 events = self._text.split("\n\n")
                 for index, event in enumerate(events[:-1]):
@@ -202,7 +202,7 @@ class Stream:
 
     async def end(self) -> None:
         """Wait until the console ends the stream."""
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             while not self.ended:
                 await self._news.wait()
 

@@ -20,7 +20,7 @@ from aioelasticjob.operations import JobStatus
 from aioelasticjob.zookeeper.server import serve
 from tests.console.conftest import CHEAP, BentClock
 
-PATIENCE = 90.0
+TIMEOUT = 90.0
 """Seconds after which what should be there is missing."""
 TICK = 100
 """Milliseconds: a session is over two seconds after its process was killed."""
@@ -46,7 +46,7 @@ class Site:
         """Wait until the console sees the jobs so."""
         watched = self.console.registries.get("billing")
         assert watched is not None
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not holds(watched.picture.value.jobs):
             assert time.monotonic() < end, watched.picture.value
             time.sleep(0.02)  # another thread's state, and no event crosses threads

@@ -27,8 +27,8 @@ from aioelasticjob.console.stream import BURST, CHUNK, RATE, Piece, Purse, Sent
 from aioelasticjob.console.throttle import Throttle
 from aioelasticjob.console.words import language
 from aioelasticjob.layout import Layout
-from aioelasticjob.observers.sql import Filter, Page, Run, State
-from aioelasticjob.registry.txn import Create, Set
+from aioelasticjob.observers.sql import Filter, Page, RunEntry, StateEntry
+from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.zookeeper.server import serve
 from tests.console.client import Browser, invitation_of
 from tests.console.conftest import NEVER, BentClock, Play, Scene, scene
@@ -186,9 +186,9 @@ def test_misfires_and_runs_of_the_event_store_come_onto_the_timeline(play: Play)
     class Store:
         """Answers as the event store does, in two pages."""
 
-        async def history(self, which: Filter, *, after: str | None, limit: int) -> Page[Run]:
+        async def history(self, which: Filter, *, after: str | None, limit: int) -> Page[RunEntry]:
             asked.append((which.job, after))
-            run = Run(
+            run = RunEntry(
                 "id", "report", "task", 1, "CRON", "h", "ip", "i", at, at, at + timedelta(seconds=2), "failed", 2, ""
             )
             flying = replace(run, outcome="running", ended=None)
@@ -198,9 +198,11 @@ def test_misfires_and_runs_of_the_event_store_come_onto_the_timeline(play: Play)
                 else Page((replace(run, outcome="cut off", ended=None),), None)
             )
 
-        async def states(self, which: Filter, *, limit: int) -> Page[State]:
+        async def states(self, which: Filter, *, limit: int) -> Page[StateEntry]:
             assert which.state == "TASK_MISFIRED"
-            return Page((State("id", "report", "", "0,2", "CRON", "", "i", "TASK_MISFIRED", None, at, None),), None)
+            return Page(
+                (StateEntry("id", "report", "", "0,2", "CRON", "", "i", "TASK_MISFIRED", None, at, None),), None
+            )
 
     async def act(scene: Scene) -> None:
         await scene.run_job()

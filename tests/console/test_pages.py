@@ -14,7 +14,7 @@ from aioelasticjob.console.audit import Deed
 from aioelasticjob.console.pages import registries
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
-from aioelasticjob.registry.txn import Create
+from aioelasticjob.registry.transaction import Create
 from tests.console.client import Browser
 from tests.console.conftest import NEVER, Play, Scene
 

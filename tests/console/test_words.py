@@ -16,7 +16,7 @@ from aioelasticjob.console.fields import SECTIONS, field_of
 from aioelasticjob.console.pages import history, job, servers
 from aioelasticjob.console.words import choose, language
 from aioelasticjob.model import FireSource, Outcome
-from aioelasticjob.operations.changing import FIXED
+from aioelasticjob.operations.settings import UNCHANGEABLE
 
 CONSOLE = Path(job.__file__).parents[1]
 SAID = re.compile(r"""(?:\b_|\bwords)\(\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
@@ -42,7 +42,7 @@ def _made() -> Iterator[str]:
     yield from job.ACTIONS
     yield from (f"{name} server" for name in servers.ACTIONS)
     yield from (*(section.title for section in SECTIONS), "automatic", "yes", "no")
-    for name in JobConfig.model_fields.keys() - FIXED.keys():
+    for name in JobConfig.model_fields.keys() - UNCHANGEABLE.keys():
         field = field_of(JobConfig(job_name="job"), name)
         yield field.label
         yield from (

@@ -12,17 +12,17 @@ import pytest
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.claims import AT_ONCE, Claims, Taken
-from aioelasticjob.coordination.ledger import TOLERATED, Ledger
+from aioelasticjob.coordination.claims import ITEMS_AT_ONCE, ClaimResult, Claims
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.records import LARGEST_PARAMETER
+from aioelasticjob.coordination.record_cache import MAX_FUTURE, RecordCache
+from aioelasticjob.coordination.records import MAX_PARAMETER_BYTES
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.session import SessionState, SessionStatus
+from aioelasticjob.registry.transaction import Committed, Create, Delay, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.registry.txn import Committed, Create, Delete, Hold, Op, Set
 from aioelasticjob.testing import run
 from tests.simulation.bare.registry import BareRegistry
 from tests.simulation.bare.session import BareSession, Past
@@ -58,7 +58,7 @@ class Line(BareSession):
         """Go on under another session."""
         self.status.set(SessionStatus(SessionState.CONNECTED, incarnation))
 
-    async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
+    async def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> Committed:
         word = self.commits.popleft() if self.commits else "well"
         self.sizes.append(sum(len(op.path) + len(getattr(op, "data", b"")) + 40 for op in ops))
         if word == "reply lost":
@@ -69,7 +69,7 @@ class Line(BareSession):
             raise {"suspended": Suspended, "over": SessionEnded}[word](word)
         if not isinstance(word, str):
             word()
-        return await super().commit(ops, incarnation=incarnation, hold=hold)
+        return await super().commit(ops, incarnation=incarnation, delay=delay)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         if self.reads:
@@ -97,8 +97,8 @@ class Desk:
             paths = LAYOUT.item(item)
             self.write(Create(paths.sharding), Create(paths.instance, ME.encode()))
         self.member = Member(self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE)
-        self.ledger = Ledger(self.member)
-        self.claims = Claims(self.member, self.ledger)
+        self.cache = RecordCache(self.member)
+        self.claims = Claims(self.member, self.cache)
         self.learn()
 
     def write(self, *operations: Op) -> None:
@@ -108,9 +108,9 @@ class Desk:
         return read(self.registry.tree(), LAYOUT, self.config)
 
     def learn(self) -> frozenset[int]:
-        return frozenset(done(self.ledger.learn(self.items)))
+        return frozenset(done(self.cache.learn(self.items)))
 
-    def claim(self, fire: Fire = CRON, items: Collection[int] | None = None, **options: Any) -> Taken:
+    def claim(self, fire: Fire = CRON, items: Collection[int] | None = None, **options: Any) -> ClaimResult:
         return done(self.claims.claim(self.view(), fire, self.items if items is None else items, NOW, NEXT, **options))
 
     def taken(self, fire: Fire = CRON, items: Collection[int] | None = None) -> Claim:
@@ -167,7 +167,7 @@ def test_what_is_claimed_runs_until_it_is_settled() -> None:
     assert desk.running() == []
     assert [desk.record(item).outcome for item in desk.items] == ["completed", "failed", "timed out"]
     assert all(desk.record(item).completed for item in desk.items)
-    assert desk.ledger.slot(0) == SLOT
+    assert desk.cache.slot(0) == SLOT
     assert desk.taken(Fire(NEXT, FireSource.CRON)).items[0].version == 2
 
 
@@ -184,7 +184,7 @@ def test_a_moment_that_somebody_has_claimed_is_nobody_elses() -> None:
     desk = Desk()
     for item in desk.items:
         desk.elsewhere(item, Record(SLOT, "CRON", "other", 1, 1, 0, completed=True), running=False)
-    assert desk.claim() == Taken(None)
+    assert desk.claim() == ClaimResult(None)
     assert desk.running() == []
 
 
@@ -246,7 +246,7 @@ def test_an_assignment_that_has_changed_makes_a_claim_stale() -> None:
 @pytest.mark.parametrize("stands", [True, False])
 def test_a_claim_on_hold_leaves_when_it_is_due_unless_it_is_withdrawn(stands: bool) -> None:
     desk = Desk()
-    taken = desk.claim(hold=Hold(SLOT / 1000, lambda: stands))
+    taken = desk.claim(delay=Delay(SLOT / 1000, lambda: stands))
     assert taken.stale is not stands
     assert desk.running() == ([0, 1, 2] if stands else [])
 
@@ -306,7 +306,7 @@ def test_without_a_connection_nothing_is_claimed() -> None:
 
 
 def test_many_items_are_claimed_and_settled_in_parts() -> None:
-    desk = Desk(2 * AT_ONCE + 10)
+    desk = Desk(2 * ITEMS_AT_ONCE + 10)
     claim = desk.taken()
     assert len(claim.items) == len(desk.items)
     assert len(set(claim.fences.values())) == 3
@@ -315,17 +315,17 @@ def test_many_items_are_claimed_and_settled_in_parts() -> None:
 
 
 def test_what_was_taken_before_the_connection_was_lost_is_run() -> None:
-    desk = Desk(AT_ONCE + 10)
+    desk = Desk(ITEMS_AT_ONCE + 10)
     desk.line.commits.extend(["well", "suspended"])
-    assert set(desk.taken().items) == set(range(AT_ONCE))
+    assert set(desk.taken().items) == set(range(ITEMS_AT_ONCE))
 
 
 def test_what_was_taken_before_the_assignment_changed_is_run() -> None:
-    desk = Desk(AT_ONCE + 10)
+    desk = Desk(ITEMS_AT_ONCE + 10)
     desk.line.commits.extend(["well", lambda: desk.write(Set(LAYOUT.sharding, b"", -1))])
     taken = desk.claim()
     assert taken.claim is not None
-    assert (len(taken.claim.items), taken.stale) == (AT_ONCE, True)
+    assert (len(taken.claim.items), taken.stale) == (ITEMS_AT_ONCE, True)
 
 
 def test_a_rescue_takes_the_mark_and_gives_it_back_to_nobody() -> None:
@@ -344,24 +344,24 @@ def test_a_rescue_that_another_has_taken_is_stale() -> None:
     desk = Desk()
     desk.orphaned(1)
     desk.write(Delete(LAYOUT.item(1).orphan))
-    assert desk.claim(RESCUE, {1}) == Taken(None, stale=True)
+    assert desk.claim(RESCUE, {1}) == ClaimResult(None, stale=True)
 
 
 def test_an_orphan_whose_run_is_completed_after_all_is_not_rescued() -> None:
     desk = Desk()
     desk.orphaned(1)
     desk.elsewhere(1, Record(SLOT, "CRON", "other", 1, 2, 0, completed=True), running=False)
-    assert desk.claim(RESCUE, {1}) == Taken(None)
+    assert desk.claim(RESCUE, {1}) == ClaimResult(None)
 
 
 def test_an_orphan_that_needs_no_rescue_is_dismissed_once() -> None:
     desk = Desk()
     desk.orphaned(1)
-    done(desk.claims.dismiss(1))
+    done(desk.claims.remove_orphan_mark(1))
     assert LAYOUT.item(1).orphan not in desk.registry.nodes
-    done(desk.claims.dismiss(1))  # somebody else has seen to it
+    done(desk.claims.remove_orphan_mark(1))  # somebody else has seen to it
     desk.write(Create(LAYOUT.item(0).orphan))
-    done(desk.claims.dismiss(0))  # it has no record at all
+    done(desk.claims.remove_orphan_mark(0))  # it has no record at all
     assert LAYOUT.item(0).orphan not in desk.registry.nodes
 
 
@@ -422,7 +422,7 @@ def test_what_has_lost_its_lock_is_not_handed_over() -> None:
 
 
 def test_of_many_items_all_that_are_cut_off_are_handed_over() -> None:
-    desk = Desk(AT_ONCE + 10)
+    desk = Desk(ITEMS_AT_ONCE + 10)
     claim = desk.taken()
     desk.line.commits.extend(["suspended", "well", "reply lost"])
     assert desk.hand_over(claim) == desk.waiting() == set(desk.items)
@@ -562,7 +562,7 @@ def test_a_mark_that_cannot_go_keeps_nobody_from_claiming() -> None:
     assert LAYOUT.item(0).misfire in desk.registry.nodes
 
 
-@pytest.mark.parametrize("data", [b"nonsense", records.encode(Record(SLOT + TOLERATED + 1))])
+@pytest.mark.parametrize("data", [b"nonsense", records.encode(Record(SLOT + MAX_FUTURE + 1))])
 def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_told_once(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -570,7 +570,7 @@ def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_told_once(
     desk.write(Create(LAYOUT.item(0).execution, data))
     desk.learn()
     desk.learn()
-    assert desk.ledger.record(0) == Record(slot=SLOT)
+    assert desk.cache.record(0) == Record(slot=SLOT)
     assert [entry.getMessage() for entry in caplog.records] == [
         "/job/execution/0: is no record of a run; the next one replaces it"
     ]
@@ -606,7 +606,7 @@ def test_records_whose_parent_was_removed_are_made_again() -> None:
 def test_a_job_that_was_removed_is_not_made_again() -> None:
     desk = Desk()
     desk.write(Delete(LAYOUT.execution), Delete(LAYOUT.instance(ME)))
-    assert desk.claim() == Taken(None, stale=True)
+    assert desk.claim() == ClaimResult(None, stale=True)
     assert LAYOUT.execution not in desk.registry.nodes
 
 
@@ -642,29 +642,29 @@ def test_a_scheduled_run_has_nothing_of_the_trigger_before_it(source: FireSource
 
 
 def test_no_transaction_that_carries_a_triggers_parameter_is_too_large_for_the_registry() -> None:
-    desk = Desk(2 * AT_ONCE)
-    claim = desk.taken(Fire(NOW, FireSource.TRIGGER, "\0" * (LARGEST_PARAMETER // 40)))
+    desk = Desk(2 * ITEMS_AT_ONCE)
+    claim = desk.taken(Fire(NOW, FireSource.TRIGGER, "\0" * (MAX_PARAMETER_BYTES // 40)))
     assert desk.hand_over(claim) == set(desk.items)
     again = desk.taken(Fire(NEXT, FireSource.CRON))
     assert done(desk.claims.withdraw(again))
     assert desk.record().parameter == claim.fire.parameter
-    assert desk.settle(desk.taken(Fire(NOW, FireSource.TRIGGER, "\0" * LARGEST_PARAMETER), {7}), Outcome.COMPLETED)
+    assert desk.settle(desk.taken(Fire(NOW, FireSource.TRIGGER, "\0" * MAX_PARAMETER_BYTES), {7}), Outcome.COMPLETED)
     assert 400_000 < max(desk.line.sizes) < 900_000
 
 
 def test_without_monitoring_moments_are_remembered_and_nothing_is_written() -> None:
     desk = Desk()
     before = dict(desk.registry.nodes)
-    desk.ledger.assume([0, 1], SLOT)
+    desk.cache.assume([0, 1], SLOT)
     claim = desk.claims.unmonitored(CRON, [2])
-    assert (claim.fences, set(claim.items), desk.ledger.slot(0)) == ({}, {2}, SLOT)
+    assert (claim.fences, set(claim.items), desk.cache.slot(0)) == ({}, {2}, SLOT)
     assert desk.registry.nodes == before
 
 
 def test_items_that_went_to_others_are_forgotten() -> None:
     desk = Desk()
-    desk.ledger.forget([0, 7])
-    assert desk.ledger.known() == {1, 2}
+    desk.cache.forget([0, 7])
+    assert desk.cache.known() == {1, 2}
 
 
 def test_rescues_in_a_row_are_counted() -> None:
@@ -718,28 +718,28 @@ def test_records_that_hold_much_that_is_not_known_are_written_a_few_at_a_time() 
 def test_the_run_of_a_record_that_was_lowered_is_rescued_for_the_moment_that_it_claimed() -> None:
     desk = Desk(1)
     desk.taken(replace(CRON, slot=SLOT + 3_600_000))
-    desk.ledger.items[0].lower(SLOT)
-    assert (desk.ledger.slot(0), desk.ledger.moment(0)) == (SLOT, SLOT + 3_600_000)
+    desk.cache.items[0].lower(SLOT)
+    assert (desk.cache.slot(0), desk.cache.moment(0)) == (SLOT, SLOT + 3_600_000)
     desk.learn()
-    assert desk.ledger.moment(0) == SLOT + 3_600_000
+    assert desk.cache.moment(0) == SLOT + 3_600_000
     desk.write(Delete(LAYOUT.item(0).running))
     desk.taken(replace(CRON, slot=SLOT + 10_000))
-    assert desk.ledger.moment(0) == SLOT + 10_000
+    assert desk.cache.moment(0) == SLOT + 10_000
 
 
 def test_a_triggered_run_of_a_record_that_was_lowered_is_rescued_for_when_it_was_asked_for() -> None:
     desk = Desk(1)
     desk.settle(desk.taken(replace(CRON, slot=SLOT + 3_600_000)), Outcome.COMPLETED)
     desk.taken(Fire(SLOT + 5_000, FireSource.TRIGGER, "day 7"))
-    desk.ledger.items[0].lower(SLOT)
-    assert desk.ledger.moment(0) == SLOT + 5_000
+    desk.cache.items[0].lower(SLOT)
+    assert desk.cache.moment(0) == SLOT + 5_000
 
 
 def test_a_lowered_records_run_that_another_has_rescued_meanwhile_keeps_its_moment() -> None:
     desk = Desk(1)
     desk.taken(replace(CRON, slot=SLOT + 3_600_000))
-    desk.ledger.items[0].lower(SLOT)
+    desk.cache.items[0].lower(SLOT)
     again = replace(desk.record(), rescues=1, instance="other", begun=desk.record().begun + 1)
     desk.write(Set(LAYOUT.item(0).execution, records.encode(again), -1))
     desk.learn()
-    assert (desk.ledger.slot(0), desk.ledger.moment(0)) == (SLOT, SLOT + 3_600_000)
+    assert (desk.cache.slot(0), desk.cache.moment(0)) == (SLOT, SLOT + 3_600_000)

@@ -12,35 +12,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioelasticjob.coordination import commit, coordinator
-from aioelasticjob.coordination.absence import mark
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.commit import Applied, Refused, SessionOver, evidence, write
+from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, committed_by_nodes, write
 from aioelasticjob.coordination.effects import (
     Assign,
+    BecomeLeader,
     ClearRecords,
     Effect,
-    Forget,
-    ForgetServer,
-    LeaveSeat,
-    MarkNecessary,
-    Mourn,
-    Prune,
-    Refresh,
-    Restore,
-    TakeSeat,
+    MarkOrphan,
+    RefreshServer,
+    RemoveItems,
+    RemoveMarks,
+    RemoveServer,
+    RequireAssignment,
+    RestoreNodes,
+    StepDown,
 )
-from aioelasticjob.coordination.guarantee import BEGUN, Guarantee
-from aioelasticjob.coordination.ledger import Ledger, Mark
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.membership import _joining, give_notice, leave, make
-from aioelasticjob.coordination.progress import Offsets, Tally
+from aioelasticjob.coordination.membership import _joining, announce_leaving, leave, restore_parent
+from aioelasticjob.coordination.missed_marks import mark_missed_moments
+from aioelasticjob.coordination.progress import Offsets, RunCounts
+from aioelasticjob.coordination.record_cache import MissedMark, RecordCache
 from aioelasticjob.coordination.refusals import Refusals
+from aioelasticjob.coordination.run_barrier import BEGUN, RunBarrier
 from aioelasticjob.errors import Conflict, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry.codec import SESSION_OVER, UNCERTAIN, failure
+from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Hold, Op, Set
-from aioelasticjob.running.requests import Requests
+from aioelasticjob.running.triggers import Triggers
 from tests.coordination.test_claims import CRON, LAYOUT, ME, MINE, NEXT, NOW, SLOT, THEIRS, Desk, Line, done
 
 CODES = [*range(-1, -15, -1), -100, -101, -102, -103, *range(-108, -128, -1), -999]
@@ -70,7 +70,7 @@ class Faulty(Line):
     def arm(self, faults: Collection[object], read_faults: Collection[object], ends_at: int | None) -> None:
         self.faults, self.read_faults, self.ends_at = list(faults), list(read_faults), ends_at
 
-    async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
+    async def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> Committed:
         if self.ends_at is not None:
             self.ends_at -= 1
             if self.ends_at < 0 and self.incarnation == MINE:
@@ -86,7 +86,7 @@ class Faulty(Line):
         if word is not None:
             self.commits.append(word)  # type: ignore[arg-type]
         try:
-            committed = await super().commit(ops, incarnation=incarnation, hold=hold)
+            committed = await super().commit(ops, incarnation=incarnation, delay=delay)
         except OutcomeUnknown:
             if word == "reply lost":
                 self.written.append(ops)
@@ -122,8 +122,8 @@ class Bureau(Desk):
         self.member = Member(
             self.line.as_session(), LAYOUT, ME, "10.0.0.1", "", 1, MINE, refusals=Refusals("job", lambda: 0.0)
         )
-        self.ledger = Ledger(self.member)
-        self.claims = Claims(self.member, self.ledger)
+        self.cache = RecordCache(self.member)
+        self.claims = Claims(self.member, self.cache)
         self.learn()
 
     @property
@@ -138,8 +138,8 @@ class Bureau(Desk):
 
     def joined_again(self) -> None:
         """Let the job end here with an error and join again under the same session: it knows nothing of before."""
-        self.ledger = Ledger(self.member)
-        self.claims = Claims(self.member, self.ledger)
+        self.cache = RecordCache(self.member)
+        self.claims = Claims(self.member, self.cache)
 
 
 # One write.
@@ -177,12 +177,12 @@ def test_a_write_is_applied_once_or_refused_or_its_session_is_over(
     bureau.line.arm(faults, reads, ends)
     written = done(write(bureau.member, case.ops, "to try", wait=wait))
     match written:
-        case Applied(committed):
+        case WriteApplied(committed):
             assert bureau.line.written == [case.ops]
             assert committed.zxid == bureau.registry.zxid or not bureau.lives or name == "a removal"
             versions = [0 if isinstance(op, Create) else 1 if isinstance(op, Set) else -1 for op in case.ops]
             assert list(committed.versions) == versions
-        case Refused(error):
+        case WriteRefused(error):
             assert bureau.line.written == []
             assert isinstance(error, RegistryError)
             assert not wait or not isinstance(error, Suspended)
@@ -211,7 +211,7 @@ def test_whoever_writes_after_a_lost_reply_hides_no_lock_of_ours(data: st.DataOb
             bureau.write(Set(record, b"by hand", -1))
         else:
             bureau.elsewhere(item)
-    found = evidence(ops, bureau.registry.nodes, MINE, since)
+    found = committed_by_nodes(ops, bureau.registry.nodes, MINE, since)
     assert (found is not None) is applied
     if found is not None:
         assert found.zxid == at
@@ -221,8 +221,8 @@ def test_a_lock_of_ours_that_is_older_is_no_evidence() -> None:
     bureau = Bureau()
     ops = [Create("/job/a", b"x", ephemeral=True)]
     bureau.registry.commit(ops, MINE)
-    assert evidence(ops, bureau.registry.nodes, MINE, bureau.registry.zxid - 1) is not None
-    assert evidence(ops, bureau.registry.nodes, MINE, bureau.registry.zxid) is None
+    assert committed_by_nodes(ops, bureau.registry.nodes, MINE, bureau.registry.zxid - 1) is not None
+    assert committed_by_nodes(ops, bureau.registry.nodes, MINE, bureau.registry.zxid) is None
 
 
 # Every kind of write.
@@ -248,22 +248,22 @@ async def drop(bureau: Bureau) -> None:
     path = LAYOUT.trigger(ME)
     bureau.write(Create(path, b"P"))
     bureau.line.zxid = bureau.registry.zxid
-    requests = Requests(bureau.member, None, None, ())  # type: ignore[arg-type]
+    requests = Triggers(bureau.member, None, None, ())  # type: ignore[arg-type]
     fire = Fire(NOW, FireSource.TRIGGER, "P", (path, 0))
     assert await requests._drop(fire) is (path not in bureau.registry.nodes)
 
 
 async def listen(bureau: Bureau) -> None:
-    marks = Guarantee(bureau.member)
-    await marks.enrol("1000", [0, 1])
-    if await marks.turn("1000", None):
+    marks = RunBarrier(bureau.member)
+    await marks.join("1000", [0, 1])
+    if await marks.acquire("1000", None):
         await marks.note("1000", BEGUN)
     await marks.end("1000", [0, 1])
 
 
 async def publish(bureau: Bureau) -> None:
-    tally = Tally(3, 1)
-    await tally.publish(bureau.member, bureau.view(), 1.0)
+    counts = RunCounts(3, 1)
+    await counts.publish(bureau.member, bureau.view(), 1.0)
 
 
 async def join(bureau: Bureau) -> None:
@@ -272,11 +272,11 @@ async def join(bureau: Bureau) -> None:
 
 
 async def mark_missed(bureau: Bureau) -> None:
-    await mark(bureau.member, bureau.ledger, bureau.view(), dict.fromkeys((0, 1), Mark(SLOT + 5)))
+    await mark_missed_moments(bureau.member, bureau.cache, bureau.view(), dict.fromkeys((0, 1), MissedMark(SLOT + 5)))
 
 
 DEEDS: dict[str, Deed] = {
-    "dismiss": lambda bureau: bureau.claims.dismiss(0),
+    "dismiss": lambda bureau: bureau.claims.remove_orphan_mark(0),
     "mark misfired": lambda bureau: bureau.claims.mark_misfired(bureau.view(), 0, SLOT),
     "mark missed": mark_missed,
     "save": save,
@@ -285,18 +285,18 @@ DEEDS: dict[str, Deed] = {
     "publish": publish,
     "join": join,
     "leave": lambda bureau: leave(bureau.member),
-    "give notice": lambda bureau: give_notice(bureau.member),
-    "make": lambda bureau: make(bureau.member, LAYOUT.offsets),
-    "take the seat": _effect(TakeSeat(ME)),
-    "leave the seat": _effect(LeaveSeat(ME)),
-    "ask": _effect(MarkNecessary("why")),
+    "give notice": lambda bureau: announce_leaving(bureau.member),
+    "make": lambda bureau: restore_parent(bureau.member, LAYOUT.offsets),
+    "take the seat": _effect(BecomeLeader(ME)),
+    "leave the seat": _effect(StepDown(ME)),
+    "ask": _effect(RequireAssignment("why")),
     "assign": _effect(Assign({0: ME, 1: ME})),
-    "prune": _effect(Prune(frozenset({2}))),
-    "mourn": _effect(Mourn(0, 0)),
-    "forget": _effect(Forget((LAYOUT.item(0).orphan, LAYOUT.trigger("gone")))),
-    "restore": _effect(Restore(ME, {LAYOUT.triggers: b""})),
-    "refresh": _effect(Refresh("10.0.0.1", 0)),
-    "forget the server": _effect(ForgetServer("10.0.0.7", 0)),
+    "prune": _effect(RemoveItems(frozenset({2}))),
+    "mourn": _effect(MarkOrphan(0, 0)),
+    "forget": _effect(RemoveMarks((LAYOUT.item(0).orphan, LAYOUT.trigger("gone")))),
+    "restore": _effect(RestoreNodes(ME, {LAYOUT.triggers: b""})),
+    "refresh": _effect(RefreshServer("10.0.0.1", 0)),
+    "forget the server": _effect(RemoveServer("10.0.0.7", 0)),
     "clear records": _effect(ClearRecords({LAYOUT.item(1).execution: 0})),
 }
 
@@ -320,7 +320,7 @@ def attempt(bureau: Bureau, fire: Fire) -> Claim | None:
     """Claim as the runner does, again and again until it is no longer refused or suspended."""
     for _ in range(20):
         try:
-            if not bureau.ledger.known():
+            if not bureau.cache.known():
                 bureau.learn()
                 for item in bureau.items:
                     done(bureau.claims.release(item, hand_over=False))
@@ -358,7 +358,7 @@ def test_no_item_stays_locked_and_none_runs_twice_whatever_the_registry_answers(
         if handed_over is None:
             break
         assert bureau.locked() == set()
-        assert all(bureau.record(item).slot == fire.slot == bureau.ledger.slot(item) for item in claim.items)
+        assert all(bureau.record(item).slot == fire.slot == bureau.cache.slot(item) for item in claim.items)
         cut_off = hand_over and outcome is Outcome.CANCELLED
         assert handed_over == bureau.waiting() == (set(claim.items) if cut_off else set())
         if cut_off:
@@ -412,7 +412,7 @@ def test_a_claim_mistaken_for_lost_is_found_locked_and_given_free_again(
     bureau = Bureau()
     line, before = bureau.line, dict(bureau.registry.nodes)
     if defect:
-        monkeypatch.setattr(commit, "catch_up", trust)
+        monkeypatch.setattr(commit, "catch_up_server", trust)
     line.old = before
     line.commits.extend(["reply lost", lambda: setattr(line, "old", None)])  # whoever is refused has caught up
     taken = bureau.claim()
@@ -486,7 +486,7 @@ def test_every_error_code_is_an_error_of_ours_with_a_plain_message(code: int) ->
 def test_of_a_conflict_the_reason_is_returned_and_nothing_is_noted() -> None:
     bureau = Bureau()
     written = done(write(bureau.member, [Create(LAYOUT.config)], "to try"))
-    assert isinstance(written, Refused)
+    assert isinstance(written, WriteRefused)
     assert isinstance(written.error, Conflict)
     assert bureau.member.refusals.present == ()
     with pytest.raises(Conflict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aioelasticjob.coordination.pacing import Pacing
-from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import run
 from tests.coordination.test_claims import LAYOUT, ME, Desk
 
@@ -17,7 +17,7 @@ def test_the_leader_looks_for_cut_off_runs_when_members_or_orphans_change_and_on
         desk.write(Set(LAYOUT.config, desk.config.to_json(), -1), Create(LAYOUT.host, ME.encode()))
 
         def looks(*, tick: bool = False) -> bool:
-            return rest.mourns(desk.member, desk.view(), tick)
+            return rest.looks_for_orphans(desk.member, desk.view(), tick)
 
         assert (looks(), looks(), looks(tick=True), looks()) == (True, False, True, False)
         desk.write(Create(LAYOUT.item(0).orphan))  # by its runner, who stays; it may have been rescued too often

@@ -10,50 +10,52 @@ from hypothesis import strategies as st
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.effects import (
-    PER_TRANSACTION,
+    MAX_OPERATIONS,
     Assign,
+    BecomeLeader,
     ClearRecords,
     Effect,
-    Forget,
-    ForgetServer,
-    GiveUp,
-    LeaveSeat,
-    MarkNecessary,
-    Mourn,
+    GiveUpRun,
+    MarkOrphan,
     NoteSchedule,
-    Prune,
-    Refresh,
-    Restore,
-    TakeSeat,
+    RefreshServer,
+    RemoveItems,
+    RemoveMarks,
+    RemoveServer,
+    RequireAssignment,
+    RestoreNodes,
+    StepDown,
     to_transactions,
 )
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record
-from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
+from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from tests.simulation.bare.registry import BareRegistry
 
 LAYOUT, ME = Layout("job"), "10.0.0.1@-@1"
-ANYBODYS = {TakeSeat, Restore, Refresh}
+ANYBODYS = {BecomeLeader, RestoreNodes, RefreshServer}
 """Effects of which each instance has its own, whoever leads."""
 
-items = st.integers(0, 2 * PER_TRANSACTION)
+items = st.integers(0, 2 * MAX_OPERATIONS)
 versions = st.integers(0, 9)
 paths = st.one_of(
     items.map(lambda item: LAYOUT.item(item).orphan),
     st.sampled_from([LAYOUT.trigger("gone"), LAYOUT.shutdown("gone")]),
 )
 of_leaders: dict[type, st.SearchStrategy[Effect]] = {
-    LeaveSeat: st.just(LeaveSeat(ME)),
-    MarkNecessary: st.just(MarkNecessary("why")),
+    StepDown: st.just(StepDown(ME)),
+    RequireAssignment: st.just(RequireAssignment("why")),
     Assign: st.dictionaries(items, st.sampled_from([ME, "other"])).map(Assign),
-    Prune: st.frozensets(items, min_size=1).map(Prune),
-    Mourn: st.builds(Mourn, items, versions),
-    GiveUp: st.builds(GiveUp, items, versions, st.just(Record(slot=1, completed=False)), st.just(2), st.booleans()),
+    RemoveItems: st.frozensets(items, min_size=1).map(RemoveItems),
+    MarkOrphan: st.builds(MarkOrphan, items, versions),
+    GiveUpRun: st.builds(
+        GiveUpRun, items, versions, st.just(Record(slot=1, completed=False)), st.just(2), st.booleans()
+    ),
     NoteSchedule: st.builds(NoteSchedule, st.binary(max_size=9), versions),
-    Forget: st.lists(paths, min_size=1, unique=True).map(lambda chosen: Forget(tuple(chosen))),
-    ForgetServer: st.builds(ForgetServer, st.sampled_from(["10.0.0.1", "10.0.0.9"]), versions),
+    RemoveMarks: st.lists(paths, min_size=1, unique=True).map(lambda chosen: RemoveMarks(tuple(chosen))),
+    RemoveServer: st.builds(RemoveServer, st.sampled_from(["10.0.0.1", "10.0.0.9"]), versions),
     ClearRecords: st.dictionaries(items.map(lambda item: LAYOUT.item(item).execution), versions, min_size=1).map(
         ClearRecords
     ),
@@ -96,7 +98,7 @@ def test_a_deposed_leader_removes_no_mark_of_an_orphan() -> None:
     orphan = LAYOUT.item(7).orphan
     registry, view = led([Create(orphan)])
     registry.commit([Delete(LAYOUT.host), Set(LAYOUT.epoch, b"", 1)])
-    (removal,) = to_transactions(Forget((orphan,)), view)
+    (removal,) = to_transactions(RemoveMarks((orphan,)), view)
     with pytest.raises(Conflict):
         registry.commit(removal, 1)
     assert orphan in registry.nodes

@@ -14,16 +14,16 @@ import pytest
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.coordinator import dismissed
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.membership import give_notice, join
+from aioelasticjob.coordination.membership import announce_leaving, join
 from aioelasticjob.coordination.view import instance, read
 from aioelasticjob.errors import OutcomeUnknown, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session, open_session
+from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Tree
-from aioelasticjob.registry.txn import Committed, Create, Delete, Op, Set
 from aioelasticjob.testing import VirtualClock, run
-from tests.registry.world import simulated
+from tests.support.simulated_registry import simulated
 
 LAYOUT, ME = Layout("job"), "10.0.0.1@-@1"
 CONFIG = JobConfig.build(job_name="job", cron="0 * * * * ?")
@@ -159,12 +159,12 @@ async def said(other: Session) -> tuple[bool, bytes | None]:
 def test_who_leads_and_leaves_says_so_once_and_gives_up_the_seat() -> None:
     async def main() -> None:
         async with leader() as (member, other):
-            await give_notice(member)
+            await announce_leaving(member)
             assert await said(other) == (True, None)
             mine = instance(ME, await other.get(LAYOUT.instance(ME)))
             assert (mine.ip, mine.host, mine.pid, mine.up_since) == ("10.0.0.1", "host", 1, 1.0)
             written = other.zxid
-            await give_notice(member)
+            await announce_leaving(member)
             await other.sync(LAYOUT.root)
             assert other.zxid == written
 
@@ -183,11 +183,11 @@ def test_a_seat_taken_meanwhile_stays_and_so_does_a_node_that_is_not_ones_own() 
                 return found
 
             member.session.get_many = then_it_is_taken  # type: ignore[method-assign]
-            await give_notice(member)
+            await announce_leaving(member)
             assert await said(other) == (True, b"other")
             by_hand = [Delete(LAYOUT.instance(ME)), Create(LAYOUT.instance(ME), b"{}", ephemeral=True)]
             await other.commit(by_hand, incarnation=other.incarnation)
-            await give_notice(member)
+            await announce_leaving(member)
             assert await said(other) == (False, b"other")
 
     run(main)
@@ -198,7 +198,7 @@ def test_nonsense_in_the_node_keeps_nobody_from_saying_that_he_leaves(data: byte
     async def main() -> None:
         async with leader() as (member, other):
             await other.commit([Set(LAYOUT.instance(ME), data, -1)], incarnation=other.incarnation)
-            await give_notice(member)
+            await announce_leaving(member)
             assert await said(other) == (True, None)
 
     run(main)
@@ -218,7 +218,7 @@ def test_a_notice_whose_answer_was_lost_is_given_again(error: type[Exception], a
                 raise error("the connection broke")
 
             member.session.commit = lossy  # type: ignore[method-assign]
-            await give_notice(member)
+            await announce_leaving(member)
             assert await said(other) == (True, None)
 
     run(main)

@@ -4,7 +4,7 @@ import pytest
 
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.errors import SessionEnded, Suspended
-from aioelasticjob.registry.txn import Create
+from aioelasticjob.registry.transaction import Create
 from tests.coordination.test_claims import LAYOUT, MINE, Desk, done
 
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from aioelasticjob.coordination.records import LARGEST_PARAMETER, LATEST, decode, encode, too_large
+from aioelasticjob.coordination.records import MAX_MILLISECONDS, MAX_PARAMETER_BYTES, decode, encode, too_large
 from aioelasticjob.model import FireSource, Outcome, Record
 
 SCHEDULED = Record(1_000, "CRON", "10.0.0.1@-@1", 1_001, 1_002, 2_000, True, "completed")
 TRIGGERED = replace(SCHEDULED, source="TRIGGER", asked=1_500, parameter="day 7")
 text = some.text(some.characters(exclude_categories=["Cs"]))
-times = some.integers(0, LATEST)
+times = some.integers(0, MAX_MILLISECONDS)
 
 
 @given(
@@ -27,8 +27,8 @@ times = some.integers(0, LATEST)
         next_fire=times,
         completed=some.booleans(),
         outcome=some.sampled_from(["", *(one.value for one in Outcome)]),
-        asked=some.integers(1, LATEST),
-        ahead=some.integers(0, LATEST),
+        asked=some.integers(1, MAX_MILLISECONDS),
+        ahead=some.integers(0, MAX_MILLISECONDS),
         parameter=some.none() | text,
     )
 )
@@ -47,7 +47,7 @@ def test_a_run_is_for_when_it_was_asked_for_or_else_for_when_it_was_scheduled() 
 
 
 @pytest.mark.parametrize(
-    ("asked", "parameter"), [("soon", None), (-1, None), (True, None), (LATEST + 1, "x"), (None, 1)]
+    ("asked", "parameter"), [("soon", None), (-1, None), (True, None), (MAX_MILLISECONDS + 1, "x"), (None, 1)]
 )
 def test_a_record_that_was_asked_for_at_no_moment_is_none(asked: object, parameter: object) -> None:
     told = json.loads(encode(TRIGGERED)) | {"asked": asked, "parameter": parameter}
@@ -59,15 +59,15 @@ def test_a_parameter_written_by_hand_is_text_whatever_it_is() -> None:
     assert decode(json.dumps(told).encode()) == replace(TRIGGERED, parameter="7")
 
 
-@pytest.mark.parametrize("size", [0, 1, LARGEST_PARAMETER])
+@pytest.mark.parametrize("size", [0, 1, MAX_PARAMETER_BYTES])
 def test_a_parameter_that_fits_is_none_too_large(size: int) -> None:
     assert too_large(b"x" * size) is None
 
 
 def test_a_parameter_that_is_too_large_is_told_of_in_short() -> None:
-    told = str(too_large(b"x" * LARGEST_PARAMETER + b"y"))
+    told = str(too_large(b"x" * MAX_PARAMETER_BYTES + b"y"))
     assert "parameter" in told
-    assert f"must be at most {LARGEST_PARAMETER} bytes, is {LARGEST_PARAMETER + 1}" in told
+    assert f"must be at most {MAX_PARAMETER_BYTES} bytes, is {MAX_PARAMETER_BYTES + 1}" in told
     assert len(told) < 200
 
 

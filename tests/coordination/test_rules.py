@@ -14,23 +14,23 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import (
     Assign,
-    Forget,
-    LeaveSeat,
-    MarkNecessary,
+    BecomeLeader,
     NoteSchedule,
-    Prune,
-    TakeSeat,
+    RemoveItems,
+    RemoveMarks,
+    RequireAssignment,
+    StepDown,
     to_transactions,
 )
-from aioelasticjob.coordination.rules import RULES, Situation, decide
-from aioelasticjob.coordination.rules.failover import give_up
-from aioelasticjob.coordination.rules.schedule import REMEMBERED
-from aioelasticjob.coordination.rules.sharding import wanted
+from aioelasticjob.coordination.rules import RULES, RuleInput, decide
+from aioelasticjob.coordination.rules.failover import give_up_runs
+from aioelasticjob.coordination.rules.schedule import MAX_FORMER_SCHEDULES
+from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Record
-from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.simulation.bare.registry import BareRegistry
 
 LAYOUT = Layout("job")
@@ -60,7 +60,7 @@ class World:
     def view(self) -> JobView:
         return read(self.registry.tree(), LAYOUT, self.config)
 
-    def situation(self, name: str, view: JobView | None = None, *, tick: bool = True) -> Situation:
+    def rule_input(self, name: str, view: JobView | None = None, *, tick: bool = True) -> RuleInput:
         """Return what an instance would decide on: the busy nodes are looked up as the coordinator does."""
         nodes, cut_off, unwanted = self.registry.nodes, dict[int, int](), dict[str, int]()
         runs = dict[int, Record]()
@@ -73,7 +73,7 @@ class World:
                     cut_off[item], runs[item] = record.stat.version, told
         idle = {} if self.running() else unwanted
         found = view or self.view()
-        return Situation(found, name, tick=tick, time=self.registry.now, records=idle, cut_off=cut_off, runs=runs)
+        return RuleInput(found, name, tick=tick, time=self.registry.now, records=idle, cut_off=cut_off, runs=runs)
 
     def running(self) -> dict[str, object]:
         """Return the marks of runs."""
@@ -83,7 +83,7 @@ class World:
         """Let one instance write what it wants; return how many transactions took."""
         view = view or self.view()
         number, written, running = int(name.partition("@")[0].rpartition(".")[2]), 0, self.running()
-        effects = decide(self.situation(name, view))
+        effects = decide(self.rule_input(name, view))
         for effect in reversed(effects) if backwards else effects:
             try:
                 for transaction in to_transactions(effect, view):
@@ -112,13 +112,13 @@ def world(instances: int = 3, **settings: object) -> World:
 def is_right(view: JobView) -> bool:
     if not view.staying:  # nobody may lead, so all waits for somebody who may
         return True
-    return view.assignment == wanted(view) and view.settled and view.leader in view.staying
+    return view.assignment == wanted_assignment(view) and view.settled and view.leader in view.staying
 
 
 def test_from_nothing_to_the_strategys_assignment() -> None:
     view = world(3, sharding_total_count=8).settle()
     assert view.leader in view.eligible
-    assert view.assignment == wanted(view)
+    assert view.assignment == wanted_assignment(view)
     assert view.settled
 
 
@@ -248,7 +248,7 @@ def test_a_run_that_was_handed_over_is_given_up_with_its_mark() -> None:
 def test_while_a_rescue_is_under_way_nothing_is_given_up() -> None:
     here = cut_off(3)
     here.registry.commit([Create(LAYOUT.item(1).failover, b"10.0.0.2@-@1", ephemeral=True)], incarnation=2)
-    assert list(give_up(here.situation(leads(here)))) == []
+    assert list(give_up_runs(here.rule_input(leads(here)))) == []
 
 
 @pytest.mark.parametrize("settings", [{"failover": False}, {"leader": False}])
@@ -257,7 +257,7 @@ def test_only_a_leader_gives_up_and_only_with_failover(settings: dict[str, bool]
     (other,) = here.view().instances.keys() - {leads(here)}
     if "failover" in settings:
         here.registry.commit([Set(LAYOUT.config, here.config.changed(failover=False).to_json(), -1)])
-    assert list(give_up(here.situation(other if "leader" in settings else leads(here)))) == []
+    assert list(give_up_runs(here.rule_input(other if "leader" in settings else leads(here)))) == []
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_only_a_leader_gives_up_and_only_with_failover(settings: dict[str, bool]
 )
 def test_giving_up_is_refused_if_the_run_goes_on_or_was_claimed_or_another_leads(disturbance: Create | Set) -> None:
     here = cut_off(3)
-    (effect,) = give_up(here.situation(leads(here)))
+    (effect,) = give_up_runs(here.rule_input(leads(here)))
     (transaction,) = to_transactions(effect, here.view())
     here.registry.commit([disturbance], incarnation=2)
     with pytest.raises(Conflict):
@@ -291,7 +291,7 @@ def test_whatever_happens_they_converge_and_then_fall_silent(script: list[tuple[
     view = here.settle()
     assert is_right(view)
     for name in view.instances:
-        assert decide(here.situation(name)) == []
+        assert decide(here.rule_input(name)) == []
     leftover = tidied(here, view)
     assert not leftover
 
@@ -300,7 +300,7 @@ def tidied(here: World, view: JobView) -> list[str]:
     """Return what a leader, if there is one, should have tidied up by now."""
     if view.leader not in view.instances:
         return []
-    nodes, now, count = here.registry.nodes, here.situation(view.leader), view.config.sharding_total_count
+    nodes, now, count = here.registry.nodes, here.rule_input(view.leader), view.config.sharding_total_count
     unwanted = [] if view.config.monitor_execution else list(now.records)
     waiting = [f"orphan {item}" for item in view.orphans if item >= count or not view.config.failover]
     asked = [*view.tree.children(LAYOUT.triggers), *view.tree.children(LAYOUT.shutdowns)]
@@ -329,7 +329,7 @@ def test_deciding_is_pure_and_running_marks_are_never_touched(script: list[tuple
         view = here.view()
         for name in view.instances:
             for tick in (False, True):
-                now = here.situation(name, view, tick=tick)
+                now = here.rule_input(name, view, tick=tick)
                 assert decide(now) == decide(now)
             here.round(name)
         if what != "end":
@@ -363,7 +363,7 @@ def test_each_rule_fires_in_the_scripts_above() -> None:
         for what, number in script:
             happen(here, what, number, here.view())
             for name in here.view().instances:
-                now = here.situation(name)
+                now = here.rule_input(name)
                 fired.update(rule.__name__ for rule in RULES if list(rule(now)))
                 here.round(name)
 
@@ -379,7 +379,7 @@ def test_a_deposed_leader_writes_nothing() -> None:
     here.registry.expire(int(deposed.partition("@")[0].rpartition(".")[2]))  # type: ignore[union-attr]
     here.settle()
     before = dict(here.registry.nodes)
-    late = (MarkNecessary("late"), Assign({0: str(deposed)}), LeaveSeat(str(deposed)), Prune(frozenset({0})))
+    late = (RequireAssignment("late"), Assign({0: str(deposed)}), StepDown(str(deposed)), RemoveItems(frozenset({0})))
     for effect in (*late, NoteSchedule(b"late", 1)):
         with pytest.raises(Conflict):
             here.registry.commit(to_transactions(effect, old)[0], 1)
@@ -390,7 +390,7 @@ def test_an_assignment_decided_before_somebody_joined_is_refused() -> None:
     here = world(1, sharding_total_count=4)
     here.round("10.0.0.1@-@1")
     view = here.view()
-    (assign,) = [effect for effect in decide(Situation(view, "10.0.0.1@-@1")) if isinstance(effect, Assign)]
+    (assign,) = [effect for effect in decide(RuleInput(view, "10.0.0.1@-@1")) if isinstance(effect, Assign)]
     here.registry.commit([Set(LAYOUT.necessary, b"", -1)])  # as a joining instance does
     with pytest.raises(Conflict):
         here.registry.commit(to_transactions(assign, view)[0], 1)
@@ -399,7 +399,7 @@ def test_an_assignment_decided_before_somebody_joined_is_refused() -> None:
 def test_until_membership_is_quiet_nothing_is_assigned() -> None:
     here = world(2, sharding_total_count=4)
     here.round("10.0.0.1@-@1")
-    hasty = decide(Situation(here.view(), "10.0.0.1@-@1", quiet=False))
+    hasty = decide(RuleInput(here.view(), "10.0.0.1@-@1", quiet=False))
     assert not [effect for effect in hasty if isinstance(effect, Assign)]
 
 
@@ -455,9 +455,9 @@ def test_on_a_tick_requests_to_the_departed_are_removed() -> None:
     here = world(1)
     here.settle()
     here.registry.commit([Create(LAYOUT.shutdown("gone")), Create(LAYOUT.trigger("gone"))])
-    assert decide(Situation(here.view(), "10.0.0.1@-@1")) == []
-    (effect,) = decide(Situation(here.view(), "10.0.0.1@-@1", tick=True))
-    assert effect == Forget((LAYOUT.shutdown("gone"), LAYOUT.trigger("gone")))
+    assert decide(RuleInput(here.view(), "10.0.0.1@-@1")) == []
+    (effect,) = decide(RuleInput(here.view(), "10.0.0.1@-@1", tick=True))
+    assert effect == RemoveMarks((LAYOUT.shutdown("gone"), LAYOUT.trigger("gone")))
 
 
 @given(count=st.integers(600, 2600))
@@ -466,7 +466,7 @@ def test_an_assignment_beyond_one_transaction_is_fenced_chunk_by_chunk(count: in
     here = world(3, sharding_total_count=count)
     here.round("10.0.0.1@-@1")
     view = here.view()
-    (assign,) = [effect for effect in decide(Situation(view, "10.0.0.1@-@1")) if isinstance(effect, Assign)]
+    (assign,) = [effect for effect in decide(RuleInput(view, "10.0.0.1@-@1")) if isinstance(effect, Assign)]
     transactions = to_transactions(assign, view)
     assert len(transactions) > 2
     for transaction in transactions[:-1]:
@@ -480,7 +480,7 @@ def test_an_assignment_that_was_cut_short_is_written_again_from_the_start() -> N
     here = world(2, sharding_total_count=2000)
     here.round("10.0.0.1@-@1")
     view = here.view()
-    (assign,) = [effect for effect in decide(Situation(view, "10.0.0.1@-@1")) if isinstance(effect, Assign)]
+    (assign,) = [effect for effect in decide(RuleInput(view, "10.0.0.1@-@1")) if isinstance(effect, Assign)]
     for transaction in to_transactions(assign, view)[:2]:
         here.registry.commit(transaction, 1)
     assert is_right(here.settle())
@@ -489,8 +489,8 @@ def test_an_assignment_that_was_cut_short_is_written_again_from_the_start() -> N
 def test_taking_the_seat_is_one_transaction_that_raises_the_epoch() -> None:
     here = world(2)
     view = here.view()
-    (mine,) = to_transactions(TakeSeat("10.0.0.1@-@1"), view)
-    (theirs,) = to_transactions(TakeSeat("10.0.0.2@-@1"), view)
+    (mine,) = to_transactions(BecomeLeader("10.0.0.1@-@1"), view)
+    (theirs,) = to_transactions(BecomeLeader("10.0.0.2@-@1"), view)
     here.registry.commit(mine, 1)
     with pytest.raises(Conflict):
         here.registry.commit(theirs, 2)
@@ -613,7 +613,7 @@ def test_the_leader_remembers_the_schedules_before_the_one_in_force() -> None:
     for now in range(4_000, 24_000, 1_000):
         _change(here, now, cron=f"{now // 1000} * * * * ?")
         here.settle()
-    assert len(_former(here.view())) == REMEMBERED
+    assert len(_former(here.view())) == MAX_FORMER_SCHEDULES
     assert _former(_change(here, 30_000, monitor_execution=False)) == []
     here.settle()
     assert _former(_change(here, 31_000, monitor_execution=True)) == []  # the records before that have been removed

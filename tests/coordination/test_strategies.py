@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioelasticjob.coordination import strategies
-from aioelasticjob.coordination.strategies import Allotment, allot, find, in_order, java_hash
+from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of, find, in_order, java_hash
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Instance
 
@@ -16,12 +16,12 @@ NAMES = ("average", "odevity", "round-robin", "single-balance", "sticky")
 
 
 @st.composite
-def allotments(draw: st.DrawFn) -> Allotment:
+def allotments(draw: st.DrawFn) -> AssignmentInput:
     instances = tuple(f"10.0.0.{n}@-@1" for n in range(draw(st.integers(1, 9))))
     count = draw(st.integers(1, 40))
     holders = st.sampled_from([*instances, "gone@-@9"])
     present = draw(st.dictionaries(st.integers(0, 45), holders))
-    return Allotment(draw(st.text(max_size=8)), instances, count, present)
+    return AssignmentInput(draw(st.text(max_size=8)), instances, count, present)
 
 
 def held(assignment: strategies.Assignment, instances: tuple[str, ...]) -> list[list[int]]:
@@ -30,7 +30,7 @@ def held(assignment: strategies.Assignment, instances: tuple[str, ...]) -> list[
 
 @pytest.mark.parametrize("name", NAMES)
 @given(given=allotments())
-def test_every_item_goes_to_one_instance_and_shares_differ_by_at_most_one(name: str, given: Allotment) -> None:
+def test_every_item_goes_to_one_instance_and_shares_differ_by_at_most_one(name: str, given: AssignmentInput) -> None:
     assignment = find(name)(given)
     assert sorted(assignment) == list(range(given.count))
     shares = [len(items) for items in held(assignment, given.instances)]
@@ -40,9 +40,9 @@ def test_every_item_goes_to_one_instance_and_shares_differ_by_at_most_one(name: 
 
 @pytest.mark.parametrize("name", NAMES)
 @given(given=allotments())
-def test_a_strategy_is_content_with_its_own_answer(name: str, given: Allotment) -> None:
+def test_a_strategy_is_content_with_its_own_answer(name: str, given: AssignmentInput) -> None:
     assignment = find(name)(given)
-    assert find(name)(Allotment(given.job, given.instances, given.count, assignment)) == assignment
+    assert find(name)(AssignmentInput(given.job, given.instances, given.count, assignment)) == assignment
 
 
 @pytest.mark.parametrize(
@@ -56,30 +56,30 @@ def test_a_strategy_is_content_with_its_own_answer(name: str, given: Allotment) 
 )
 def test_average_gives_runs_and_the_remainder_from_the_first(count: int, expected: list[list[int]]) -> None:
     instances = ("a", "b", "c")
-    assert held(strategies.average(Allotment("job", instances, count)), instances) == expected
+    assert held(strategies.average(AssignmentInput("job", instances, count)), instances) == expected
 
 
 def test_odevity_goes_by_the_job_names_hash() -> None:
     instances = ("a", "b", "c")
     assert (java_hash("a") % 2, java_hash("b") % 2) == (1, 0)
-    assert held(strategies.odevity(Allotment("a", instances, 2)), instances) == [[0], [1], []]
-    assert held(strategies.odevity(Allotment("b", instances, 2)), instances) == [[], [1], [0]]
+    assert held(strategies.odevity(AssignmentInput("a", instances, 2)), instances) == [[0], [1], []]
+    assert held(strategies.odevity(AssignmentInput("b", instances, 2)), instances) == [[], [1], [0]]
 
 
 def test_round_robin_starts_at_the_job_names_hash() -> None:
     instances = ("a", "b", "c")
     assert java_hash("a") % 3 == 1
-    assert held(strategies.round_robin(Allotment("a", instances, 3)), instances) == [[2], [0], [1]]
+    assert held(strategies.round_robin(AssignmentInput("a", instances, 3)), instances) == [[2], [0], [1]]
 
 
 def test_single_balance_spreads_jobs_of_one_item() -> None:
     instances = tuple("abcde")
-    first = {strategies.single_balance(Allotment(f"job{n}", instances, 1))[0] for n in range(40)}
+    first = {strategies.single_balance(AssignmentInput(f"job{n}", instances, 1))[0] for n in range(40)}
     assert first == set(instances)
 
 
 @given(given=allotments())
-def test_sticky_moves_only_what_balance_demands(given: Allotment) -> None:
+def test_sticky_moves_only_what_balance_demands(given: AssignmentInput) -> None:
     assignment = strategies.sticky(given)
     share, extra = divmod(given.count, len(given.instances))
     kept_at_best = sorted((len(items) for items in held(_alive(given), given.instances)), reverse=True)
@@ -88,7 +88,7 @@ def test_sticky_moves_only_what_balance_demands(given: Allotment) -> None:
     assert kept == possible
 
 
-def _alive(given: Allotment) -> dict[int, str]:
+def _alive(given: AssignmentInput) -> dict[int, str]:
     return {n: who for n, who in given.present.items() if who in given.instances and n < given.count}
 
 
@@ -116,11 +116,11 @@ def test_when_a_strategy_fails_items_stay_where_they_are_or_are_spread_evenly(
     answer: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(strategies, "find", lambda _: lambda _: answer)
-    given = Allotment("job", ("a", "b"), 2)
+    given = AssignmentInput("job", ("a", "b"), 2)
     with caplog.at_level(logging.ERROR):
-        assert allot(f"broken-{answer}", given) == strategies.average(given)
+        assert assignment_of(f"broken-{answer}", given) == strategies.average(given)
     assert "does not work" in caplog.text
     kept = replace(given, present={0: "b", 1: "b"})
-    assert allot(f"broken-{answer}", kept) == kept.present
+    assert assignment_of(f"broken-{answer}", kept) == kept.present
     for present in ({0: "b"}, {0: "b", 1: "gone"}, {0: "b", 1: "b", 2: "b"}):
-        assert allot(f"broken-{answer}", replace(given, present=present)) == strategies.average(given)
+        assert assignment_of(f"broken-{answer}", replace(given, present=present)) == strategies.average(given)

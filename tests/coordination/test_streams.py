@@ -12,8 +12,8 @@ import pytest
 from aioelasticjob import ElasticJob
 from aioelasticjob.coordination.streams import Streams
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.registry.txn import Create, Delete, Set
-from tests.running.office import LAYOUT, Office, play
+from aioelasticjob.registry.transaction import Create, Delete, Set
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 E = TypeVar("E")
 
@@ -29,7 +29,7 @@ def watch(stream: str, *, pause: float = 0, **settings: Any) -> list[Any]:
     """Return the events of a scene in which an instance comes, runs, is paused and renamed, and goes."""
     events: list[Any] = []
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         streams = Streams(here.observer, "job")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(follow, getattr(streams, stream)(), events, pause)
@@ -47,7 +47,7 @@ def watch(stream: str, *, pause: float = 0, **settings: Any) -> list[Any]:
             await here.until(60)
             tasks.cancel_scope.cancel()
 
-    play(scene)
+    simulate(scene)
     return events
 
 
@@ -77,7 +77,7 @@ def watch_by_hand(stream: str, *remove: str) -> list[Any]:
     """Return the events of a scene in which nodes are removed by hand below a job that runs."""
     events: list[Any] = []
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async with here.app(cron="0/10 * * * * ?").running(), anyio.create_task_group() as tasks:
             await here.until(5)
             tasks.start_soon(follow, getattr(Streams(here.observer, "job"), stream)(), events)
@@ -88,7 +88,7 @@ def watch_by_hand(stream: str, *remove: str) -> list[Any]:
             await here.until(8)
             tasks.cancel_scope.cancel()
 
-    play(scene)
+    simulate(scene)
     return events
 
 
@@ -130,11 +130,11 @@ def test_an_applications_streams_need_it_to_run() -> None:
     with pytest.raises(InvalidSetting, match="must be running"):
         ElasticJob("embedded://").streams("job")
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         app = here.app(cron="0/10 * * * * ?")
         async with app.running(), app.streams("job").leader() as changes:
             async for change in changes:
                 if change.leader is not None:
                     return
 
-    play(scene)
+    simulate(scene)

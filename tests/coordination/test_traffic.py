@@ -10,7 +10,7 @@ import pytest
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.registry.watches import Watches
 from aioelasticjob.testing import VirtualClock
-from tests.running.office import LAYOUT, Office, play
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 
 @pytest.mark.parametrize("instances", [2, 8])
@@ -24,7 +24,7 @@ def test_neither_fires_nor_published_counts_are_heard_of(instances: int, monkeyp
 
     monkeypatch.setattr(Watches, "dispatch", noted)
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async def handler(context: ItemContext) -> None: ...
 
         def worker() -> Callable[[], Coroutine[object, object, None]]:
@@ -50,4 +50,4 @@ def test_neither_fires_nor_published_counts_are_heard_of(instances: int, monkeyp
         for one in people:
             one.terminate()
 
-    play(scene)
+    simulate(scene)

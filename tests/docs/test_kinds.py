@@ -22,7 +22,7 @@ from aioelasticjob.jobs.script import Script
 from aioelasticjob.settings import examine
 from aioelasticjob.settings.checking import Application
 from tests.docs.pages import blocks, execute, read
-from tests.jobs.contexts import of_item
+from tests.support.contexts import of_item
 
 KINDS, FILES, OWN = (f"docs/how-to/{page}.md" for page in ("script-and-http", "settings-files", "own-kind"))
 

@@ -17,11 +17,11 @@ import pytest
 
 from aioelasticjob import ElasticJob, ItemContext, JobConfig, operations
 from aioelasticjob.coordination import records, strategies
-from aioelasticjob.coordination.strategies import Allotment
-from aioelasticjob.events import Ended, Listener
+from aioelasticjob.coordination.strategies import AssignmentInput
+from aioelasticjob.events import Ended, EventReader
 from aioelasticjob.model import Outcome
 from aioelasticjob.registry.session import ConnectionSettings, open_session
-from aioelasticjob.registry.txn import Set
+from aioelasticjob.registry.transaction import Set
 from aioelasticjob.testing import Faults, VirtualClock, run
 from aioelasticjob.zookeeper.server import serve
 from tests.docs.pages import ROOT, Block, blocks, execute, pages
@@ -34,7 +34,7 @@ EXCERPTS = {page for page in pages() if page.startswith("docs/why/")}
 
 
 @pytest.fixture
-def first_takes_all(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Allotment], dict[int, str]]]:
+def first_takes_all(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[AssignmentInput], dict[int, str]]]:
     """The strategy of the how-to page, registered as the page says."""
     strategy = execute(*blocks("docs/how-to/strategy.md", "python")[:1])["first_takes_all"]
     point = SimpleNamespace(name="first-takes-all", load=lambda: strategy)
@@ -72,7 +72,7 @@ def test_the_smallest_program_runs_and_ends_on_sigterm(page: str, tmp_path: Path
     assert {line[:8] for line in child.output.splitlines()} == {"item 0: ", "item 1: "}
 
 
-async def _ends(events: Listener) -> AsyncIterator[Ended]:
+async def _ends(events: EventReader) -> AsyncIterator[Ended]:
     async for event in events:
         if isinstance(event, Ended):
             yield event
@@ -202,15 +202,15 @@ def test_pages_are_counted_on_from_the_offset() -> None:
     assert saved == ["98", "99", "100"]
 
 
-def test_the_strategy_keeps_its_three_rules(first_takes_all: Callable[[Allotment], dict[int, str]]) -> None:
-    given = Allotment("report", ("a", "b"), 4, {0: "b", 1: "b", 2: "a", 3: "dead"})
+def test_the_strategy_keeps_its_three_rules(first_takes_all: Callable[[AssignmentInput], dict[int, str]]) -> None:
+    given = AssignmentInput("report", ("a", "b"), 4, {0: "b", 1: "b", 2: "a", 3: "dead"})
     answer = first_takes_all(given)
     assert answer == dict.fromkeys(range(4), "b")
-    assert first_takes_all(Allotment("report", ("a", "b"), 4, answer)) == answer
+    assert first_takes_all(AssignmentInput("report", ("a", "b"), 4, answer)) == answer
 
 
 def test_the_table_of_strategies_is_right() -> None:
-    assert strategies.average(Allotment("x", ("a", "b", "c"), 4)) == {0: "a", 3: "a", 1: "b", 2: "c"}
+    assert strategies.average(AssignmentInput("x", ("a", "b", "c"), 4)) == {0: "a", 3: "a", 1: "b", 2: "c"}
 
 
 def test_settings_are_changed_while_the_job_runs() -> None:

@@ -15,7 +15,7 @@ import typer
 
 from aioelasticjob import Cron, ElasticJob, InvalidSetting, JobConfig, error_handlers
 from aioelasticjob.cli import application
-from aioelasticjob.error_handlers import known
+from aioelasticjob.error_handlers import lookup
 from aioelasticjob.layout import Layout
 from aioelasticjob.zookeeper.__main__ import main as zookeeper
 from tests.__main__ import CHECKS, LONG
@@ -92,7 +92,7 @@ def test_every_error_handler_has_its_row_and_its_needs_are_bold() -> None:
         for missing in needed:
             with pytest.raises(InvalidSetting, match=missing):
                 error_handlers.check(name, {one: value for one, value in needed.items() if one != missing})
-        model = known._OPTIONS.get(name)
+        model = lookup._OPTIONS.get(name)
         assert set(re.findall(r"`([\w.]+)`", options)) == (set() if model is None else set(model.names()))
 
 

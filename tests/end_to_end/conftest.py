@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.staff import Staff
 from tests.support.processes import Workers
+from tests.support.worker_processes import WorkerProcesses
 
 
 @pytest.fixture
-def staff(worker_processes: Workers, registry_address: str, tmp_path: Path) -> Staff:
+def staff(worker_processes: Workers, registry_address: str, tmp_path: Path) -> WorkerProcesses:
     """Nobody yet; ``start`` makes worker processes that share one registry and one journal."""
-    return Staff(worker_processes, registry_address, tmp_path / "journal")
+    return WorkerProcesses(worker_processes, registry_address, tmp_path / "journal")

@@ -9,12 +9,12 @@ from uuid import uuid4
 
 import pytest
 
-from tests.end_to_end.shipper import FETCHED, ITEMS, RECORDS, SCHEMA, opened
+from tests.end_to_end.dataflow_worker import FETCHED, ITEMS, RECORDS, SCHEMA, opened
 from tests.support.processes import ChildProcess, Workers
 from tests.support.real_zookeeper import RealServer
 
 pytestmark = [pytest.mark.process, pytest.mark.zookeeper]
-PATIENCE = 90.0
+TIMEOUT = 90.0
 
 
 def ask(file: Path, question: str) -> list[tuple[object, ...]]:
@@ -23,7 +23,7 @@ def ask(file: Path, question: str) -> list[tuple[object, ...]]:
 
 
 def until(holds: Callable[[], bool], *watched: ChildProcess) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not holds():
         for child in watched:
             assert child.exit_code is None, child.output
@@ -39,7 +39,7 @@ def test_two_kills_lose_no_record_and_repeat_two_batches_of_an_item_at_most(
         database.executescript(SCHEMA)
 
     def start() -> ChildProcess:
-        return worker_processes.start("-m", "tests.end_to_end.shipper", address, str(file))
+        return worker_processes.start("-m", "tests.end_to_end.dataflow_worker", address, str(file))
 
     def at_work(child: ChildProcess) -> bool:
         """Whether it is the one that has just done something."""

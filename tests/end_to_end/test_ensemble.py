@@ -8,11 +8,11 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from tests.end_to_end.scene import PATIENCE, Lookout, lookout
-from tests.end_to_end.staff import Staff
+from tests.support.local_applications import TIMEOUT, RegistryObserver, registry_observer
 from tests.support.loops import run_async
 from tests.support.processes import Workers
 from tests.support.real_zookeeper import Ensemble, RealServer
+from tests.support.worker_processes import WorkerProcesses
 
 pytestmark = [pytest.mark.process, pytest.mark.zookeeper, pytest.mark.timeout(240)]
 ITEMS = 4
@@ -21,10 +21,10 @@ SESSION_TIMEOUT = 8.0
 
 
 @pytest.fixture
-def crew_before(worker_processes: Workers, real_ensemble: Ensemble, tmp_path: Path) -> Staff:
+def crew_before(worker_processes: Workers, real_ensemble: Ensemble, tmp_path: Path) -> WorkerProcesses:
     """Worker processes that know all members of the ensemble."""
     address = f"zk://{real_ensemble.addresses}/test-{uuid4().hex}"
-    staff = Staff(worker_processes, address, tmp_path / "journal", session_timeout=SESSION_TIMEOUT)
+    staff = WorkerProcesses(worker_processes, address, tmp_path / "journal", session_timeout=SESSION_TIMEOUT)
     staff.job = {"sharding_total_count": ITEMS}
     return staff
 
@@ -34,7 +34,7 @@ def busiest_follower(ensemble: Ensemble) -> RealServer:
     return max(followers, key=lambda member: member.ask("cons").count("sid="))
 
 
-async def at_work(staff: Staff, registry: Lookout) -> set[str]:
+async def at_work(staff: WorkerProcesses, registry: RegistryObserver) -> set[str]:
     """Start three workers, wait until they work, and return their instances."""
     for _ in range(3):
         staff.start(work=0.2)
@@ -43,10 +43,10 @@ async def at_work(staff: Staff, registry: Lookout) -> set[str]:
     return set(view.instances)
 
 
-def test_the_ensembles_leader_is_killed_and_comes_back(crew_before: Staff, real_ensemble: Ensemble) -> None:
+def test_the_ensembles_leader_is_killed_and_comes_back(crew_before: WorkerProcesses, real_ensemble: Ensemble) -> None:
     async def main() -> None:
         staff = crew_before
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             names = await at_work(staff, registry)
             leader = real_ensemble.leader()
             leader.kill()
@@ -62,16 +62,16 @@ def test_the_ensembles_leader_is_killed_and_comes_back(crew_before: Staff, real_
     run_async("asyncio", main)
 
 
-def test_a_follower_is_frozen_and_thaws(crew_before: Staff, real_ensemble: Ensemble) -> None:
+def test_a_follower_is_frozen_and_thaws(crew_before: WorkerProcesses, real_ensemble: Ensemble) -> None:
     async def main() -> None:
         staff = crew_before
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             names = await at_work(staff, registry)
             frozen = busiest_follower(real_ensemble)
             frozen.process.pause()
             try:
                 await staff.every_item_ends(4, ITEMS)
-                with anyio.fail_after(PATIENCE):  # those that it served have found another one within their sessions
+                with anyio.fail_after(TIMEOUT):  # those that it served have found another one within their sessions
                     await registry.session.sync()
                 assert set(registry.view.instances) == names
             finally:
@@ -84,16 +84,16 @@ def test_a_follower_is_frozen_and_thaws(crew_before: Staff, real_ensemble: Ensem
 
 
 def test_without_a_majority_nothing_is_claimed_and_with_it_everything_goes_on(
-    crew_before: Staff, real_ensemble: Ensemble
+    crew_before: WorkerProcesses, real_ensemble: Ensemble
 ) -> None:
     async def main() -> None:
         staff = crew_before
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             await at_work(staff, registry)
             for member in real_ensemble.members[1:]:
                 member.kill()
             survivor = real_ensemble.members[0]
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 while survivor.mode():
                     await anyio.sleep(0.05)
             quiet = len(staff.lines())

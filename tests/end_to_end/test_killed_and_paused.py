@@ -7,9 +7,9 @@ import time
 import anyio
 import pytest
 
-from tests.end_to_end.scene import Lookout, lookout
-from tests.end_to_end.staff import SESSION_TIMEOUT, Staff, leading, of
+from tests.support.local_applications import RegistryObserver, registry_observer
 from tests.support.loops import run_async
+from tests.support.worker_processes import SESSION_TIMEOUT, WorkerProcesses, leading, of
 
 pytestmark = pytest.mark.process
 OUR_SHARE = 30.0
@@ -17,7 +17,7 @@ OUR_SHARE = 30.0
 long it takes on an idle one is the benchmark's affair."""
 
 
-async def taken_over(registry: Lookout, victim: str, since: float) -> None:
+async def taken_over(registry: RegistryObserver, victim: str, since: float) -> None:
     """Wait until the others hold all items of an instance, and see to it that this took no longer than it may."""
     await registry.until(
         lambda view: (
@@ -31,12 +31,12 @@ async def taken_over(registry: Lookout, victim: str, since: float) -> None:
 
 
 @pytest.mark.parametrize("thread", [False, True], ids=["in the loop", "in a thread"])
-def test_a_killed_leader_is_replaced_and_its_items_run_on(staff: Staff, thread: bool) -> None:
+def test_a_killed_leader_is_replaced_and_its_items_run_on(staff: WorkerProcesses, thread: bool) -> None:
     async def main() -> None:
         staff.job = {"sharding_total_count": 6}
         for _ in range(3):
             staff.start(work=0.6, thread=thread)
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             await registry.spread_over(3)
             await staff.every_item_ends(1, 6)
             victim = leading(registry, staff)
@@ -52,11 +52,11 @@ def test_a_killed_leader_is_replaced_and_its_items_run_on(staff: Staff, thread: 
     run_async("asyncio", main)
 
 
-def test_only_one_of_three_survives(staff: Staff) -> None:
+def test_only_one_of_three_survives(staff: WorkerProcesses) -> None:
     async def main() -> None:
         staff.job = {"sharding_total_count": 4}
         first, second, last = (staff.start(work=0.2) for _ in range(3))
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             await registry.spread_over(3)
             await staff.every_item_ends(1, 4)
             survivor = of(registry.view, last)
@@ -71,12 +71,12 @@ def test_only_one_of_three_survives(staff: Staff) -> None:
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_a_process_stopped_past_its_session_comes_back_as_somebody_else(staff: Staff, leads: bool) -> None:
+def test_a_process_stopped_past_its_session_comes_back_as_somebody_else(staff: WorkerProcesses, leads: bool) -> None:
     async def main() -> None:
         staff.job = {"sharding_total_count": 4}
         for _ in range(3):
             staff.start(work=0.6)
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             await registry.spread_over(3)
             await staff.every_item_ends(1, 4)
             leader = leading(registry, staff)
@@ -95,11 +95,11 @@ def test_a_process_stopped_past_its_session_comes_back_as_somebody_else(staff: S
     run_async("asyncio", main)
 
 
-def test_a_process_stopped_for_a_moment_goes_on_under_its_session(staff: Staff) -> None:
+def test_a_process_stopped_for_a_moment_goes_on_under_its_session(staff: WorkerProcesses) -> None:
     async def main() -> None:
         staff.job = {"sharding_total_count": 2}
         one, _ = staff.start(work=0.2), staff.start(work=0.2)
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             names = (await registry.spread_over(2)).instances.keys()
             await staff.every_item_ends(1, 2)
             one.pause()

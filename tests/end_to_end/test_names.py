@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from aioelasticjob import ElasticJob, ItemContext
-from tests.end_to_end.scene import EVERY_SECOND, PATIENCE, lookout
+from tests.support.local_applications import EVERY_SECOND, TIMEOUT, registry_observer
 from tests.support.loops import run_async
 
 DIGEST = "carol:sesame"
@@ -39,8 +39,8 @@ def test_the_nodes_are_named_as_promised_and_closed_to_strangers(registry_addres
 
         app = ElasticJob(registry_address, digest=DIGEST)
         app.add(handler, name="job", cron=EVERY_SECOND)
-        async with lookout(registry_address, digest=DIGEST) as registry, app.running() as session:
-            with anyio.fail_after(PATIENCE):
+        async with registry_observer(registry_address, digest=DIGEST) as registry, app.running() as session:
+            with anyio.fail_after(TIMEOUT):
                 await runs.wait()
             await registry.session.sync()
             tree = await registry.session.subtree(["/job"])

@@ -8,18 +8,18 @@ from typing import Any
 import anyio
 import pytest
 
-from aioelasticjob.coordination.rules.sharding import wanted
+from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.errors import NodeMissing
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.txn import Create, Delete
-from tests.end_to_end.scene import EVERY_SECOND, NEVER, PATIENCE, Diary, crew, lookout
+from aioelasticjob.registry.transaction import Create, Delete
+from tests.support.local_applications import EVERY_SECOND, NEVER, TIMEOUT, HandlerRuns, applications, registry_observer
 from tests.support.loops import LoopKind, run_async
 
 LAYOUT = Layout("job")
 
 
-def slots_of(diary: Diary, item: int, job: str = "job") -> list[float]:
+def slots_of(diary: HandlerRuns, item: int, job: str = "job") -> list[float]:
     """The scheduled moments of all runs of an item, in the order in which they began."""
     return [run.slot for run in diary.begun if (run.item, run.job) == (item, job)]
 
@@ -28,10 +28,10 @@ def test_three_applications_share_the_items_elect_a_leader_and_run_every_item_on
     registry_address: str, real_loop_kind: LoopKind
 ) -> None:
     async def main() -> None:
-        diary = Diary()
+        diary = HandlerRuns()
         apps = [diary.app(registry_address, cron=EVERY_SECOND, sharding_total_count=7) for _ in range(3)]
-        async with lookout(registry_address) as registry:
-            async with crew(*apps):
+        async with registry_observer(registry_address) as registry:
+            async with applications(*apps):
                 view = await registry.spread_over(3)
                 assert [list(view.assignment.values()).count(name) for name in view.eligible] == [3, 2, 2]
                 runs = await diary.fires(2, range(7))
@@ -44,12 +44,12 @@ def test_three_applications_share_the_items_elect_a_leader_and_run_every_item_on
 
 def test_items_follow_instances_that_come_and_go_and_no_moment_is_run_twice(registry_address: str) -> None:
     async def main() -> None:
-        diary = Diary()
+        diary = HandlerRuns()
         one, other = (diary.app(registry_address, cron=EVERY_SECOND, sharding_total_count=4) for _ in "ab")
-        async with lookout(registry_address) as registry, crew(one):
+        async with registry_observer(registry_address) as registry, applications(one):
             alone = await registry.spread_over(1)
             await diary.fires(1, range(4))
-            async with crew(other):
+            async with applications(other):
                 both = await registry.spread_over(2)
                 assert both.leader == alone.leader
                 await diary.fires(2, range(4))
@@ -65,11 +65,11 @@ def test_items_follow_instances_that_come_and_go_and_no_moment_is_run_twice(regi
 
 def test_the_leader_leaves_and_the_next_one_assigns(registry_address: str) -> None:
     async def main() -> None:
-        diary = Diary()
+        diary = HandlerRuns()
         first, second = (diary.app(registry_address, cron=NEVER, sharding_total_count=3) for _ in "ab")
-        async with lookout(registry_address) as registry, crew(first) as (leave,):
+        async with registry_observer(registry_address) as registry, applications(first) as (leave,):
             before = await registry.spread_over(1)
-            async with crew(second):
+            async with applications(second):
                 assert (await registry.spread_over(2)).leader == before.leader
                 leave.set()
                 after = await registry.spread_over(1)
@@ -81,8 +81,11 @@ def test_the_leader_leaves_and_the_next_one_assigns(registry_address: str) -> No
 
 def test_what_an_operator_changes_takes_effect_while_the_job_runs(registry_address: str) -> None:
     async def main() -> None:
-        diary = Diary()
-        async with lookout(registry_address) as registry, crew(diary.app(registry_address, cron=NEVER)):
+        diary = HandlerRuns()
+        async with (
+            registry_observer(registry_address) as registry,
+            applications(diary.app(registry_address, cron=NEVER)),
+        ):
             await registry.spread_over(1)
             await registry.configure(cron=EVERY_SECOND)
             await diary.fires(1, [0])
@@ -91,7 +94,7 @@ def test_what_an_operator_changes_takes_effect_while_the_job_runs(registry_addre
             await diary.fires(1, range(5))
             await registry.configure(sharding_total_count=2, sharding_item_parameters={})
             await registry.until(lambda view: view.settled and view.items == {0, 1})
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 for item in (2, 3, 4):
                     await registry.session.wait_deleted(LAYOUT.item(item).execution)
             await registry.write(Create(LAYOUT.item(1).disabled))
@@ -106,12 +109,15 @@ def test_what_an_operator_changes_takes_effect_while_the_job_runs(registry_addre
 
 def test_a_slow_item_holds_up_nobody_and_goes_on_at_its_new_holder_when_it_has_ended(registry_address: str) -> None:
     async def main() -> None:
-        slow, quick = Diary(), Diary()
+        slow, quick = HandlerRuns(), HandlerRuns()
         settings: dict[str, Any] = {"cron": EVERY_SECOND, "sharding_total_count": 2}
-        async with lookout(registry_address) as registry, crew(slow.app(registry_address, work=3, **settings)):
+        async with (
+            registry_observer(registry_address) as registry,
+            applications(slow.app(registry_address, work=3, **settings)),
+        ):
             old = await registry.spread_over(1)
             await slow.until(lambda: len(slow.begun) == 2)
-            async with crew(quick.app(registry_address, **settings)):
+            async with applications(quick.app(registry_address, **settings)):
                 new = await registry.spread_over(2)
                 (moved,) = (item for item in (0, 1) if new.assignment[item] != old.assignment[item])
                 assert not slow.ended  # the assignment has not waited for the slow run
@@ -126,7 +132,7 @@ def test_a_slow_item_holds_up_nobody_and_goes_on_at_its_new_holder_when_it_has_e
 
 def test_two_jobs_of_one_application_do_not_touch_each_other(registry_address: str) -> None:
     async def main() -> None:
-        diary = Diary()
+        diary = HandlerRuns()
         app = diary.app(registry_address, name="slow", work=30, cron=EVERY_SECOND, shutdown_timeout=0)
         app.add(diary.handler(), name="quick", cron=EVERY_SECOND, sharding_total_count=2)
 
@@ -134,7 +140,7 @@ def test_two_jobs_of_one_application_do_not_touch_each_other(registry_address: s
             raise RuntimeError("on purpose")
 
         app.add(fails, name="failing", cron=EVERY_SECOND)
-        async with lookout(registry_address, "quick") as registry, crew(app):
+        async with registry_observer(registry_address, "quick") as registry, applications(app):
             await registry.spread_over(1)
             await diary.fires(3, [0, 1], job="quick")
             assert await registry.session.children("/") == ("failing", "quick", "slow")
@@ -148,9 +154,9 @@ def test_two_jobs_of_one_application_do_not_touch_each_other(registry_address: s
 
 def test_three_hundred_items_run_in_one_claim(registry_address: str) -> None:
     async def main() -> None:
-        diary = Diary()
+        diary = HandlerRuns()
         app = diary.app(registry_address, cron=EVERY_SECOND, sharding_total_count=300)
-        async with lookout(registry_address) as registry, crew(app):
+        async with registry_observer(registry_address) as registry, applications(app):
             await registry.spread_over(1)
             runs = await diary.fires(2, range(300))
             assert all(len({run.fence for run in runs if run.slot == slot}) == 1 for slot in {run.slot for run in runs})
@@ -160,16 +166,19 @@ def test_three_hundred_items_run_in_one_claim(registry_address: str) -> None:
 
 def test_three_thousand_items_are_assigned_in_chunks_that_nobody_claims_from(registry_address: str) -> None:
     async def main() -> None:
-        diary = Diary()
+        diary = HandlerRuns()
         settings: dict[str, Any] = {"cron": EVERY_SECOND, "sharding_total_count": 3000}
-        async with lookout(registry_address) as registry, crew(diary.app(registry_address, **settings)):
+        async with (
+            registry_observer(registry_address) as registry,
+            applications(diary.app(registry_address, **settings)),
+        ):
             view = await registry.until(lambda view: view.settled and len(view.assignment) == 3000)
             written = {view.tree.get(view.layout.item(item).instance).stat.mzxid for item in range(3000)}  # type: ignore[union-attr]
             assert len(written) > 1  # otherwise this shows nothing
             await diary.fires(1, range(3000))
-            async with crew(diary.app(registry_address, **settings)):
+            async with applications(diary.app(registry_address, **settings)):
                 view = await registry.spread_over(2)
-                assert view.assignment == wanted(view)
+                assert view.assignment == wanted_assignment(view)
                 await diary.fires(1, range(3000))
         for item in range(0, 3000, 7):
             slots = slots_of(diary, item)
@@ -183,9 +192,9 @@ def test_a_monitored_fire_is_two_transactions_at_the_server(registry_address: st
     """Fences are zxids, and nobody else writes: between two claims lie one settling and the second claim itself."""
 
     async def main() -> None:
-        diary = Diary()
-        async with lookout(registry_address) as registry:
-            async with crew(diary.app(registry_address, cron=EVERY_SECOND, sharding_total_count=items)):
+        diary = HandlerRuns()
+        async with registry_observer(registry_address) as registry:
+            async with applications(diary.app(registry_address, cron=EVERY_SECOND, sharding_total_count=items)):
                 await registry.spread_over(1)
                 runs = await diary.fires(4, range(items))
             fences = sorted({run.fence for run in runs})
@@ -197,9 +206,9 @@ def test_a_monitored_fire_is_two_transactions_at_the_server(registry_address: st
 
 def test_without_monitoring_a_fire_writes_nothing(registry_address: str) -> None:
     async def main() -> None:
-        diary = Diary()
+        diary = HandlerRuns()
         app = diary.app(registry_address, cron=EVERY_SECOND, sharding_total_count=3, monitor_execution=False)
-        async with lookout(registry_address) as registry, crew(app):
+        async with registry_observer(registry_address) as registry, applications(app):
             await registry.spread_over(1)
             runs = await diary.fires(2, range(3))
             assert {run.fence for run in runs} == {0}

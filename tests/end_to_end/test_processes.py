@@ -12,12 +12,12 @@ import pytest
 from aioelasticjob.coordination.records import decode
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Outcome, Record
-from aioelasticjob.process import BY_FORCE_AFTER
-from tests.end_to_end.journal import Line
-from tests.end_to_end.scene import Lookout, lookout
-from tests.end_to_end.staff import Staff, ended, listens_to_signals, of
+from aioelasticjob.process import FORCED_EXIT_AFTER
+from tests.support.local_applications import RegistryObserver, registry_observer
 from tests.support.loops import run_async
 from tests.support.processes import Workers
+from tests.support.run_journal import Line
+from tests.support.worker_processes import WorkerProcesses, ended, listens_to_signals, of
 
 pytestmark = pytest.mark.process
 LAYOUT = Layout("job")
@@ -27,26 +27,26 @@ def children_of(pid: int) -> list[str]:
     return [name for task in Path(f"/proc/{pid}/task").iterdir() for name in (task / "children").read_text().split()]
 
 
-def runs_of(staff: Staff) -> list[Line]:
+def runs_of(staff: WorkerProcesses) -> list[Line]:
     return [line for line in staff.lines() if line.what != "misfire"]
 
 
-async def record(registry: Lookout) -> Record:
+async def record(registry: RegistryObserver) -> Record:
     found = decode((await registry.session.get(LAYOUT.item(0).execution)).data)
     assert found is not None
     return found
 
 
-async def begun(staff: Staff) -> Line:
+async def begun(staff: WorkerProcesses) -> Line:
     lines = await staff.until(lambda lines: any(line.what == "begin" for line in lines))
     return next(line for line in lines if line.what == "begin")
 
 
-def test_processes_share_the_items_and_hand_them_over_when_one_leaves(staff: Staff) -> None:
+def test_processes_share_the_items_and_hand_them_over_when_one_leaves(staff: WorkerProcesses) -> None:
     async def main() -> None:
         staff.job = {"sharding_total_count": 6}
         first, second, _ = (staff.start() for _ in range(3))
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             view = await registry.spread_over(3)
             assert {one.pid for one in view.instances.values()} == {child.pid for child in staff.alive}
             await staff.every_item_ends(2, 6)
@@ -65,10 +65,10 @@ def test_processes_share_the_items_and_hand_them_over_when_one_leaves(staff: Sta
     run_async("asyncio", main)
 
 
-def test_a_signal_lets_the_running_item_finish(staff: Staff) -> None:
+def test_a_signal_lets_the_running_item_finish(staff: WorkerProcesses) -> None:
     async def main() -> None:
         child = staff.start(work=1.5)
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             await begun(staff)
             asked = time.monotonic()
             os.kill(child.pid, signal.SIGTERM)
@@ -84,11 +84,11 @@ def test_a_signal_lets_the_running_item_finish(staff: Staff) -> None:
     run_async("asyncio", main)
 
 
-def test_after_the_shutdown_timeout_the_item_is_cut_and_handed_over(staff: Staff) -> None:
+def test_after_the_shutdown_timeout_the_item_is_cut_and_handed_over(staff: WorkerProcesses) -> None:
     async def main() -> None:
         staff.job = {"shutdown_timeout": 0.5}
         child = staff.start(work=600)
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             await begun(staff)
             os.kill(child.pid, signal.SIGTERM)
             assert await ended(child) == 0
@@ -100,10 +100,10 @@ def test_after_the_shutdown_timeout_the_item_is_cut_and_handed_over(staff: Staff
     run_async("asyncio", main)
 
 
-def test_a_second_signal_stops_at_once_and_still_gives_the_item_back(staff: Staff) -> None:
+def test_a_second_signal_stops_at_once_and_still_gives_the_item_back(staff: WorkerProcesses) -> None:
     async def main() -> None:
         child = staff.start(work=600)
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             await begun(staff)
             os.kill(child.pid, signal.SIGTERM)
             with pytest.raises(TimeoutError):
@@ -118,10 +118,10 @@ def test_a_second_signal_stops_at_once_and_still_gives_the_item_back(staff: Staf
     run_async("asyncio", main)
 
 
-def test_a_plain_handler_in_a_thread_finishes_before_the_process_ends(staff: Staff) -> None:
+def test_a_plain_handler_in_a_thread_finishes_before_the_process_ends(staff: WorkerProcesses) -> None:
     async def main() -> None:
         child = staff.start(work=1.5, thread=True)
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             await begun(staff)
             os.kill(child.pid, signal.SIGTERM)
             assert await ended(child) == 0
@@ -131,7 +131,7 @@ def test_a_plain_handler_in_a_thread_finishes_before_the_process_ends(staff: Sta
     run_async("asyncio", main)
 
 
-def test_a_second_signal_waits_no_longer_than_a_moment_for_a_thread_that_never_ends(staff: Staff) -> None:
+def test_a_second_signal_waits_no_longer_than_a_moment_for_a_thread_that_never_ends(staff: WorkerProcesses) -> None:
     async def main() -> None:
         staff.job = {"shutdown_timeout": 0.5}
         child = staff.start(work=600, thread=True)
@@ -140,16 +140,16 @@ def test_a_second_signal_waits_no_longer_than_a_moment_for_a_thread_that_never_e
         with pytest.raises(TimeoutError):
             await ended(child, 0.5)
         os.kill(child.pid, signal.SIGTERM)
-        assert await ended(child, BY_FORCE_AFTER + 3) == 1
+        assert await ended(child, FORCED_EXIT_AFTER + 3) == 1
         assert "ended by force" in child.output
 
     run_async("asyncio", main)
 
 
-def test_a_process_runs_on_uvloop_and_starts_no_other_process(staff: Staff) -> None:
+def test_a_process_runs_on_uvloop_and_starts_no_other_process(staff: WorkerProcesses) -> None:
     async def main() -> None:
         child = staff.start()
-        async with lookout(staff.address) as registry:
+        async with registry_observer(staff.address) as registry:
             view = await registry.spread_over(1)
             assert of(view, child) == view.leader
             await staff.every_item_ends(1, 1)
@@ -162,19 +162,19 @@ def test_a_process_runs_on_uvloop_and_starts_no_other_process(staff: Staff) -> N
 
 
 @pytest.fixture
-def lonely(worker_processes: Workers, tmp_path: Path) -> Staff:
+def lonely(worker_processes: Workers, tmp_path: Path) -> WorkerProcesses:
     """Workers whose registry is down."""
-    return Staff(worker_processes, "zk://127.0.0.1:1/nobody", tmp_path / "journal")
+    return WorkerProcesses(worker_processes, "zk://127.0.0.1:1/nobody", tmp_path / "journal")
 
 
-def test_a_registry_that_is_down_ends_the_process_with_one_line(lonely: Staff) -> None:
+def test_a_registry_that_is_down_ends_the_process_with_one_line(lonely: WorkerProcesses) -> None:
     child = lonely.start(connection_timeout=0.5)
     assert child.wait() == 1
     assert child.output.startswith("RegistryUnreachable: no registry at 127.0.0.1:1 within 0.5 s (")
     assert child.output.count("\n") == 1
 
 
-def test_a_signal_while_there_is_no_registry_yet_ends_the_process_at_once(lonely: Staff) -> None:
+def test_a_signal_while_there_is_no_registry_yet_ends_the_process_at_once(lonely: WorkerProcesses) -> None:
     async def main() -> None:
         child = lonely.start(connection_timeout=60)
         await listens_to_signals(child)

@@ -8,12 +8,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from aioelasticjob.shared_registry import summon
-from tests.end_to_end.scene import lookout
-from tests.end_to_end.staff import Staff
+from aioelasticjob.shared_registry import ensure_server
 from tests.support import shared
+from tests.support.local_applications import registry_observer
 from tests.support.processes import Workers
 from tests.support.shared import SharedRegistry
+from tests.support.worker_processes import WorkerProcesses
 
 pytestmark = pytest.mark.process
 
@@ -28,12 +28,12 @@ def test_five_workers_need_nothing_but_an_address(
     registry: SharedRegistry, worker_processes: Workers, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        staff = Staff(worker_processes, registry.address, tmp_path / "journal", session_timeout=6)
+        staff = WorkerProcesses(worker_processes, registry.address, tmp_path / "journal", session_timeout=6)
         staff.job = {"sharding_total_count": 5, "failover": True}
         for _ in range(5):
             staff.start()  # at the same instant, as a web server starts its workers
-        await summon(registry.server)
-        async with lookout(f"zk://127.0.0.1:{registry.port}/test") as watched:
+        await ensure_server(registry.server)
+        async with registry_observer(f"zk://127.0.0.1:{registry.port}/test") as watched:
             before = await watched.spread_over(5)
             await staff.every_item_ends(1, 5)
             assert registry.starts == 1

@@ -21,7 +21,7 @@ from aiosmtpd.smtp import SMTP
 
 from aioelasticjob.error_handlers import Failure, Undelivered, alerts, find, options
 from aioelasticjob.errors import InvalidSetting
-from tests.error_handlers.some import failure
+from tests.error_handlers.failures import failure
 
 
 @asynccontextmanager
@@ -172,7 +172,7 @@ def test_any_other_status_is_told(status: int) -> None:
 
 
 def test_a_server_that_never_answers_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alerts, "ANSWER", 0.05)
+    monkeypatch.setattr(alerts, "ANSWER_TIMEOUT", 0.05)
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -249,7 +249,7 @@ def test_a_password_is_not_sent_to_a_server_that_does_not_encrypt(monkeypatch: p
 
 
 def test_an_email_about_text_that_is_none_is_sent() -> None:
-    assert alerts.cut("\udcff", 100) == "?"
+    assert alerts.truncated("\udcff", 100) == "?"
 
 
 def test_an_answer_that_is_no_json_is_none_the_worse() -> None:

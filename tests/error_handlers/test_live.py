@@ -8,9 +8,9 @@ import pytest
 
 from aioelasticjob import ItemContext
 from aioelasticjob.error_handlers import Failure, Options
-from aioelasticjob.registry.txn import Set
-from tests.error_handlers.some import told_by
-from tests.running.office import LAYOUT, Office, play
+from aioelasticjob.registry.transaction import Set
+from tests.error_handlers.failures import delivered_by
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 NONSENSE = [
     ("no-such", {}, "error_handler = 'no-such': must be one of"),
@@ -28,9 +28,9 @@ def test_an_error_handler_that_does_not_work_leaves_the_last_good_one_and_is_nam
     async def mine(failed: Failure, options: Options) -> None:
         told.append((round(here_now()), options["to"]))
 
-    told_by(monkeypatch, mine=mine)
+    delivered_by(monkeypatch, mine=mine)
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         nonlocal here_now
         here_now = here.now
 
@@ -52,9 +52,9 @@ def test_an_error_handler_that_does_not_work_leaves_the_last_good_one_and_is_nam
 
     here_now = float
     with caplog.at_level(logging.WARNING):
-        play(scene)
+        simulate(scene)
     assert told == [(10, "ops"), (20, "ops"), (25, "ops"), (30, "others")]
-    said = [one.getMessage() for one in caplog.records if one.name.endswith("faults")]
+    said = [one.getMessage() for one in caplog.records if one.name.endswith("diagnostics")]
     assert len(said) == 3  # once in each life, and that it was mended
     assert said[0] == said[1]
     assert said[0].startswith(f"/job/config: {fault}")

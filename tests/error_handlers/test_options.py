@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from aioelasticjob import ElasticJob
-from aioelasticjob.error_handlers import Options, check, find, ignore, known
+from aioelasticjob.error_handlers import Options, check, find, ignore, lookup
 from aioelasticjob.error_handlers.options import Email, is_loopback, parse, place
 from aioelasticjob.errors import InvalidSetting
 
@@ -120,13 +120,13 @@ def test_a_handler_of_a_package_that_cannot_be_used_is_named(
     leads_to: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     point = EntryPoint("pager", leads_to, "aioelasticjob.error_handlers")
-    monkeypatch.setattr(known, "_others", lambda: {"pager": point})
+    monkeypatch.setattr(lookup, "_others", lambda: {"pager": point})
     with pytest.raises(InvalidSetting, match=message):
         find("pager")
 
 
 def test_a_handler_of_a_package_is_found_and_takes_what_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("pager", "aioelasticjob.error_handlers:ignore", "aioelasticjob.error_handlers")
-    monkeypatch.setattr(known, "_others", lambda: {"pager": point})
+    monkeypatch.setattr(lookup, "_others", lambda: {"pager": point})
     check("pager", {"whom": "me"})
     assert find("pager") is ignore

@@ -24,14 +24,14 @@ from tests.support.processes import ROOT, Workers
 T = TypeVar("T")
 EXAMPLE = ROOT / "examples" / "fastapi_five_workers"
 WORKERS = 5
-PATIENCE = 90.0
+TIMEOUT = 90.0
 
 
 def until(look: Callable[[], T | None], what: str) -> T:
     """Return what ``look`` finds once it finds anything."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while (found := look()) is None:
-        assert time.monotonic() < deadline, f"not in {PATIENCE} s: {what}"
+        assert time.monotonic() < deadline, f"not in {TIMEOUT} s: {what}"
         time.sleep(0.05)
     return found
 
@@ -140,7 +140,7 @@ def test_five_workers_count_each_till_once_and_a_killed_ones_till_moves(
         times = Counter((moment, till) for moment, till, _, source in shop.counted() if source != "FAILOVER")
         assert set(times.values()) == {1}
 
-        assert uvicorn.terminate(PATIENCE) == 0
+        assert uvicorn.terminate(TIMEOUT) == 0
         assert uvicorn.output.count("Application shutdown complete") == WORKERS
         assert "Traceback" not in uvicorn.output
         until(lambda: None if listens(registry_port) else True, "the registry ends when nobody needs it")

@@ -18,11 +18,11 @@ from tests.support.processes import ROOT, ChildProcess, Workers, workers
 pytestmark = pytest.mark.process
 EXAMPLE = ROOT / "examples" / "order_dataflow"
 ORDERS = 6_000
-PATIENCE = 90.0
+TIMEOUT = 90.0
 
 
 def until(holds: Callable[[], bool], *watched: ChildProcess) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not holds():
         for child in watched:
             assert child.exit_code is None, child.output

@@ -18,7 +18,7 @@ from aioelasticjob import Depends, ElasticJob, ItemContext
 from aioelasticjob.integrations import fastapi, host, lifespan_state, litestar, starlette
 from aioelasticjob.testing import Faults, VirtualClock, run
 from aioelasticjob.zookeeper.server import serve
-from tests.integrations.server import NotStarted, get, serving
+from tests.support.asgi_server import NotStarted, get, serving
 
 told: list[str] = []
 

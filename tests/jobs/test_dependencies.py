@@ -15,16 +15,16 @@ import pytest
 from aioelasticjob import Depends, ElasticJob, InvalidSetting, JobConfig
 from aioelasticjob.jobs.base import Job, instance_context, item_context
 from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
-from aioelasticjob.jobs.dependencies import GRACE, Provider, ProviderFailed, needs_of, provided
-from aioelasticjob.model import Claim, Fire, FireSource, Record, Seen
+from aioelasticjob.jobs.dependencies import CLOSE_TIMEOUT, Provider, ProviderFailed, provided, requested_by
+from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.testing import run
-from tests.running.office import Office, play
+from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 if TYPE_CHECKING:
     from somewhere.unknown import Request, SomeContext  # type: ignore[import-not-found]
 
 CONFIG = JobConfig.build(job_name="job", sharding_total_count=3)
-CLAIM = Claim(Fire(1_000, FireSource.CRON), "me", 1, {1: 17}, {1: Seen(Record(), 0)}, {1: Record()})
+CLAIM = Claim(Fire(1_000, FireSource.CRON), "me", 1, {1: 17}, {1: VersionedRecord(Record(), 0)}, {1: Record()})
 CONTEXT = item_context(CONFIG, CLAIM, 1, None)  # type: ignore[arg-type]  # nobody asks for an offset here
 
 told: list[str] = []
@@ -117,7 +117,7 @@ def arguments(handler: Provider, overrides: dict[Any, Any] | None = None, contex
     """Return what a handler is given besides its context, in virtual time."""
 
     async def main() -> dict[str, Any]:
-        async with provided(context, overrides or {}, needs_of(handler)) as (given,):
+        async with provided(context, overrides or {}, requested_by(handler)) as (given,):
             return given
 
     return run(main)
@@ -169,7 +169,7 @@ def test_functions_of_one_run_share_its_values() -> None:
     async def process(context: object, record: int, file: Annotated[str, Depends(opened_plainly)]) -> None: ...
     async def dead(context: object, record: int) -> None: ...
 
-    needs = needs_of(fetch), needs_of(process, given=2), needs_of(dead, given=2)
+    needs = requested_by(fetch), requested_by(process, given=2), requested_by(dead, given=2)
     assert needs[2] is None
 
     async def main() -> None:
@@ -182,8 +182,8 @@ def test_functions_of_one_run_share_its_values() -> None:
 
 
 def test_a_handler_without_providers_needs_nothing() -> None:
-    assert needs_of(lambda context, more=1: None) is None
-    assert needs_of(print) is None
+    assert requested_by(lambda context, more=1: None) is None
+    assert requested_by(print) is None
     assert Job.declare(CONFIG, Called()).needs is None
 
 
@@ -275,7 +275,7 @@ def test_an_override_that_cannot_be_called_is_named() -> None:
 
 
 async def raising(context: object, handler: Callable[..., Any], error: BaseException) -> None:
-    async with provided(CONTEXT, {}, needs_of(handler)):
+    async with provided(CONTEXT, {}, requested_by(handler)):
         raise error
 
 
@@ -322,7 +322,7 @@ def test_an_error_that_a_provider_makes_of_the_runs_is_its_own() -> None:
     assert isinstance(caught.value.__cause__.__cause__, ValueError)
 
 
-@pytest.mark.parametrize(("ending", "says"), [(GRACE / 2, ["gave it back"]), (GRACE * 2, [])])
+@pytest.mark.parametrize(("ending", "says"), [(CLOSE_TIMEOUT / 2, ["gave it back"]), (CLOSE_TIMEOUT * 2, [])])
 def test_a_run_that_is_cancelled_leaves_a_moment_to_put_things_away(ending: float, says: list[str]) -> None:
     async def slow() -> AsyncIterator[str]:
         try:
@@ -338,11 +338,11 @@ def test_a_run_that_is_cancelled_leaves_a_moment_to_put_things_away(ending: floa
     async def main() -> float:
         began = anyio.current_time()
         with anyio.move_on_after(5):
-            async with provided(CONTEXT, {}, needs_of(handler)):
+            async with provided(CONTEXT, {}, requested_by(handler)):
                 await anyio.sleep_forever()
         return anyio.current_time() - began
 
-    assert run(main) == pytest.approx(5 + min(ending, GRACE), abs=0.01)
+    assert run(main) == pytest.approx(5 + min(ending, CLOSE_TIMEOUT), abs=0.01)
     assert told == says
 
 
@@ -408,10 +408,10 @@ def test_a_handler_whose_signature_is_wrong_is_refused_when_it_is_declared(handl
 # In a job
 
 
-def played(handler: Callable[..., Awaitable[None]], **overrides: Provider) -> Office:
+def played(handler: Callable[..., Awaitable[None]], **overrides: Provider) -> SimulatedJobs:
     """Let a job run once a minute, the second time with providers overridden, by their names."""
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         app = here.app(handler, cron="0 * * * * ?", sharding_total_count=2)
         async with app.running():
             await here.until(70)
@@ -420,7 +420,7 @@ def played(handler: Callable[..., Awaitable[None]], **overrides: Provider) -> Of
             assert app.counts["job"].runs.total() == 4
             here.told += [dict(app.counts["job"].runs)]  # type: ignore[list-item]
 
-    return play(scene)
+    return simulate(scene)
 
 
 async def report(context: ItemContext, connection: Annotated[str, Depends(opened)]) -> None:

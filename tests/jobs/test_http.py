@@ -18,7 +18,7 @@ from aiohttp.test_utils import unused_port
 from aioelasticjob import ElasticJob, InvalidSetting, Outcome
 from aioelasticjob.events import Ended
 from aioelasticjob.jobs.http import Request, RequestFailed, run
-from tests.jobs.contexts import of_instance, of_item
+from tests.support.contexts import of_instance, of_item
 from tests.support.loops import LoopKind, run_async
 
 CONTEXT = {"jobName": "backup", "shardingItem": 4, "shardingParameter": "Beijing", "fence": 17, "source": "CRON"}

@@ -14,9 +14,9 @@ from aioelasticjob.errors import ForeignData
 from aioelasticjob.jobs import kinds
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.kinds import Kind, Options, configured, fits
-from aioelasticjob.registry.txn import Set
+from aioelasticjob.registry.transaction import Set
 from aioelasticjob.testing import VirtualClock
-from tests.running.office import LAYOUT, Office, play
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 NOWHERE = "zk://127.0.0.1:1/shop"
 
@@ -48,7 +48,7 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
     kinds.find.cache_clear()
 
 
-def change(here: Office, **options: object) -> Any:
+def change(here: SimulatedJobs, **options: object) -> Any:
     text = json.dumps({"jobName": "job", "jobType": "SQL", "cron": "0/10 * * * * ?", "options": options})
     return here.write(Set(LAYOUT.config, text.encode(), -1))
 
@@ -56,7 +56,7 @@ def change(here: Office, **options: object) -> Any:
 def test_a_packages_kind_runs_with_the_options_of_now(offer: Offer, caplog: pytest.LogCaptureFixture) -> None:
     ran: list[tuple[float, int, str, int]] = []
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async def run(context: ItemContext, options: Query) -> None:
             ran.append((round(here.now()), context.item, options.statement, options.batch_rows))
 
@@ -73,7 +73,7 @@ def test_a_packages_kind_runs_with_the_options_of_now(offer: Offer, caplog: pyte
             await here.until(41)
 
     with caplog.at_level(logging.WARNING):
-        play(scene)
+        simulate(scene)
     assert sorted(ran[:2]) == [(10, 0, "first", 100), (10, 1, "first", 100)]
     assert ran[2:] == [(20, 0, "second", 5), (30, 0, "second", 5), (40, 0, "fourth", 100)]
     assert [record.getMessage() for record in caplog.records if "statment" in record.getMessage()]

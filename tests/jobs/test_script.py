@@ -17,9 +17,9 @@ import pytest
 from aioelasticjob import ElasticJob, InstanceContext, InvalidSetting, ItemContext, Outcome
 from aioelasticjob.events import Ended
 from aioelasticjob.jobs import script
-from aioelasticjob.jobs.context import tenure
+from aioelasticjob.jobs.context import run_lease
 from aioelasticjob.jobs.script import Script, ScriptFailed, _grace_of_an_orphan, check, run
-from tests.jobs.contexts import of_instance, of_item
+from tests.support.contexts import of_instance, of_item
 from tests.support.loops import LoopKind, run_async
 from tests.support.processes import ROOT, Workers
 
@@ -83,7 +83,7 @@ def test_output_that_is_no_utf8_costs_a_character_and_not_the_run(
 def test_a_line_without_end_is_logged_in_pieces(ran: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
     ran(command=[sys.executable, "-c", "print('x' * 100_000); print('end')"])
     *pieces, end = told(caplog)
-    assert max(map(len, pieces)) == script.LONGEST_LINE
+    assert max(map(len, pieces)) == script.MAX_LINE_CHARACTERS
     assert "".join(pieces) == "x" * 100_000
     assert end == "end"
 
@@ -316,7 +316,7 @@ def test_a_script_is_killed_before_its_session_may_have_ended_whatever_its_grace
     program = f"trap '' TERM; echo $$ >{family}.part; mv {family}.part {family}; while :; do sleep 0.05; done"
 
     async def main() -> None:
-        tenure.set(Lasting(looks))
+        run_lease.set(Lasting(looks))
         with anyio.fail_after(20):
             await cut({**shell(program), "grace": 60}, lambda: wait_for(family))
 
@@ -334,7 +334,7 @@ def test_a_script_whose_session_lives_has_the_grace_that_is_configured(
     """
 
     async def main() -> None:
-        tenure.set(Lasting(10_000, margin=0.1))
+        run_lease.set(Lasting(10_000, margin=0.1))
         await cut({**shell(program), "grace": 60}, lambda: wait_for(family))
 
     caplog.set_level(logging.INFO)
@@ -347,7 +347,7 @@ def test_the_guard_of_a_script_does_not_wait_for_longer_than_the_session_lives_o
     grace: float, margin: float, wanted: float
 ) -> None:
     async def main() -> float:
-        tenure.set(Lasting(0, margin))
+        run_lease.set(Lasting(0, margin))
         return _grace_of_an_orphan(grace)
 
     assert anyio.run(main) == pytest.approx(wanted)

@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from aioelasticjob.observers import failures
-from aioelasticjob.observers.failures import CAUSE, STACK, cause, stack
+from aioelasticjob.observers.failures import MAX_CAUSE_CHARACTERS, MAX_STACK_CHARACTERS, cause, stack
 
 
 def deep(levels: int, text: str = "at the bottom") -> None:
@@ -64,8 +64,8 @@ def test_a_group_names_its_members() -> None:
 
 def test_lengths_are_bounded_and_the_innermost_frames_are_kept() -> None:
     error = caught(800, "x" * 50_000)
-    assert len(cause(error)) <= CAUSE
-    assert len(stack(error)) <= STACK
+    assert len(cause(error)) <= MAX_CAUSE_CHARACTERS
+    assert len(stack(error)) <= MAX_STACK_CHARACTERS
     assert stack(error).endswith("x" * 100)
     assert "raise ValueError(text)" in stack(caught(800))
 

@@ -18,14 +18,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, observers
 from aioelasticjob.events import Began, Ended
 from aioelasticjob.model import FireSource, Outcome
-from aioelasticjob.observers.endpoint import ANSWERS, LONGEST_REQUEST, PATIENCE, serving, where
-from aioelasticjob.observers.metrics import BACKLOG, HELP, PREFIX, Metrics
+from aioelasticjob.observers.endpoint import MAX_REQUEST_BYTES, MAX_REQUESTS_AT_ONCE, REQUEST_TIMEOUT, serving, where
+from aioelasticjob.observers.metrics import HELP, MAX_WAITING_EVENTS, PREFIX, Metrics
 from aioelasticjob.observers.sql.writer import StoreCounts
 from aioelasticjob.observers.vitals import JobVitals, Vitals
 from aioelasticjob.rates import Rate
 from aioelasticjob.registry.session import SessionState
 from tests.docs.pages import table
-from tests.running.office import Office, play
+from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 RATE = Rate("flow", 1, 10, 2, 1, 5.5, 3, 4, 0.25)
 
@@ -127,7 +127,7 @@ def test_every_metric_and_label_that_the_dashboard_names_exists() -> None:
 def test_what_jobs_do_is_what_is_measured() -> None:
     found: dict[str, dict[str, float]] = {}
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async def handler(context: ItemContext) -> None:
             await anyio.sleep(2)
             if context.item == 1:
@@ -142,7 +142,7 @@ def test_what_jobs_do_is_what_is_measured() -> None:
 
             found.update(values(generate_latest(metrics.registry).decode()))
 
-    play(scene)
+    simulate(scene)
     assert found["aioelasticjob_fires_total"] == {"job=job,source=CRON": 3}
     assert found["aioelasticjob_runs_total"] == {"job=job,outcome=completed": 6, "job=job,outcome=failed": 3}
     assert found["aioelasticjob_run_duration_seconds_count"] == found["aioelasticjob_runs_total"]
@@ -169,12 +169,12 @@ def test_what_nobody_asks_for_is_bounded() -> None:
     metrics = Metrics(app)
 
     async def main() -> None:
-        for _ in range(BACKLOG + 5):
+        for _ in range(MAX_WAITING_EVENTS + 5):
             app._events.put(Ended("job", "me", 0, FireSource.CRON, 0, Outcome.COMPLETED, 0.3))
-        assert len(metrics._waiting) == BACKLOG
+        assert len(metrics._waiting) == MAX_WAITING_EVENTS
         metrics.close()
         app._events.put(Ended("job", "me", 0, FireSource.CRON, 0, Outcome.COMPLETED, 0.3))
-        assert len(metrics._waiting) == BACKLOG
+        assert len(metrics._waiting) == MAX_WAITING_EVENTS
 
     asyncio.run(main())
     assert values(measured(app))["aioelasticjob_running"] == {"": 0}
@@ -210,7 +210,7 @@ async def ask(port: int, request: bytes) -> bytes:
         (b"GET /../../etc/passwd HTTP/1.1\r\n\r\n", b"HTTP/1.1 404 "),
         (b"POST /metrics HTTP/1.1\r\n\r\n", b"HTTP/1.1 405 "),
         (b"\x16\x03\x01\r\n\r\n", b"HTTP/1.1 405 "),
-        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 30 * LONGEST_REQUEST + b"\r\n\r\n", b""),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 30 * MAX_REQUEST_BYTES + b"\r\n\r\n", b""),
     ],
 )
 def test_the_endpoint_answers_what_it_should_and_ends_everything_else(request_: bytes, answer: bytes) -> None:
@@ -254,10 +254,10 @@ def test_who_never_finishes_his_question_keeps_nobody_else_from_an_answer() -> N
 
     async def main() -> None:
         async with serving(render, "127.0.0.1", 0) as port, AsyncExitStack() as slow:
-            for _ in range(3 * ANSWERS):
+            for _ in range(3 * MAX_REQUESTS_AT_ONCE):
                 stream = await slow.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
                 await stream.send(b"GET /metrics HTTP/1.1\r\n")
-            async with asyncio.timeout(PATIENCE / 2):
+            async with asyncio.timeout(REQUEST_TIMEOUT / 2):
                 assert (await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).endswith(b"a_metric 1\n")
 
     asyncio.run(main())

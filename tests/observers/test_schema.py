@@ -13,7 +13,7 @@ from sqlalchemy.schema import CreateTable
 
 from aioelasticjob.observers.sql import EventStore, EventStoreUnreachable, Filter, open_store, schema
 from aioelasticjob.observers.sql.writes import Writes
-from tests.observers.told import Clock, batch, beginning, end
+from tests.observers.sample_events import Clock, batch, beginning, end
 from tests.support.processes import Workers
 
 JAVA = (

@@ -15,7 +15,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import HandedOver, Misfired, Rescued
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.sql import EventStore, EventStoreSettings, EventStoreUnreachable, Filter, open_store
-from tests.observers.told import ME, NOON, OTHER, Clock, batch, beginning, end, name, raised
+from tests.observers.sample_events import ME, NOON, OTHER, Clock, batch, beginning, end, name, raised
 from tests.support.real_postgres import closed_port
 
 
@@ -187,13 +187,15 @@ def test_sparklines_are_the_newest_runs_of_each_job(url: str) -> None:
         for n in range(60):
             await fill(store, job=f"job-{n}", slots=2)
         await fill(store, slots=9)
-        beats = await store.beats([*(f"job-{n}" for n in range(60)), "report", "unknown"], last=4)
-        assert len(beats) == 62
-        assert beats["unknown"] == ()
-        assert all(len(beats[f"job-{n}"]) == 2 for n in range(60))
-        assert [beat.outcome for beat in beats["report"]] == ["running", "timed out", "cancelled", "completed"][-4:]
-        assert [beat.began for beat in beats["report"]] == sorted(beat.began for beat in beats["report"])
-        assert await store.job_names() == tuple(sorted(beats.keys() - {"unknown"}))
+        sparklines = await store.sparklines([*(f"job-{n}" for n in range(60)), "report", "unknown"], last=4)
+        assert len(sparklines) == 62
+        assert sparklines["unknown"] == ()
+        assert all(len(sparklines[f"job-{n}"]) == 2 for n in range(60))
+        assert [beat.outcome for beat in sparklines["report"]] == ["running", "timed out", "cancelled", "completed"][
+            -4:
+        ]
+        assert [beat.began for beat in sparklines["report"]] == sorted(beat.began for beat in sparklines["report"])
+        assert await store.job_names() == tuple(sorted(sparklines.keys() - {"unknown"}))
         assert (await store.counts_by_job(Filter(job="job-1"))) == {"job-1": {"running": 1, "failed": 1}}
 
     play(url, scene)

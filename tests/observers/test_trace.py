@@ -8,10 +8,10 @@ import anyio
 
 from aioelasticjob import InstanceContext, ItemContext, JobListener, Outcome
 from aioelasticjob.events import Began, Ended, HandedOver, JobEvent, Misfired, Rescued, Started
-from tests.running.office import LAYOUT, Office, listening, play
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
 
 
-def of(here: Office, item: int) -> list[str]:
+def of(here: SimulatedJobs, item: int) -> list[str]:
     """Return what was told of an item, in order."""
     names = []
     for event in here.told:
@@ -33,7 +33,7 @@ def tasks(told: list[JobEvent]) -> dict[str, list[str]]:
 def test_a_run_is_told_from_its_claim_to_its_end_under_one_name_with_its_own_times() -> None:
     names: dict[int, str] = {}
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async def handler(context: ItemContext) -> None:
             names[context.item] = context.task_id
             await anyio.sleep(1 + context.item)
@@ -44,7 +44,7 @@ def test_a_run_is_told_from_its_claim_to_its_end_under_one_name_with_its_own_tim
         async with listening(here, app), app.running():
             await here.until(35)
 
-    here = play(scene)
+    here = simulate(scene)
     assert of(here, 0) == ["Began", "Started", "completed"]
     assert of(here, 1) == ["Began", "Started", "failed"]
     ended = {event.item: event for event in here.told if isinstance(event, Ended)}
@@ -59,7 +59,7 @@ def test_a_run_is_told_from_its_claim_to_its_end_under_one_name_with_its_own_tim
 def test_a_run_of_all_items_has_one_name() -> None:
     names: list[str] = []
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async def handler(context: InstanceContext) -> None:
             names.append(context.task_id)
 
@@ -67,7 +67,7 @@ def test_a_run_of_all_items_has_one_name() -> None:
         async with listening(here, app), app.running():
             await here.until(31)
 
-    here = play(scene)
+    here = simulate(scene)
     (began,) = [event for event in here.told if isinstance(event, Began)]
     assert (began.items, began.task_ids) == ((0, 1, 2), (names[0],) * 3)
     assert [type(event) for event in here.told if event is not began] == [Started, Ended, Ended, Ended]
@@ -75,7 +75,7 @@ def test_a_run_of_all_items_has_one_name() -> None:
 
 
 def test_a_run_that_takes_too_long() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async def handler(context: ItemContext) -> None:
             await anyio.sleep(100)
 
@@ -83,7 +83,7 @@ def test_a_run_that_takes_too_long() -> None:
         async with listening(here, app), app.running():
             await here.until(35)
 
-    here = play(scene)
+    here = simulate(scene)
     assert of(here, 0) == ["Began", "Started", "timed out"]
     (ended,) = [event for event in here.told if isinstance(event, Ended)]
     assert isinstance(ended.failure, TimeoutError)
@@ -93,7 +93,7 @@ def test_items_that_a_listener_keeps_from_running_end_without_having_started() -
     async def refuse(context: InstanceContext) -> None:
         raise RuntimeError("not today")
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async def handler(context: ItemContext) -> None: ...
 
         app = here.app(None, cron="0/30 * * * * ?")
@@ -101,7 +101,7 @@ def test_items_that_a_listener_keeps_from_running_end_without_having_started() -
         async with listening(here, app), app.running():
             await here.until(31)
 
-    here = play(scene)
+    here = simulate(scene)
     told = [event for event in here.told if event.job == "other"]
     assert [type(event) for event in told] == [Began, Ended]
     assert isinstance(told[1], Ended)
@@ -109,7 +109,7 @@ def test_items_that_a_listener_keeps_from_running_end_without_having_started() -
 
 
 def test_what_a_leaver_cannot_finish_is_handed_over_and_rescued() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async def slow(context: ItemContext) -> None:
             await anyio.sleep(1000)
 
@@ -133,7 +133,7 @@ def test_what_a_leaver_cannot_finish_is_handed_over_and_rescued() -> None:
                 await here.until(55)
             group.cancel_scope.cancel()
 
-    here = play(scene)
+    here = simulate(scene)
     (over,) = [event for event in here.told if isinstance(event, HandedOver) and event.at < here.start + 45]
     assert of(here, over.item)[:2] == ["Began", "Started"]
     assert of(here, over.item)[2:] == ["cancelled", "HandedOver", "Began", "Rescued", "Started", "completed"]
@@ -144,7 +144,7 @@ def test_what_a_leaver_cannot_finish_is_handed_over_and_rescued() -> None:
 
 
 def test_a_crash_names_whose_run_it_was() -> None:
-    async def scene(here: Office, failover: bool) -> None:
+    async def scene(here: SimulatedJobs, failover: bool) -> None:
         async def handler(context: ItemContext) -> None:
             await anyio.sleep(30 if here.now() < 35 else 1)
 
@@ -165,4 +165,4 @@ def test_a_crash_names_whose_run_it_was() -> None:
         assert [event.cut_off for event in told] == [holder]
 
     for failover in (True, False):
-        play(lambda here, failover=failover: scene(here, failover))  # type: ignore[misc]
+        simulate(lambda here, failover=failover: scene(here, failover))  # type: ignore[misc]

@@ -16,7 +16,7 @@ from opentelemetry.trace import StatusCode
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext
 from aioelasticjob.observers.tracing import PREFIX, _say_once, find_tracer
 from aioelasticjob.testing import VirtualClock
-from tests.running.office import Handler, Office, play
+from tests.support.simulated_jobs import Handler, SimulatedJobs, simulate
 
 
 @pytest.fixture
@@ -42,14 +42,14 @@ def attributes(span: ReadableSpan) -> dict[str, object]:
     return {name.removeprefix(PREFIX): value for name, value in (span.attributes or {}).items()}
 
 
-def played(handler: Handler, until: float = 15, **settings: object) -> Office:
-    async def scene(here: Office) -> None:
+def played(handler: Handler, until: float = 15, **settings: object) -> SimulatedJobs:
+    async def scene(here: SimulatedJobs) -> None:
         with trace.get_tracer("host").start_as_current_span("start of the host"):
             app = here.app(handler, **{"cron": "10 * * * * ?", **settings})
             async with app.running():
                 await here.until(until)
 
-    return play(scene)
+    return simulate(scene)
 
 
 async def writes(context: ItemContext) -> None:
@@ -116,7 +116,7 @@ def test_a_run_that_does_not_come_to_its_end_is_an_error(
 def test_a_batch_is_below_its_run_and_its_records_are_below_the_batch(
     spans: InMemorySpanExporter, failing: bool
 ) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         app = ElasticJob(here.address, clock=VirtualClock())
 
         @app.dataflow("job", cron="10 * * * * ?", concurrency=2)
@@ -135,7 +135,7 @@ def test_a_batch_is_below_its_run_and_its_records_are_below_the_batch(
         async with app.running():
             await here.until(20)
 
-    play(scene)
+    simulate(scene)
     (run,) = runs(spans)
     assert (attributes(run)["job_type"], attributes(run)["outcome"]) == ("DATAFLOW", "completed")
     below = {span.name: span for span in spans.get_finished_spans() if span.name.startswith("write")}
@@ -150,7 +150,7 @@ def test_a_batch_is_below_its_run_and_its_records_are_below_the_batch(
 
 
 def test_the_span_of_a_batch_that_was_cut_off_ends_with_the_run(spans: InMemorySpanExporter) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         app = ElasticJob(here.address, clock=VirtualClock())
 
         @app.dataflow("job", cron="10 * * * * ?", timeout=2)
@@ -164,7 +164,7 @@ def test_the_span_of_a_batch_that_was_cut_off_ends_with_the_run(spans: InMemoryS
         async with app.running():
             await here.until(20)
 
-    play(scene)
+    simulate(scene)
     assert [span.name for span in spans.get_finished_spans()] == ["batch job", "run job"]
     (run,) = runs(spans)
     assert attributes(run)["outcome"] == "timed out"
@@ -201,11 +201,11 @@ def test_a_span_processor_that_fails_ends_no_run(
     async def handler(context: ItemContext) -> None:
         ran.append(context.item)
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         provider.add_span_processor(Bad())
         async with here.app(handler, cron="10 * * * * ?").running():
             await here.until(135)
 
-    play(scene)
+    simulate(scene)
     assert ran == [0, 0, 0]
     assert caplog.text.count("a span could not be told of") == 1

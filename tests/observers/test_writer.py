@@ -18,8 +18,8 @@ from aioelasticjob.observers.sql.rows import Batch
 from aioelasticjob.observers.sql.store import EventStoreUnreachable
 from aioelasticjob.observers.sql.writer import Writer
 from aioelasticjob.testing import run
-from tests.observers.told import NOON, batch, beginning, end, raised
-from tests.running.office import Office, play
+from tests.observers.sample_events import NOON, batch, beginning, end, raised
+from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 SETTINGS = EventStoreSettings("sqlite://", batch_size=100, backlog=1000)
 
@@ -211,7 +211,7 @@ def test_a_batch_is_halved_without_losing_or_repeating_a_row() -> None:
 def test_no_fire_is_later_for_a_table_that_is_absent_or_slow(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """In virtual time, where a fire that waited for anything at all would be late."""
 
-    async def whole(here: Office, events_kept: bool) -> None:
+    async def whole(here: SimulatedJobs, events_kept: bool) -> None:
         async def handler(context: ItemContext) -> None:
             here.runs.append((here.now(), context.item, context.source.value, context.fire_time.timestamp()))
             if context.item == 1:
@@ -232,7 +232,7 @@ def test_no_fire_is_later_for_a_table_that_is_absent_or_slow(table: Table, monke
                 tasks.cancel_scope.cancel()
             assert writer.counts.waiting + writer.counts.dropped == 119 * 7
 
-    without, kept = (play(lambda here, on=on: whole(here, on)) for on in (False, True))  # type: ignore[misc]
+    without, kept = (simulate(lambda here, on=on: whole(here, on)) for on in (False, True))  # type: ignore[misc]
     assert [run for run in kept.runs if run[0] < 119] == [run for run in without.runs if run[0] < 119]
     assert len(kept.runs) > 350
 

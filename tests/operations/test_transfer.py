@@ -9,10 +9,10 @@ import pytest
 from aioelasticjob import InvalidSetting, JobConfig, operations
 from aioelasticjob.errors import JobConflict
 from aioelasticjob.layout import Layout
-from aioelasticjob.operations import ChangedMeanwhile, Refusal
-from aioelasticjob.registry.txn import Create, Set
-from tests.operations.test_acting import HOSTILE, Meddled
-from tests.running.office import Office, play
+from aioelasticjob.operations import ChangedMeanwhile, NotPossible
+from aioelasticjob.registry.transaction import Create, Set
+from tests.operations.test_actions import HOSTILE, Meddled
+from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 REPORT = JobConfig(
     job_name="report", cron="0 0 2 ? * MON-FRI", sharding_total_count=3, description="für Österreich 日报"
@@ -20,19 +20,19 @@ REPORT = JobConfig(
 OTHER = JobConfig(job_name="other", sharding_total_count=2, sharding_item_parameters={0: "Beijing", 1: "Shanghai"})
 
 
-async def settle(here: Office, *configs: JobConfig) -> None:
+async def settle(here: SimulatedJobs, *configs: JobConfig) -> None:
     for config in configs:
         layout = Layout(config.job_name)
         await here.write(Create(layout.root), Create(layout.config, config.to_json()))
 
 
-async def configs(here: Office) -> dict[str, JobConfig]:
+async def configs(here: SimulatedJobs) -> dict[str, JobConfig]:
     return {status.name: status.config for status in await operations.jobs(here.observer, now=0)}
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_what_was_exported_is_imported_as_it_was(form: str) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         await settle(here, REPORT, OTHER)
         text = await operations.export_jobs(here.observer, form=form)  # type: ignore[arg-type]
         assert "für Österreich 日报" in text
@@ -45,11 +45,11 @@ def test_what_was_exported_is_imported_as_it_was(form: str) -> None:
         assert done.paths == ("/other", "/other/config", "/report", "/report/config")
         assert await configs(here) == {"report": REPORT, "other": OTHER}
 
-    play(scene)
+    simulate(scene)
 
 
 def test_chosen_jobs_are_exported() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         await settle(here, REPORT, OTHER)
         (only,) = json.loads(await operations.export_jobs(here.observer, ["report"]))["jobs"]
         assert (only["jobName"], only["cron"]) == ("report", REPORT.cron)
@@ -59,18 +59,18 @@ def test_chosen_jobs_are_exported() -> None:
         with pytest.raises(InvalidSetting, match="json or yaml"):
             await operations.export_jobs(here.observer, form="xml")  # type: ignore[arg-type]
         await here.write(Set("/other/config", b"{nonsense", -1))
-        with pytest.raises(Refusal, match=r"/other/config.*mend it first"):
+        with pytest.raises(NotPossible, match=r"/other/config.*mend it first"):
             await operations.export_jobs(here.observer)
         assert await operations.export_jobs(here.observer, ["report"])
 
-    play(scene)
+    simulate(scene)
 
 
 def test_jobs_that_are_there_keep_their_settings_unless_told_otherwise() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         await settle(here, REPORT)
         text = json.dumps({"jobs": [{"jobName": "report", "cron": "@daily"}, {"jobName": "fresh"}]})
-        with pytest.raises(Refusal, match=r"1 job is there already with other settings \(report\)"):
+        with pytest.raises(NotPossible, match=r"1 job is there already with other settings \(report\)"):
             await operations.import_jobs(here.observer, text)
         assert await configs(here) == {"report": REPORT}
         done = await operations.import_jobs(here.observer, text, overwrite=True)
@@ -83,7 +83,7 @@ def test_jobs_that_are_there_keep_their_settings_unless_told_otherwise() -> None
         await here.write(Set("/fresh/config", b"{nonsense", -1))
         assert (await operations.import_jobs(here.observer, "jobName: fresh", overwrite=True)).changed
 
-    play(scene)
+    simulate(scene)
 
 
 @pytest.mark.parametrize(
@@ -113,26 +113,26 @@ def test_jobs_that_are_there_keep_their_settings_unless_told_otherwise() -> None
     ids=lambda value: str(value)[:30],
 )
 def test_a_wrong_text_changes_nothing(text: str, said: str) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         await here.write(Create("/locks"))
         with pytest.raises(InvalidSetting, match=said) as wrong:
             await operations.import_jobs(here.observer, text)
         assert len(str(wrong.value)) < 1000
         assert await here.observer.children("/") == ("locks",)
 
-    play(scene)
+    simulate(scene)
 
 
 def test_somebody_who_makes_the_job_meanwhile_is_not_overwritten() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         with pytest.raises(ChangedMeanwhile, match="/fresh was made meanwhile: nothing was written"):
             await operations.import_jobs(Meddled(here.observer, Create("/fresh")), '[{"jobName": "fresh"}]')
 
-    play(scene)
+    simulate(scene)
 
 
 def test_what_is_too_large_for_a_transaction_is_imported_in_parts_and_says_how_far_it_got() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         jobs = [{"jobName": f"job-{n:03}", "description": "x" * 10_000} for n in range(150)]
         text = json.dumps({"jobs": jobs})
         last = {"jobName": "job-149"}
@@ -141,8 +141,8 @@ def test_what_is_too_large_for_a_transaction_is_imported_in_parts_and_says_how_f
         class Slow(Meddled):
             """Somebody changes the last job after the first part was written."""
 
-            async def commit(self, ops, *, incarnation, hold=None):  # type: ignore[no-untyped-def]
-                done = await here.observer.commit(ops, incarnation=incarnation, hold=hold)
+            async def commit(self, ops, *, incarnation, delay=None):  # type: ignore[no-untyped-def]
+                done = await here.observer.commit(ops, incarnation=incarnation, delay=delay)
                 if not self._faster:
                     return done
                 await here.observer.commit(self._faster, incarnation=incarnation)
@@ -161,4 +161,4 @@ def test_what_is_too_large_for_a_transaction_is_imported_in_parts_and_says_how_f
         assert f", 1 replaced (job-149), {before} unchanged (" in done.summary
         assert {config.description for config in (await configs(here)).values()} == {"x" * 10_000}
 
-    play(scene)
+    simulate(scene)

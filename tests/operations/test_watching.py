@@ -12,15 +12,15 @@ import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig, operations
 from aioelasticjob.layout import Layout
-from aioelasticjob.operations import JobStatus, Newest
+from aioelasticjob.operations import JobStatus, StatusStream
 from aioelasticjob.operations.status import by_server
-from aioelasticjob.operations.watching import BREATH, LONGEST_BREATH
+from aioelasticjob.operations.watching import MAX_GATHERING, MIN_GATHERING
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
-from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock
-from tests.operations.test_acting import HOSTILE
-from tests.running.office import LAYOUT, REGISTRY, Office, play
-from tests.running.test_control import staff
+from tests.operations.test_actions import HOSTILE
+from tests.running.test_settings_changes import staff
+from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 
 class Screen:
@@ -30,7 +30,7 @@ class Screen:
         self.jobs: dict[str, JobStatus] = {}
         self.drawn = 0
 
-    async def follow(self, lists: Newest[tuple[JobStatus, ...]]) -> None:
+    async def follow(self, lists: StatusStream[tuple[JobStatus, ...]]) -> None:
         async for statuses in lists:
             self.jobs = {status.name: status for status in statuses}
             self.drawn += 1
@@ -46,13 +46,13 @@ async def screen(session: Session) -> AsyncIterator[Screen]:
         tasks.cancel_scope.cancel()
 
 
-async def read(here: Office) -> dict[str, JobStatus]:
+async def read(here: SimulatedJobs) -> dict[str, JobStatus]:
     now = VirtualClock().now()
     return {status.name: status for status in await operations.jobs(here.observer, now=now)}
 
 
 def test_what_is_watched_is_what_is_read_whatever_happens() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async with screen(here.observer) as shown:
             assert shown.jobs == {}
             them = await staff(here, "ab", work=3, failover=True)
@@ -77,11 +77,11 @@ def test_what_is_watched_is_what_is_read_whatever_happens() -> None:
                     assert shown.jobs == await read(here)
             assert list(shown.jobs) == ["other"]
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_change_is_seen_within_a_tenth_of_a_second_and_many_at_once_are_one() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         await staff(here)
         async with screen(here.observer) as shown:
             drawn, begun = shown.drawn, here.now()
@@ -90,13 +90,13 @@ def test_a_change_is_seen_within_a_tenth_of_a_second_and_many_at_once_are_one() 
             took = here.now() - begun
             await anyio.sleep(0.1)
             assert shown.jobs["job"].config.description == "29"
-            assert 1 <= shown.drawn - drawn <= took / BREATH + 1 < 10
+            assert 1 <= shown.drawn - drawn <= took / MIN_GATHERING + 1 < 10
 
-    play(scene)
+    simulate(scene)
 
 
 def test_at_rest_nothing_is_asked_and_the_next_fire_moves_on_all_the_same() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         for name in ("job", "rare"):
             cron = "0/10 * * * * ?" if name == "job" else "0 0 0 1 1 ?"
             root = Layout(name)
@@ -119,11 +119,11 @@ def test_at_rest_nothing_is_asked_and_the_next_fire_moves_on_all_the_same() -> N
             assert asked == 0
             assert shown.drawn <= 62
 
-    play(scene)
+    simulate(scene)
 
 
 def test_one_job_is_followed_with_its_offsets_until_it_is_removed() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         await staff(here)
         seen: list[JobStatus] = []
         watched = operations.watch(here.observer, "job", clock=VirtualClock())
@@ -146,11 +146,11 @@ def test_one_job_is_followed_with_its_offsets_until_it_is_removed() -> None:
         assert [status.items[2].offset for status in seen[:2]] == [None, "page 7"]
         assert seen[1] == now
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_registry_that_disappears_is_waited_for_and_seen_again() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         config = JobConfig(job_name="job", cron="@daily")
         async with screen(here.observer) as shown:
             here.faults.network.unpowered.add(REGISTRY)
@@ -165,14 +165,14 @@ def test_a_registry_that_disappears_is_waited_for_and_seen_again() -> None:
             assert list(shown.jobs) == ["job"]
             for n in range(3):
                 await operations.configure(here.observer, "job", {"description": f"{n}"})
-                await anyio.sleep(LONGEST_BREATH + 0.1)
+                await anyio.sleep(MAX_GATHERING + 0.1)
                 assert shown.jobs["job"].config.description == f"{n}"
 
-    play(scene)
+    simulate(scene)
 
 
 def test_jobs_that_are_not_there_are_not_watched() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         await here.write(Create(LAYOUT.root), Create(LAYOUT.config, JobConfig(job_name="job").to_json()))
         for name in HOSTILE:
             with pytest.raises(InvalidSetting, match="there are: job"):
@@ -180,11 +180,11 @@ def test_jobs_that_are_not_there_are_not_watched() -> None:
                     raise AssertionError("nothing to watch")
         assert not here.observer._keeper.watches.roots  # and nothing is left behind
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_reader_who_is_slow_has_the_newest_and_holds_nobody_up() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         await staff(here)
         async with operations.watch_all(here.observer, clock=VirtualClock()) as lists:
             first = await anext(lists)
@@ -193,11 +193,11 @@ def test_a_reader_who_is_slow_has_the_newest_and_holds_nobody_up() -> None:
             assert first != last
             assert {one.name: one for one in last} == await read(here)
 
-    play(scene)
+    simulate(scene)
 
 
 def test_servers_are_jobs_seen_from_the_other_side() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         await staff(here)
         await operations.disable(here.observer, "job", server="10.0.0.2")
         await anyio.sleep(1)
@@ -207,7 +207,7 @@ def test_servers_are_jobs_seen_from_the_other_side() -> None:
         assert one.holds + two.holds == 4 + 5
         assert replace(two, ip="x") != two
 
-    play(scene)
+    simulate(scene)
 
 
 def test_on_either_registry_a_change_comes_by_itself(registry_address: str) -> None:

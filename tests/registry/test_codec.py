@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aioelasticjob.errors import Conflict, NodeMissing, NotPermitted, RegistryError, SessionEnded
 from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.codec import Codec
-from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
+from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 
 PATHS = st.lists(st.text("abcé☃", min_size=1, max_size=3), min_size=1, max_size=3).map(lambda n: "/" + "/".join(n))
 VERSIONS = st.integers(-1, 2**31 - 1)

@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from aioelasticjob.registry.lease import Lease, Tenure
+from aioelasticjob.registry.lease import Lease, SessionRunLease
 from aioelasticjob.testing import run
 
 
@@ -195,9 +195,9 @@ def test_a_tenure_is_what_is_left_of_the_session_itself_and_none_of_another() ->
     async def main() -> None:
         lease = lease_of(4)
         await asyncio.sleep(2.8)
-        assert Tenure(lease, 1).left == pytest.approx(Tenure(lease, 1).margin) == pytest.approx(1.2)
-        assert Tenure(lease, 2).left < 0
+        assert SessionRunLease(lease, 1).left == pytest.approx(SessionRunLease(lease, 1).margin) == pytest.approx(1.2)
+        assert SessionRunLease(lease, 2).left < 0
         await asyncio.sleep(2)
-        assert Tenure(lease, 1).left == pytest.approx(-0.8)
+        assert SessionRunLease(lease, 1).left == pytest.approx(-0.8)
 
     run(main)

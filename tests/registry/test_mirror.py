@@ -15,12 +15,12 @@ from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session, SessionState, open_session
-from aioelasticjob.registry.tree import NAMED, Tree
-from aioelasticjob.registry.txn import Create, Delete, Op, Set
+from aioelasticjob.registry.transaction import Create, Delete, Op, Set
+from aioelasticjob.registry.tree import UNREAD_NODE, Tree
 from aioelasticjob.testing import VirtualClock, run
-from tests.registry.world import PORT, World, expire, fresh, settings, simulated
 from tests.support.loops import LoopKind, run_async
 from tests.support.real_zookeeper import RealServer
+from tests.support.simulated_registry import PORT, SimulatedRegistry, expire, fresh, settings, simulated
 
 ROOTS = ("/job/config", "/job/servers", "/job/missing")
 
@@ -37,7 +37,7 @@ def outline(tree: Tree, shallow: tuple[str, ...]) -> Tree:
         if not levels or levels[0] < 2:
             found[path] = tree.get(path)
         elif levels[0] == 2:
-            found[path] = NAMED
+            found[path] = UNREAD_NODE
     return Tree({path: node for path, node in found.items() if node}, tree.zxid)
 
 
@@ -58,14 +58,14 @@ async def tree_world() -> AsyncIterator[Session]:
         yield session
 
 
-async def furnish(session: Session) -> None:
+async def create_nodes(session: Session) -> None:
     await write(session, Create("/job"), Create("/job/config", b"1"), Create("/job/servers"), Create("/job/other"))
 
 
 def test_the_first_tree_is_whole_and_changes_follow(registry_address: str, real_loop_kind: LoopKind) -> None:
     async def main() -> None:
         async with open_session(settings(registry_address)) as session:
-            await furnish(session)
+            await create_nodes(session)
             before = session.zxid
             async with mirror(session, ROOTS) as trees:
                 assert trees.value == await session.subtree(ROOTS)
@@ -94,7 +94,7 @@ def test_a_transaction_shows_entirely_or_not_at_all(
             open_session(settings(registry_address)) as session,
             open_session(settings(registry_address)) as writer,
         ):
-            await furnish(session)
+            await create_nodes(session)
             names = [f"/job/servers/{number:0{length}}" for number in range(40)]
             assert len(wire.chunked(names)) == (1 if length == 1 else 2)
             await write(session, *(Create(name, b"0") for name in names))
@@ -127,7 +127,7 @@ def test_what_did_not_change_is_not_read(real_loop_kind: LoopKind, registry_addr
 
     async def main() -> None:
         async with open_session(settings(registry_address)) as session:
-            await furnish(session)
+            await create_nodes(session)
             async with mirror(session, ROOTS) as trees:
                 calls, connection = Counting(), session._keeper.connection
                 assert connection is not None
@@ -158,7 +158,7 @@ def test_a_mirror_is_equal_to_the_tree_after_any_changes_and_faults(seed: int, s
         with suppress(Conflict, OutcomeUnknown, Suspended, SessionEnded):
             await write(session, op)
 
-    async def harm(world: World, session: Session) -> None:
+    async def harm(world: SimulatedRegistry, session: Session) -> None:
         fault = dice.choice([world.reset, world.half_open, world.partition, None])
         if fault is None:
             with suppress(AssertionError, OSError):  # a session that is being replaced right now
@@ -175,7 +175,7 @@ def test_a_mirror_is_equal_to_the_tree_after_any_changes_and_faults(seed: int, s
                 open_session(world.settings(session_timeout=4), clock=clock, seed=seed)
             )
             writer_settings = world.settings(session_timeout=4)
-            await furnish(session)
+            await create_nodes(session)
             trees = await stack.enter_async_context(mirror(session, ROOTS, shallow=shallow))
             versions: list[Tree] = []
 
@@ -231,11 +231,11 @@ def test_what_is_deep_in_a_shallow_root_costs_nothing_but_its_coming_and_going(
             open_session(settings(registry_address)) as session,
             open_session(settings(registry_address)) as writer,
         ):
-            await furnish(session)
+            await create_nodes(session)
             await write(writer, Create("/job/servers/a", b"host"), Create("/job/servers/a/count", b"0"))
             async with mirror(session, ROOTS, shallow=("/job/servers",)) as trees:
                 assert list(trees.value) == [*ROOTS[:2], "/job/servers/a", "/job/servers/a/count"]
-                assert trees.value.get("/job/servers/a/count") is NAMED
+                assert trees.value.get("/job/servers/a/count") is UNREAD_NODE
                 await write(writer, Create("/job/servers/b"), Create("/job/servers/b/flag"))
                 await agree(session, trees, shallow=("/job/servers",))
                 await write(writer, Create("/job/servers/a/flag"), Set("/job/servers/b", b"host", -1))
@@ -271,7 +271,7 @@ def test_deep_and_shallow_mirrors_of_one_root_share_a_session(registry_address: 
             open_session(settings(registry_address)) as session,
             open_session(settings(registry_address)) as writer,
         ):
-            await furnish(session)
+            await create_nodes(session)
             numbers = iter(range(1000))
             roots = ("/job/servers",)
 
@@ -312,7 +312,7 @@ def test_a_mirror_follows_its_session_into_the_next_one(registry_address: str, r
             open_session(settings(registry_address)) as session,
             open_session(settings(registry_address)) as other,
         ):
-            await furnish(session)
+            await create_nodes(session)
             async with mirror(session, ROOTS) as trees:
                 for number in range(3):
                     old = session.incarnation
@@ -388,7 +388,7 @@ def test_a_tree_is_outdated_from_a_new_connection_until_it_is_read_again() -> No
 def test_a_mirror_that_changes_never_end_still_shows_newer_trees() -> None:
     async def main() -> None:
         async with tree_world() as session:
-            await furnish(session)
+            await create_nodes(session)
             async with mirror(session, ROOTS) as trees:
                 follower = next(iter(session._keeper.watches._watchers["/job/config"]))
                 read = session.get_many
@@ -424,7 +424,7 @@ def test_what_is_not_ours_to_read_is_said_at_once(registry_address: str, real_lo
 def test_roots_below_other_roots_are_watched_once() -> None:
     async def main() -> None:
         async with tree_world() as session:
-            await furnish(session)
+            await create_nodes(session)
             async with mirror(session, ["/job", "/job/config", "/job", "/jobs"]) as trees:
                 assert session._keeper.watches.roots == ("/job", "/jobs")
                 assert "/job/config" in trees.value
@@ -471,7 +471,7 @@ def test_a_mirror_leaves_no_watch_at_the_server(real_zookeeper: RealServer) -> N
 def test_what_ends_a_mirror_ends_its_block_with_that_error() -> None:
     async def main() -> None:
         async with tree_world() as session:
-            await furnish(session)
+            await create_nodes(session)
             with pytest.raises(NotPermitted):
                 await lose_the_right_to_read(session)
             with pytest.raises(LookupError, match="mine"):

@@ -13,19 +13,19 @@ import pytest
 
 from aioelasticjob import clock
 from aioelasticjob.errors import OutcomeUnknown, RegistryUnreachable, SessionEnded, Suspended
-from aioelasticjob.registry import keeper
+from aioelasticjob.registry import session_keeper
 from aioelasticjob.registry.codec import CHILDREN, Codec
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session, SessionState, open_session
-from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock, run
-from tests.registry.test_faults import T, with_session
-from tests.registry.world import PORT, US, World, settings, simulated
+from tests.registry.test_network_faults import T, with_session
+from tests.support.simulated_registry import OUR_HOST, PORT, SimulatedRegistry, settings, simulated
 
 
 @pytest.mark.parametrize("ends", ["same session", "next session"])
 def test_mirrors_and_waits_outlive_any_outage(ends: str) -> None:
-    async def use(world: World, session: Session) -> None:
+    async def use(world: SimulatedRegistry, session: Session) -> None:
         old = session.incarnation
         await session.commit([Create("/mine"), Create("/a", b"1")], incarnation=old)
         async with (
@@ -56,7 +56,7 @@ def test_mirrors_and_waits_outlive_any_outage(ends: str) -> None:
 
 
 def test_a_node_that_was_made_anew_during_an_outage_counts_as_gone() -> None:
-    async def use(world: World, session: Session) -> None:
+    async def use(world: SimulatedRegistry, session: Session) -> None:
         await session.commit([Create("/mine")], incarnation=session.incarnation)
         waiting = asyncio.ensure_future(session.wait_deleted("/mine"))
         await session.sync()
@@ -81,7 +81,7 @@ def test_a_server_that_failed_is_asked_last_next_time() -> None:
     async def main() -> None:
         async with simulated(3) as world:
             mute = world.servers[0].host
-            world.faults.drop(US, mute)
+            world.faults.drop(OUR_HOST, mute)
             for seed in range(12):
                 start = asyncio.get_running_loop().time()
                 async with open_session(world.settings(session_timeout=6), clock=VirtualClock(), seed=seed) as session:
@@ -155,8 +155,8 @@ def test_a_refused_watch_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pyte
 
         def reset(self) -> None: ...
 
-    async def use(world: World, session: Session) -> None:
-        monkeypatch.setattr(keeper, "WATCH", CHILDREN)  # answered with an error, as there is no such node
+    async def use(world: SimulatedRegistry, session: Session) -> None:
+        monkeypatch.setattr(session_keeper, "WATCH", CHILDREN)  # answered with an error, as there is no such node
         monkeypatch.setattr(Codec, "add_watch", lambda codec, path, shallow: codec.watching(path))
         with session.watching(["/nowhere"], Ear()):
             await session.sync()
@@ -170,7 +170,7 @@ def test_a_refused_watch_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pyte
 def test_a_minute_of_chaos_leaves_no_call_behind(seed: int) -> None:
     dice = random.Random(seed)
 
-    async def use(world: World, session: Session) -> None:
+    async def use(world: SimulatedRegistry, session: Session) -> None:
         loop, end = asyncio.get_running_loop(), asyncio.get_running_loop().time() + 60
         done, longest = {"read": 0, "written": 0, "unknown": 0}, 0.0
 
@@ -219,7 +219,7 @@ def test_a_minute_of_chaos_leaves_no_call_behind(seed: int) -> None:
 def test_after_a_suspension_nothing_is_written_before_the_session_is_proven_again() -> None:
     """The machine sleeps for longer than the session lives without heartbeats; its loop's clock stands still."""
 
-    async def use(_world: World, session: Session) -> None:
+    async def use(_world: SimulatedRegistry, session: Session) -> None:
         incarnation, awake = session.incarnation, clock._read_boot_time
         with mock.patch.object(clock, "_read_boot_time", side_effect=lambda: awake() + 60):
             with session.deadline(incarnation) as running:
@@ -236,7 +236,7 @@ def test_after_a_suspension_nothing_is_written_before_the_session_is_proven_agai
 
 
 def test_the_registry_s_time_goes_on_in_a_suspension() -> None:
-    async def use(_world: World, session: Session) -> None:
+    async def use(_world: SimulatedRegistry, session: Session) -> None:
         await session.server_time()
         awake, wall = clock._read_boot_time, VirtualClock.now
         with (

@@ -19,10 +19,10 @@ from aioelasticjob.errors import (
     SessionEnded,
 )
 from aioelasticjob.registry.session import Session, SessionState, open_session
-from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
+from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.testing import VirtualClock, run
-from tests.registry.world import settings, simulated
 from tests.support.loops import LoopKind, run_async
+from tests.support.simulated_registry import settings, simulated
 
 Use = Callable[[Session], Awaitable[None]]
 

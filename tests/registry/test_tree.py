@@ -75,8 +75,8 @@ def test_a_reader_that_has_lost_touch_makes_all_trees_outdated_that_it_has_shown
     first = Tree({"/a": node()})
     second = first.replace({"/b": node()}, 1)
     third = second.replace({}, 2)
-    third.lose_touch()
+    third.mark_outdated()
     assert (first.outdated, second.outdated, third.outdated) == (True, True, True)
     assert not Tree({"/a": node()}).outdated
-    second.make_do()
+    second.accept_as_newest()
     assert not first.outdated

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.attendance import Accounted
-from aioelasticjob.coordination.ledger import NO_MARK, Mark
+from aioelasticjob.coordination.record_cache import NO_MARK, MissedMark
+from aioelasticjob.coordination.unmonitored import AccountedMoment
 from aioelasticjob.coordination.view import JobView, scheduling
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Record, Seen
+from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.tree import Node, Stat, Tree
-from aioelasticjob.running.clockwork import Reading
+from aioelasticjob.running.clock_skew import Reading
 from aioelasticjob.running.commands import (
     Command,
     MarkMissed,
@@ -40,7 +40,7 @@ class Case:
     now: float = 0.5
     nodes: dict[str, Node] = field(default_factory=dict)
     records: dict[int, Record] = field(default_factory=dict)
-    marks: dict[int, Mark] = field(default_factory=dict)
+    marks: dict[int, MissedMark] = field(default_factory=dict)
     running: set[int] = field(default_factory=set)
     """Items that another instance runs."""
     outages: list[tuple[float, float]] = field(default_factory=list)
@@ -136,14 +136,14 @@ class Case:
                 case MarkMissed():
                     self.mark(state, command)
                 case ReadAccounted():
-                    command.then(Accounted(0, 0))
+                    command.then(AccountedMoment(0, 0))
                 case WriteAccounted():
                     command.then(True)
 
     def learn(self, state: JobState, number: int) -> None:
         """Let an instance read an item's record and mark."""
         item, record = state.items[number], self.records.get(number)
-        item.seen = Seen(Record(), None) if record is None else Seen(record, 0)
+        item.seen = VersionedRecord(Record(), None) if record is None else VersionedRecord(record, 0)
         item.mark = self.marks.get(number, NO_MARK)
         item.mark_version, item.marked = (0, True) if number in self.marks else (None, False)
 
@@ -159,13 +159,13 @@ class Case:
         """Let an instance begin a run of items."""
         for number in items:
             begun = Record(slot, "CRON", ME, begun=int((BEGIN + self.now) * 1000), completed=False)
-            self.records[number], state.items[number].seen = begun, Seen(begun, 0)
+            self.records[number], state.items[number].seen = begun, VersionedRecord(begun, 0)
 
     def settle(self, state: JobState, items: frozenset[int]) -> None:
         """Let an instance end a run of items."""
         for number in items:
             self.records[number] = ended = replace(self.records[number], completed=True)
-            state.items[number].seen = Seen(ended, 0)
+            state.items[number].seen = VersionedRecord(ended, 0)
 
     def reported(self, item: int = 0) -> list[tuple[int, int, str]]:
         """Return the first and the last moment of each report of an item, in seconds since ``BEGIN``, and why."""

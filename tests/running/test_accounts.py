@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 from aioelasticjob.model import Fire, Record
-from aioelasticjob.running.clockwork import STEADY
+from aioelasticjob.running.clock_skew import STEADY
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import TABLE, Came
 from aioelasticjob.running.step import JobState
@@ -73,7 +73,7 @@ class Life:
             action = self.dice.choice(
                 [self.fire] * 6
                 + [self.look, self.free, self.switch_item, self.switch_server, self.be_cut_off]
-                + [self.lose_touch, self.reschedule, self.give, self.switch_records, self.claim_ahead]
+                + [self.mark_outdated, self.reschedule, self.give, self.switch_records, self.claim_ahead]
             )
             self.calls.append(f"{self.case.now:.1f} {action.__name__}")
             action()
@@ -155,7 +155,7 @@ class Life:
         if self.state.items[item].seen is not None:
             self.complete(item)
             self.case.learn(self.state, item)
-        self.case.tell(self.state, lambda: self.state.freed(item))
+        self.case.tell(self.state, lambda: self.state.released(item))
 
     def complete(self, item: int) -> None:
         if item in self.case.records:
@@ -198,7 +198,7 @@ class Life:
             if record is not None and not record.completed and item not in self.case.running:
                 self.case.records[item] = Record(record.slot, "FAILOVER", OTHER, record.begun, completed=True)
 
-    def lose_touch(self) -> None:
+    def mark_outdated(self) -> None:
         began = self.case.now
         self.case.now += self.dice.choice([0.5, 1.5, 4.0])
         self.case.outages.append((began, self.case.now))

@@ -20,7 +20,7 @@ from aioelasticjob.errors import Fenced
 from aioelasticjob.jobs.dataflow import RecordFailed, TooManyFailures
 from aioelasticjob.rates import Flowed, Rate
 from aioelasticjob.testing import run
-from tests.running.flows import Flown, Saved, dataflow, flown
+from tests.running.dataflow_runs import DataflowRun, SavedOffsets, dataflow, run_dataflow
 
 SIZES = st.lists(st.integers(1, 12), max_size=8)
 
@@ -90,7 +90,7 @@ def test_nothing_is_lost_and_nothing_exceeds_its_bounds(
     source = Source(sizes, fetching=fetching)
     config = dataflow(streaming=True, concurrency=concurrency, prefetch=prefetch, sharding_total_count=items)
     fetch = source.batches if generator else source.batch
-    done = flown(Flown(config, fetch, source.process, items=range(items)))
+    done = run_dataflow(DataflowRun(config, fetch, source.process, items=range(items)))
     expected = [record for item in range(items) for record in source.records(item)]
     assert sorted(source.begun) == sorted(source.ended) == expected
     assert source.together <= concurrency
@@ -106,7 +106,7 @@ def test_ordered_keeps_the_order_of_each_item_and_runs_items_side_by_side(
 ) -> None:
     source = Source(sizes)
     config = dataflow(ordered=True, concurrency=1, streaming=True, prefetch=prefetch, sharding_total_count=items)
-    flown(Flown(config, source.batch, source.process, items=range(items)))
+    run_dataflow(DataflowRun(config, source.batch, source.process, items=range(items)))
     for item in range(items):
         mine = [record for record in source.ended if record[0] == item]
         assert mine == source.records(item)
@@ -131,7 +131,7 @@ def test_batches_hold_at_most_so_many_records_in_their_order(sizes: list[int], c
         return records[0][1] % 2 == 0
 
     config = dataflow(batch_size=size, streaming=True, concurrency=concurrency, prefetch=True)
-    done = flown(Flown(config, source.batch, process))
+    done = run_dataflow(DataflowRun(config, source.batch, process))
     assert sorted(seen) == source.records(0)
     assert most <= concurrency
     assert sum(done.counted) == sum(sizes)
@@ -145,18 +145,18 @@ def test_a_stream_that_is_to_end_has_process_see_all_that_was_fetched_and_fetche
 ) -> None:
     source = Source(sizes)
     config = dataflow(streaming=True, concurrency=2, prefetch=prefetch, ordered=ordered)
-    flight = Flown(config, source.batch, source.process)
+    execution = DataflowRun(config, source.batch, source.process)
     handed: list[int] = []
 
     async def end() -> None:
         await anyio.sleep(stop)
-        flight.reins.end.set()
+        execution.stream_control.end.set()
         handed.append(source.handed[0])
 
-    flown(flight, end)
+    run_dataflow(execution, end)
     assert sorted(source.ended) == source.records(0)[: source.fetched[0]]
     assert source.handed[0] - handed[0] <= 1 if handed else source.handed[0] == len(sizes)
-    assert flight.outcomes == {0: Outcome.COMPLETED}
+    assert execution.outcomes == {0: Outcome.COMPLETED}
 
 
 @settings(max_examples=60, deadline=None)
@@ -171,9 +171,9 @@ def test_an_offset_is_saved_only_when_all_before_it_has_been_seen(
     sizes: list[int], prefetch: bool | None, before: bool, bad: set[int], crash: float
 ) -> None:
     """Whenever it is cut off: whoever goes on from the offset meets every record that process had not ended."""
-    source, saved = Source(sizes), Saved()
+    source, saved = Source(sizes), SavedOffsets()
 
-    class Watched(Saved):
+    class Watched(SavedOffsets):
         async def save(self, item: int, value: str) -> None:
             await super().save(item, value)
             assert {number for _, number in source.ended} >= set(range(int(value)))
@@ -194,17 +194,17 @@ def test_an_offset_is_saved_only_when_all_before_it_has_been_seen(
         await source.process(context, record)
         return record[1] not in bad
 
-    flight = Flown(dataflow(streaming=True, concurrency=3, prefetch=prefetch), fetch, process, saved=saved)
+    execution = DataflowRun(dataflow(streaming=True, concurrency=3, prefetch=prefetch), fetch, process, saved=saved)
 
     async def main() -> None:
         with anyio.move_on_after(crash):
-            await flight.fly()
+            await execution.fly()
         assert {number for _, number in source.ended} >= set(range(int(saved.offsets.get(0, "0"))))
 
     run(main)
-    if flight.outcomes:
+    if execution.outcomes:
         assert saved.offsets == ({0: str(sum(sizes))} if sizes else {})
-        assert flight.counted[1] == sum(number < sum(sizes) for number in bad)
+        assert execution.counted[1] == sum(number < sum(sizes) for number in bad)
 
 
 def test_fetching_overlaps_processing_once_fetch_says_offsets_and_not_before() -> None:
@@ -222,11 +222,11 @@ def test_fetching_overlaps_processing_once_fetch_says_offsets_and_not_before() -
             ended.append(anyio.current_time())
 
         config = dataflow(streaming=True, concurrency=4, prefetch=prefetch)
-        flight = Flown(config, fetch, process)
+        execution = DataflowRun(config, fetch, process)
 
         async def main() -> float:
             began = anyio.current_time()
-            await flight.fly()
+            await execution.fly()
             return ended[-1] - began
 
         return run(main)
@@ -251,9 +251,9 @@ async def ignore(context: Any, record: Any) -> None:
 
 
 def test_one_shot_calls_a_coroutine_once_and_asks_a_generator_until_its_end() -> None:
-    assert flown(Flown(dataflow(), three, ignore)).counted == (3, 0)
+    assert run_dataflow(DataflowRun(dataflow(), three, ignore)).counted == (3, 0)
     source = Source([2, 3, 4])
-    assert flown(Flown(dataflow(), source.batches, ignore)).counted == (9, 0)
+    assert run_dataflow(DataflowRun(dataflow(), source.batches, ignore)).counted == (9, 0)
 
 
 @pytest.mark.parametrize("last", [None, [], ()])
@@ -263,7 +263,7 @@ def test_an_empty_batch_ends_the_run(last: object) -> None:
         yield last
         raise AssertionError("asked again")
 
-    done = flown(Flown(dataflow(streaming=True), fetch, ignore))
+    done = run_dataflow(DataflowRun(dataflow(streaming=True), fetch, ignore))
     assert (done.counted, done.complaints) == ((1, 0), [])
 
 
@@ -281,7 +281,7 @@ def test_a_failing_record_stops_no_other_and_is_shown_to_dead() -> None:
     async def fetch(context: ItemContext) -> list[int]:
         return [0, 1, 2, 3, 4]
 
-    done = flown(Flown(dataflow(concurrency=1), fetch, process, bury))
+    done = run_dataflow(DataflowRun(dataflow(concurrency=1), fetch, process, bury))
     assert dead == [(1, repr(RecordFailed())), (3, "ValueError('three')")]
     assert done.counted == (3, 2)
     assert done.outcomes == {0: Outcome.COMPLETED}
@@ -298,12 +298,12 @@ def test_whatever_a_handler_raises_is_its_own(raised: BaseException) -> None:
     async def bury(context: ItemContext, record: int, error: Exception) -> None:
         raise raised
 
-    assert flown(Flown(dataflow(), three, process, bury)).counted == (0, 3)
+    assert run_dataflow(DataflowRun(dataflow(), three, process, bury)).counted == (0, 3)
 
     async def fetch(context: ItemContext) -> list[int]:
         raise raised
 
-    done = flown(Flown(dataflow(), fetch, process))
+    done = run_dataflow(DataflowRun(dataflow(), fetch, process))
     assert (done.outcomes, len(done.complaints)) == ({0: Outcome.FAILED}, 1)
 
 
@@ -312,7 +312,7 @@ def test_complaints_are_one_for_each_batch_however_many_fail() -> None:
         raise ValueError(record)
 
     source = Source([50, 50, 50])
-    done = flown(Flown(dataflow(streaming=True), source.batch, process))
+    done = run_dataflow(DataflowRun(dataflow(streaming=True), source.batch, process))
     assert (done.counted, len(done.complaints)) == ((0, 150), 3)
 
 
@@ -324,7 +324,7 @@ def test_a_dead_that_fails_is_complained_of_once_for_each_batch_too() -> None:
         raise OSError(record)
 
     source = Source([50, 50, 50])
-    done = flown(Flown(dataflow(streaming=True), source.batch, process, dead))
+    done = run_dataflow(DataflowRun(dataflow(streaming=True), source.batch, process, dead))
     assert (done.counted, [type(one) for one in done.complaints]) == ((0, 150), [OSError] * 3)
 
 
@@ -333,7 +333,7 @@ def test_too_many_failures_end_the_fetching_and_fail_the_run() -> None:
         return record[1] % 2 == 0
 
     source = Source([10] * 9)
-    done = flown(Flown(dataflow(streaming=True, max_failures=7), source.batch, process))
+    done = run_dataflow(DataflowRun(dataflow(streaming=True, max_failures=7), source.batch, process))
     assert source.handed[0] == 2
     assert done.counted == (10, 10)
     assert done.outcomes == {0: Outcome.FAILED}
@@ -341,7 +341,10 @@ def test_too_many_failures_end_the_fetching_and_fail_the_run() -> None:
     assert isinstance(error, TooManyFailures)
     assert (error.failed, error.allowed) == (10, 7)
     source = Source([10] * 9)
-    assert flown(Flown(dataflow(streaming=True, max_failures=45), source.batch, process)).counted == (45, 45)
+    assert run_dataflow(DataflowRun(dataflow(streaming=True, max_failures=45), source.batch, process)).counted == (
+        45,
+        45,
+    )
 
 
 @pytest.mark.parametrize(
@@ -371,7 +374,7 @@ def test_a_record_is_tried_again_for_what_may_pass(retry: Any) -> None:
     async def fetch(context: ItemContext) -> list[int]:
         return [0, 1, 2, 3, 9]
 
-    done = flown(Flown(dataflow(), fetch, process, bury, retry=retry))
+    done = run_dataflow(DataflowRun(dataflow(), fetch, process, bury, retry=retry))
     assert tries == {0: 1, 1: 2, 2: 3, 3: 1, 9: 3}
     assert sorted(dead) == [3, 9]
     assert done.counted == (3, 2)
@@ -387,7 +390,7 @@ def test_pauses_between_attempts_double_up_to_the_longest() -> None:
     async def fetch(context: ItemContext) -> list[int]:
         return [0]
 
-    flown(Flown(dataflow(), fetch, process, retry=Retry(6, 1.0, longest=5.0)))
+    run_dataflow(DataflowRun(dataflow(), fetch, process, retry=Retry(6, 1.0, longest=5.0)))
     pauses = [after - before for before, after in pairwise(at)]
     assert [longest / 2 <= pause <= longest for pause, longest in zip(pauses, [1, 2, 4, 5, 5], strict=True)] == [
         True
@@ -417,20 +420,22 @@ def test_a_record_that_takes_too_long_has_failed_and_may_be_tried_again() -> Non
         tries[record] += 1
         await anyio.sleep(10 if record == 2 else 0.5)
 
-    done = flown(Flown(dataflow(record_timeout=1), three, process, retry=Retry(2, 0.0)))
+    done = run_dataflow(DataflowRun(dataflow(record_timeout=1), three, process, retry=Retry(2, 0.0)))
     assert (done.counted, tries) == ((2, 1), {1: 1, 2: 2, 3: 1})
     assert isinstance(done.complaints[0], TimeoutError)
 
 
 def test_a_run_that_takes_too_long_is_cut_off_and_keeps_the_offset_behind_what_is_through() -> None:
-    source, saved = Source([4] * 9, work=1, fetching=0), Saved()
+    source, saved = Source([4] * 9, work=1, fetching=0), SavedOffsets()
 
     async def fetch(context: ItemContext) -> list[tuple[int, int]] | None:
         found = await source.batch(context)
         await context.save_offset(str(found[-1][1] + 1) if found else "end")
         return found
 
-    done = flown(Flown(dataflow(streaming=True, concurrency=4, timeout=8), fetch, source.process, saved=saved))
+    done = run_dataflow(
+        DataflowRun(dataflow(streaming=True, concurrency=4, timeout=8), fetch, source.process, saved=saved)
+    )
     assert done.outcomes == {0: Outcome.TIMED_OUT}
     assert "longer than 8 s" in str(done.complaints[0])
     assert 0 < int(saved.offsets[0]) <= len(source.ended) == done.counted[0]
@@ -446,14 +451,14 @@ def test_what_is_no_batch_fails_the_run_and_says_what_would_be_one(found: Any) -
         yield found
 
     for one, counted in ((fetch, 0), (generate, 1)):
-        done = flown(Flown(dataflow(), one, ignore))
+        done = run_dataflow(DataflowRun(dataflow(), one, ignore))
         assert done.outcomes == {0: Outcome.FAILED}
         assert done.counted == (counted, 0)
         assert "must hand out lists of records" in str(done.complaints[0])
 
 
 def test_a_generator_that_raises_midway_has_what_it_yielded_processed_and_saved() -> None:
-    saved = Saved()
+    saved = SavedOffsets()
 
     async def fetch(context: ItemContext) -> AsyncIterator[list[int]]:
         await context.save_offset("3")
@@ -461,7 +466,7 @@ def test_a_generator_that_raises_midway_has_what_it_yielded_processed_and_saved(
         await context.save_offset("never")
         raise OSError("the source is gone")
 
-    done = flown(Flown(dataflow(), fetch, ignore, saved=saved))
+    done = run_dataflow(DataflowRun(dataflow(), fetch, ignore, saved=saved))
     assert (done.counted, saved.saves) == ((3, 0), [(0, "3")])
     assert done.outcomes == {0: Outcome.FAILED}
     assert [str(error) for error in done.complaints] == ["the source is gone"]
@@ -482,12 +487,12 @@ def test_a_generator_is_closed_when_its_records_are_through_and_in_its_own_task(
     async def process(context: ItemContext, record: int) -> None:
         await anyio.sleep(1)
         told.append("processed")
-        flight.reins.end.set()
+        execution.stream_control.end.set()
         if told.count("processed") > 7:
             raise ValueError
 
-    flight = Flown(dataflow(streaming=streaming, max_failures=0), fetch, process)
-    flown(flight)
+    execution = DataflowRun(dataflow(streaming=streaming, max_failures=0), fetch, process)
+    run_dataflow(execution)
     assert told[-1] == "closed"
     assert told.count("closed") == 1
 
@@ -502,17 +507,17 @@ def test_a_fetch_that_waits_for_ever_is_cut_off_some_seconds_after_the_run_is_to
         finally:
             told.append("closed")
 
-    flight = Flown(dataflow(streaming=True), fetch, ignore)
+    execution = DataflowRun(dataflow(streaming=True), fetch, ignore)
 
     async def end() -> None:
         await anyio.sleep(10)
-        flight.reins.end.set()
+        execution.stream_control.end.set()
         await anyio.sleep(4.9)
         assert told == []
 
-    flown(flight, end)
+    run_dataflow(execution, end)
     assert told == ["closed"]
-    assert flight.outcomes == {0: Outcome.COMPLETED}
+    assert execution.outcomes == {0: Outcome.COMPLETED}
 
 
 @pytest.mark.parametrize("generates", [False, True])
@@ -541,17 +546,17 @@ def test_a_fetch_that_swallows_its_cut_is_named_and_asked_once_a_second(
         await anyio.sleep(5)
         seen.append(record)
 
-    flight = Flown(dataflow(streaming=True), generated if generates else listed, process)
+    execution = DataflowRun(dataflow(streaming=True), generated if generates else listed, process)
 
     async def end() -> None:
         await anyio.sleep(10)
-        flight.reins.end.set()
+        execution.stream_control.end.set()
 
-    flown(flight, end)
+    run_dataflow(execution, end)
     assert 1 < len(asked) < 200
     assert [at for at in asked if at > 15] == pytest.approx(range(16, 31))
     assert sorted(seen) == [1, 2]  # what it handed out all the same
-    assert flight.outcomes == {0: Outcome.COMPLETED}
+    assert execution.outcomes == {0: Outcome.COMPLETED}
     (warning,) = (one.getMessage() for one in caplog.records)
     assert "goes on 1 s after it was cancelled" in warning
     assert ("generated" if generates else "listed") in warning
@@ -564,18 +569,18 @@ def test_one_slow_record_does_not_keep_a_stream_from_ending_nor_is_it_cut_off() 
         await anyio.sleep(60)
         ended.append(record)
 
-    flight = Flown(dataflow(streaming=True, prefetch=True), forever, process)
+    execution = DataflowRun(dataflow(streaming=True, prefetch=True), forever, process)
 
     async def end() -> None:
         await anyio.sleep(1)
-        flight.reins.end.set()
+        execution.stream_control.end.set()
 
-    flown(flight, end)
+    run_dataflow(execution, end)
     assert sorted(ended) == [1, 1, 2, 2, 3, 3]  # one batch in process, one ahead
 
 
 def test_one_call_for_all_items_of_an_instance() -> None:
-    saved = Saved()
+    saved = SavedOffsets()
 
     async def fetch(context: InstanceContext) -> list[tuple[int, int]]:
         for item in context.items:
@@ -588,7 +593,7 @@ def test_one_call_for_all_items_of_an_instance() -> None:
         seen.append(record)
 
     config = dataflow(per="instance", sharding_total_count=3)
-    done = flown(Flown(config, fetch, process, items=range(3), saved=saved))
+    done = run_dataflow(DataflowRun(config, fetch, process, items=range(3), saved=saved))
     assert seen == [(item, n) for item in range(3) for n in range(3)]
     assert done.outcomes == dict.fromkeys(range(3), Outcome.COMPLETED)
     assert saved.offsets == {item: f"of {item}" for item in range(3)}
@@ -601,7 +606,7 @@ def test_an_offset_that_can_no_longer_be_saved_fails_the_run() -> None:
         await context.save_offset("1")
         return [1]
 
-    done = flown(Flown(dataflow(), fetch, ignore, saved=Saved(failure=Fenced(0))))
+    done = run_dataflow(DataflowRun(dataflow(), fetch, ignore, saved=SavedOffsets(failure=Fenced(0))))
     assert done.outcomes == {0: Outcome.FAILED}
     assert isinstance(done.complaints[0], Fenced)
 
@@ -611,7 +616,7 @@ def test_an_offset_that_makes_no_sense_is_refused_where_it_is_said() -> None:
         await context.save_offset(7)  # type: ignore[arg-type]
         return [1]
 
-    done = flown(Flown(dataflow(), fetch, ignore))
+    done = run_dataflow(DataflowRun(dataflow(), fetch, ignore))
     assert "must be text" in str(done.complaints[0])
 
 
@@ -622,11 +627,11 @@ def test_a_fetch_that_outlives_its_run_can_save_nothing() -> None:
         contexts.append(context)
         return []
 
-    flight = Flown(dataflow(), fetch, ignore)
+    execution = DataflowRun(dataflow(), fetch, ignore)
 
     async def main() -> None:
-        await flight.fly()
-        flight.saved.failure = Fenced(0)
+        await execution.fly()
+        execution.saved.failure = Fenced(0)
         with pytest.raises(Fenced):
             await contexts[0].save_offset("late")
 
@@ -644,23 +649,23 @@ def test_others_run_while_process_never_waits() -> None:
             ticks.append(1)
             await anyio.sleep(0)
 
-    flown(Flown(dataflow(), fetch, ignore), tick)
+    run_dataflow(DataflowRun(dataflow(), fetch, ignore), tick)
     assert len(ticks) > 5
 
 
 def test_rates_tell_what_flows_while_it_flows() -> None:
     source = Source([30] * 4, work=0.5, fetching=0)
-    flight = Flown(dataflow(streaming=True, concurrency=10, prefetch=True), source.batch, source.process)
+    execution = DataflowRun(dataflow(streaming=True, concurrency=10, prefetch=True), source.batch, source.process)
     told: list[tuple[Rate, int]] = []
 
     async def watch() -> None:
         for _ in range(10):
             await anyio.sleep(0.73)
-            (rate,) = flight.events.rates["flow"]
+            (rate,) = execution.events.rates["flow"]
             told.append((rate, len(source.ended)))
 
-    with flight.events.listen() as listener:
-        flown(flight, watch)
+    with execution.events.listen() as listener:
+        run_dataflow(execution, watch)
         events = [event for event in listener.take(1000) if isinstance(event, Flowed)]
     assert any(rate.waiting > 30 for rate, _ in told)
     for rate, _ in told:
@@ -669,5 +674,5 @@ def test_rates_tell_what_flows_while_it_flows() -> None:
     assert told[-1][0].per_second == pytest.approx(10, rel=0.2)
     assert [event.rates[0].succeeded for event in events] == sorted(event.rates[0].succeeded for event in events)
     assert events[-1].rates[0].succeeded == 120
-    (after,) = flight.events.rates["flow"]
+    (after,) = execution.events.rates["flow"]
     assert (after.in_flight, after.waiting, after.lag, after.per_second) == (0, 0, 0, 0)

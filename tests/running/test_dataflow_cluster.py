@@ -14,10 +14,10 @@ import pytest
 
 from aioelasticjob import ElasticJob, ItemContext, JobConfig
 from aioelasticjob.errors import Fenced
-from aioelasticjob.registry.txn import Create, Delete, Op, Set
+from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.testing import Process, VirtualClock
-from tests.running.office import LAYOUT, Office, play
 from tests.running.test_progress import number
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
 SERVER = "10.0.0.1"
 
@@ -49,7 +49,7 @@ class Store:
 class Plant:
     """Instances of one dataflow, each a process on a host of its own, over sources of numbered records."""
 
-    here: Office
+    here: SimulatedJobs
     items: int = 2
     size: int = 10_000
     """Records of each item."""
@@ -112,12 +112,12 @@ class Plant:
         return {(item, record) for item in range(self.items) for record in range(self.size)}
 
 
-async def offset(here: Office, item: int) -> int:
+async def offset(here: SimulatedJobs, item: int) -> int:
     return int((await here.observer.get(LAYOUT.item(item).offset)).data)
 
 
 def test_a_stream_gives_way_to_whoever_joins_and_its_items_go_on_where_they_were() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         plant = Plant(here)
         await plant.hire("a")
         await here.until(25)
@@ -133,7 +133,7 @@ def test_a_stream_gives_way_to_whoever_joins_and_its_items_go_on_where_they_were
         # given way at once, though neither the stream nor the schedule would have ended it
         assert min(at for at, name, item, _ in plant.seen if name == "b") < joined + 3
 
-    play(scene)
+    simulate(scene)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_stream_gives_way_to_whoever_joins_and_its_items_go_on_where_they_were
     ids=["pause", "disable", "disable items"],
 )
 def test_an_operators_word_ends_a_stream_after_what_is_in_process(said: list[Op], unsaid: list[Op]) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         plant = Plant(here)
         await plant.hire("a")
         await here.until(15)
@@ -168,7 +168,7 @@ def test_an_operators_word_ends_a_stream_after_what_is_in_process(said: list[Op]
         assert len(plant.seen) > quiet
         assert max(Counter((item, record) for *_, item, record in plant.seen).values()) == 1
 
-    play(scene)
+    simulate(scene)
 
 
 CHANGES: dict[str, tuple[object, str]] = {
@@ -185,7 +185,7 @@ CHANGES: dict[str, tuple[object, str]] = {
 def test_a_changed_setting_takes_effect_on_a_stream_at_once(setting: str) -> None:
     value, expected = CHANGES[setting]
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         busy, most, longest, failed = 0, 0, 0, 0
         app = ElasticJob(here.address, clock=VirtualClock(), session_timeout=5)
 
@@ -216,11 +216,11 @@ def test_a_changed_setting_takes_effect_on_a_stream_at_once(setting: str) -> Non
             await here.until(15)
             assert f"{most} at a time, {longest} long" + ", failing" * (failed > 0) == expected
 
-    play(scene)
+    simulate(scene)
 
 
 def test_streaming_switched_off_ends_a_stream() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         plant = Plant(here, items=1)
         await plant.hire("a")
         await here.until(15)
@@ -231,17 +231,17 @@ def test_streaming_switched_off_ends_a_stream() -> None:
         await here.until(130)
         assert len(plant.runs) == 2
 
-    play(scene)
+    simulate(scene)
 
 
-async def change(here: Office, **settings: object) -> None:
+async def change(here: SimulatedJobs, **settings: object) -> None:
     config = JobConfig.from_json((await here.observer.get(LAYOUT.config)).data, LAYOUT.config)
     await here.write(Set(LAYOUT.config, config.changed(**settings).to_json(), -1))
 
 
 @pytest.mark.parametrize("monitored", [True, False])
 def test_a_stream_that_gave_way_goes_on_at_once_however_rare_its_moments_are(monitored: bool) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         plant = Plant(here, settings={"cron": "10 0/30 * * * ?", "monitor_execution": monitored})
         one = await plant.hire("a")
         await here.until(15)
@@ -259,11 +259,11 @@ def test_a_stream_that_gave_way_goes_on_at_once_however_rare_its_moments_are(mon
             assert plant.holders(left + 3) == {0: {"b"}, 1: {"b"}}
         assert max(Counter((item, record) for *_, item, record in plant.seen).values()) == 1
 
-    play(scene)
+    simulate(scene)
 
 
 def test_an_end_of_its_own_is_an_end() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         plant = Plant(here, size=100, settings={"cron": "10 0/30 * * * ?"})
         await plant.hire("a")
         await here.until(30)
@@ -271,11 +271,11 @@ def test_an_end_of_its_own_is_an_end() -> None:
         await here.until(60)
         assert len(plant.runs) == 2
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_trigger_ends_a_stream_and_is_answered() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         plant = Plant(here, items=1)
         await plant.hire("a")
         await here.until(15)
@@ -284,11 +284,11 @@ def test_a_trigger_ends_a_stream_and_is_answered() -> None:
         await here.until(17)
         assert [(source, at < 16) for at, _, _, source in plant.runs] == [("CRON", True), ("TRIGGER", True)]
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_graceful_stop_lets_what_was_fetched_be_processed() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         plant = Plant(here)
         one = await plant.hire("a")
         await here.until(15)
@@ -298,22 +298,22 @@ def test_a_graceful_stop_lets_what_was_fetched_be_processed() -> None:
         assert sorted(plant.through) == sorted(plant.fetched)
         assert await offset(here, 0) == sum(item == 0 for _, item, _ in plant.through)
 
-    play(scene)
+    simulate(scene)
 
 
 def test_counts_of_a_dataflow_are_of_records() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         plant = Plant(here, items=1, size=100, settings={"reconcile_interval": 30.0})
         await plant.hire("a")
         await here.until(32)
         success = LAYOUT.success_count(SERVER)
         assert await number(here, success) == 100
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_rescuer_starts_from_the_last_offset_and_gives_the_item_back_at_its_next_moment() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         plant = Plant(here, settings={"failover": True, "cron": "0/30 * * * * ?", "sharding_strategy": "sticky"})
         people = {name: await plant.hire(name) for name in "ab"}
         await here.until(35)
@@ -330,7 +330,7 @@ def test_a_rescuer_starts_from_the_last_offset_and_gives_the_item_back_at_its_ne
         assert plant.holders(61) == {0: {other}, 1: {other}}
         assert {source for at, _, _, source in plant.runs if at >= 60} <= {"CRON", "MISFIRE"}
 
-    play(scene)
+    simulate(scene)
 
 
 @pytest.mark.timeout(240)
@@ -338,7 +338,7 @@ def test_a_rescuer_starts_from_the_last_offset_and_gives_the_item_back_at_its_ne
 def test_ten_kills_lose_no_record_and_give_each_one_effect(seed: int) -> None:
     """At least once by the offset; exactly one effect by a store that knows each record; no zombie by the fence."""
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         dice = Random(seed)
         plant = Plant(here, items=3, size=900, batch=15, work=0.3, settings={"failover": True, "concurrency": 4})
         people = {name: await plant.hire(name) for name in "abc"}
@@ -361,10 +361,10 @@ def test_ten_kills_lose_no_record_and_give_each_one_effect(seed: int) -> None:
         repeated = sum(seen.values()) - len(seen)
         assert 0 < repeated <= 10 * 3 * 2 * 15  # what a kill repeats: two batches of each item at most
 
-    play(scene, seed=seed)
+    simulate(scene, seed=seed)
 
 
-async def _offset_or_0(here: Office, item: int) -> int:
+async def _offset_or_0(here: SimulatedJobs, item: int) -> int:
     with suppress(Exception):
         return await offset(here, item)
     return 0
@@ -373,7 +373,7 @@ async def _offset_or_0(here: Office, item: int) -> int:
 def test_a_zombie_moves_no_offset_and_has_no_effect() -> None:
     """An instance that cannot reach the registry is cut off; what it had noted is not saved under the next session."""
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         plant = Plant(here, items=1, settings={"failover": True})
         await plant.hire("a")
         await here.until(9.5)
@@ -393,11 +393,11 @@ def test_a_zombie_moves_no_offset_and_has_no_effect() -> None:
         assert await offset(here, 0) > before
         assert plant.store.refused == 0
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_process_that_was_paused_and_wakes_up_late_is_refused_by_fence_and_store() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         plant = Plant(here, items=1, settings={"failover": True})
         people = {name: await plant.hire(name) for name in "ab"}
         await here.until(13)
@@ -412,11 +412,11 @@ def test_a_process_that_was_paused_and_wakes_up_late_is_refused_by_fence_and_sto
         assert await offset(here, 0) >= before
         assert set(plant.store.effects.values()) == {1}
 
-    play(scene)
+    simulate(scene)
 
 
 def test_saving_in_process_is_fenced_too() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         contexts: list[ItemContext] = []
         app = ElasticJob(here.address, clock=VirtualClock(), session_timeout=5)
 
@@ -435,4 +435,4 @@ def test_saving_in_process_is_fenced_too() -> None:
             with pytest.raises(Fenced):
                 await contexts[0].save_offset("7")
 
-    play(scene)
+    simulate(scene)

@@ -11,14 +11,14 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, JobListener, OnceListener, operations
-from aioelasticjob.coordination import guarantee
+from aioelasticjob.coordination import run_barrier
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Ended
 from aioelasticjob.layout import Layout
-from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualCluster, run
 from aioelasticjob.testing.virtual_cluster import Instance
-from tests.running.office import LAYOUT
+from tests.support.simulated_jobs import LAYOUT
 
 Say = tuple[object, ...]
 
@@ -86,7 +86,7 @@ class Troupe:
         return [(one.item, one.outcome.value, "" if one.failure is None else str(one.failure)) for one in told]
 
     async def marks(self) -> tuple[str, ...]:
-        """Return what stands below ``guarantee`` at rest, besides the parents."""
+        """Return what stands below ``run_barrier`` at rest, besides the parents."""
         session = self.cluster._session
         parents = (LAYOUT.guarantee, LAYOUT.started, LAYOUT.completed)
         names = await session.children_many(parents)
@@ -317,7 +317,7 @@ def test_a_trigger_of_one_instance_is_a_run_of_its_items() -> None:
 
 
 def test_more_items_than_a_transaction_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarantee, "PER_TRANSACTION", 4)
+    monkeypatch.setattr(run_barrier, "MAX_OPERATIONS", 4)
 
     async def scene(here: Troupe) -> None:
         await here.hire(1)

@@ -6,22 +6,22 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, JobListener, operations
-from aioelasticjob.coordination.progress import LARGEST_OFFSET
-from aioelasticjob.coordination.records import LARGEST_PARAMETER
+from aioelasticjob.coordination.progress import MAX_OFFSET_BYTES
+from aioelasticjob.coordination.records import MAX_PARAMETER_BYTES
 from aioelasticjob.errors import Fenced, InvalidSetting, NodeMissing
 from aioelasticjob.events import Began, Ended, Refused
-from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualCluster, run
-from tests.running.office import LAYOUT, Office, listening, play
-from tests.running.test_failover import crew
+from tests.running.test_rescues import crew
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
 
 
-async def number(here: Office, path: str) -> int:
+async def number(here: SimulatedJobs, path: str) -> int:
     return int((await here.observer.get(path)).data)
 
 
 def test_an_offset_is_where_the_next_run_begins_on_whatever_instance() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         seen: list[str | None] = []
 
         async def handler(context: ItemContext) -> None:
@@ -41,11 +41,11 @@ def test_an_offset_is_where_the_next_run_begins_on_whatever_instance() -> None:
             await here.until(55)
         assert seen[3:] == ["by hand", "while held"]
 
-    play(scene)
+    simulate(scene)
 
 
 def test_the_offsets_of_all_items_for_one_call_per_instance() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         seen: list[dict[int, str | None]] = []
 
         async def handler(context: InstanceContext) -> None:
@@ -58,11 +58,11 @@ def test_the_offsets_of_all_items_for_one_call_per_instance() -> None:
             await here.until(25)
         assert seen == [{0: None, 1: None}, {0: None, 1: "here"}]
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_run_that_is_over_saves_nothing() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         contexts: list[ItemContext] = []
 
         async def handler(context: ItemContext) -> None:
@@ -75,11 +75,11 @@ def test_a_run_that_is_over_saves_nothing() -> None:
                 await contexts[0].save_offset("late")
         assert (await here.observer.get(LAYOUT.item(0).offset)).data == b"good"
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_run_under_a_session_that_ended_saves_nothing() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         refused: list[Fenced] = []
 
         async def handler(context: ItemContext) -> None:
@@ -109,12 +109,12 @@ def test_a_run_under_a_session_that_ended_saves_nothing() -> None:
             await here.observer.get(LAYOUT.item(0).offset)
         process.terminate()
 
-    play(scene)
+    simulate(scene)
 
 
-@pytest.mark.parametrize(("value", "says"), [(17, "must be text"), ("x" * (LARGEST_OFFSET + 1), "at most")])
+@pytest.mark.parametrize(("value", "says"), [(17, "must be text"), ("x" * (MAX_OFFSET_BYTES + 1), "at most")])
 def test_an_offset_that_makes_no_sense_is_refused(value: object, says: str) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         errors: list[str] = []
 
         async def handler(context: ItemContext) -> None:
@@ -127,11 +127,11 @@ def test_an_offset_that_makes_no_sense_is_refused(value: object, says: str) -> N
             await here.until(11)
         assert says in errors[0]
 
-    play(scene)
+    simulate(scene)
 
 
 def test_an_offset_removed_by_hand_can_be_saved_again() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async def handler(context: ItemContext) -> None:
             await context.save_offset("one")
             await here.write(Delete(LAYOUT.item(0).offset))
@@ -141,11 +141,11 @@ def test_an_offset_removed_by_hand_can_be_saved_again() -> None:
             await here.until(11)
             assert (await here.observer.get(LAYOUT.item(0).offset)).data == b"two"
 
-    play(scene)
+    simulate(scene)
 
 
 def test_runs_are_counted_by_server_and_interval() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async def handler(context: ItemContext) -> None:
             if context.item == 2:
                 raise ValueError
@@ -161,11 +161,11 @@ def test_runs_are_counted_by_server_and_interval() -> None:
             await here.until(122)
             assert (await number(here, success), await number(here, failure)) == (0, 0)
 
-    play(scene)
+    simulate(scene)
 
 
 def test_whoever_leaves_publishes_what_ran_since_the_last_tick_and_it_ages() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async with here.app(cron="0/10 * * * * ?").running():
             await here.until(35)
         ip = (await here.names(LAYOUT.servers))[0]
@@ -176,11 +176,11 @@ def test_whoever_leaves_publishes_what_ran_since_the_last_tick_and_it_ages() -> 
         status = await operations.job(here.observer, "job", now=here.start + here.now())
         assert (status.succeeded, status.failed) == (0, 0)
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_trigger_may_bring_a_parameter_for_its_run_alone() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         seen: list[tuple[str, str]] = []
 
         async def handler(context: ItemContext) -> None:
@@ -193,27 +193,27 @@ def test_a_trigger_may_bring_a_parameter_for_its_run_alone() -> None:
             await here.until(11)
         assert seen == [("TRIGGER", "nachträglich"), ("CRON", "daily")]
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_parameter_too_large_for_the_records_is_refused_and_the_schedule_goes_on() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         app = here.app(cron="0/10 * * * * ?", job_parameter="daily")
         async with listening(here, app), app.running():
             await here.until(3)
             (me,) = await here.names(LAYOUT.instances)
-            await here.write(Create(LAYOUT.trigger(me), b"x" * (LARGEST_PARAMETER + 1)))
+            await here.write(Create(LAYOUT.trigger(me), b"x" * (MAX_PARAMETER_BYTES + 1)))
             await here.until(11)
             assert await here.names(LAYOUT.triggers) == ()
         assert here.starts() == [(10.0, "CRON", 10.0)]
         (refused,) = [event.why for event in here.told if isinstance(event, Refused)]
-        assert f"must be at most {LARGEST_PARAMETER} bytes" in refused
+        assert f"must be at most {MAX_PARAMETER_BYTES} bytes" in refused
 
-    play(scene)
+    simulate(scene)
 
 
 def test_listeners_are_called_around_each_run_of_an_instance() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         told: list[object] = []
 
         async def before(context: InstanceContext) -> None:
@@ -232,11 +232,11 @@ def test_listeners_are_called_around_each_run_of_an_instance() -> None:
             assert (await here.record(1)).outcome == "completed"
         assert told == [("before", (0, 1)), 0, 1, "after", "after"]
 
-    play(scene)
+    simulate(scene)
 
 
 def test_a_listener_that_fails_before_the_run_fails_the_run() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         async def before(context: InstanceContext) -> None:
             raise ValueError("not today")
 
@@ -245,11 +245,11 @@ def test_a_listener_that_fails_before_the_run_fails_the_run() -> None:
             assert (await here.record(0)).outcome == "failed"
         assert here.runs == []
 
-    play(scene)
+    simulate(scene)
 
 
 def test_all_instances_restarted_one_after_another_lose_no_moment_and_run_none_twice() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         them = crew(here, work=1, cron="0/5 * * * * ?", sharding_total_count=6)
         people = {name: await them.hire(name) for name in "abc"}
         await here.until(9.7)
@@ -263,7 +263,7 @@ def test_all_instances_restarted_one_after_another_lose_no_moment_and_run_none_t
         assert begun == [(float(moment), item) for moment in range(5, 61, 5) for item in range(6)]
         assert {source for _, _, _, source in them.runs} == {"CRON"}
 
-    play(scene)
+    simulate(scene)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aioelasticjob.coordination.ledger import Mark
+from aioelasticjob.coordination.record_cache import MissedMark
 from aioelasticjob.model import Fire, FireSource, Record
-from aioelasticjob.running.absence import NOBODY
 from aioelasticjob.running.commands import MarkMissed, ReadItems, Report
 from aioelasticjob.running.state import AWAY, BUSY, ENDED
+from aioelasticjob.running.unattended import NOBODY
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 
 
@@ -57,7 +57,7 @@ def test_what_nobody_was_up_for_is_marked_before_it_is_reported() -> None:
     marking = next(command for command in case.done if isinstance(command, MarkMissed))
     reports = [command for command in case.done if isinstance(command, Report)]
     assert case.done.index(marking) < case.done.index(reports[0])
-    assert marking.said == {0: Mark(slot(0))}
+    assert marking.said == {0: MissedMark(slot(0))}
     assert case.reported() == [(-19, 0, NOBODY)]
 
 
@@ -124,7 +124,7 @@ def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over(
     case.now = 3.5
     case.see(state)
     assert not state.owed()
-    case.tell(state, lambda: state.freed(0))
+    case.tell(state, lambda: state.released(0))
     assert (state.owed(), state.source({0})) == ({0}, FireSource.MISFIRE)
     assert case.reported() == [
         (1, 1, "another instance still runs it"),

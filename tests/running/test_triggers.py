@@ -8,11 +8,11 @@ from collections import Counter
 import anyio
 import pytest
 
-from aioelasticjob.coordination.claims import AT_ONCE
-from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.coordination.claims import ITEMS_AT_ONCE
+from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.running import limited_log
-from tests.running.office import LAYOUT, REGISTRY, Office, play
-from tests.running.test_control import Staff, staff
+from tests.running.test_settings_changes import Staff, staff
+from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"
 AWAY = 0.02
@@ -21,21 +21,21 @@ SWEEP = range(0, 151, 10)
 """Milliseconds after the request at which something happens to it."""
 
 
-async def far(here: Office, **settings: object) -> Staff:
+async def far(here: SimulatedJobs, **settings: object) -> Staff:
     them = await staff(here, "a", work=0.05, **{"sharding_total_count": 2, "cron": NEVER, **settings})
     here.faults.delay("10.0.0.1", REGISTRY, AWAY)
     await anyio.sleep(1)
     return them
 
 
-async def ask(here: Office, them: Staff, name: str = "a", parameter: bytes = b"P") -> None:
+async def ask(here: SimulatedJobs, them: Staff, name: str = "a", parameter: bytes = b"P") -> None:
     await here.write(Create(LAYOUT.trigger(await them.id_of(name)), parameter))
 
 
 @pytest.mark.parametrize("monitored", [True, False])
 @pytest.mark.parametrize("after", SWEEP)
 def test_a_connection_that_breaks_neither_loses_a_request_nor_doubles_it(after: int, monitored: bool) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         them = await far(here, monitor_execution=monitored)
         await ask(here, them)
         await anyio.sleep(after / 1000)
@@ -44,12 +44,12 @@ def test_a_connection_that_breaks_neither_loses_a_request_nor_doubles_it(after: 
         assert Counter((run.items, run.parameter) for run in them.runs) == {((0,), "P"): 1, ((1,), "P"): 1}
         assert await here.names(LAYOUT.triggers) == ()
 
-    play(scene)
+    simulate(scene)
 
 
 @pytest.mark.parametrize("after", SWEEP)
 def test_an_assignment_that_moves_neither_loses_a_request_nor_doubles_it(after: int) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         them = await far(here)
         await ask(here, them)
         await anyio.sleep(after / 1000)
@@ -57,12 +57,12 @@ def test_an_assignment_that_moves_neither_loses_a_request_nor_doubles_it(after: 
         await anyio.sleep(10)
         assert Counter((run.items, run.parameter) for run in them.runs) == {((0,), "P"): 1, ((1,), "P"): 1}
 
-    play(scene)
+    simulate(scene)
 
 
 @pytest.mark.parametrize("after", SWEEP)
 def test_a_second_request_takes_the_place_of_one_not_yet_claimed_or_follows_it(after: int) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         them = await far(here)
         path = LAYOUT.trigger(await them.id_of("a"))
         await ask(here, them, parameter=b"A")
@@ -74,10 +74,10 @@ def test_a_second_request_takes_the_place_of_one_not_yet_claimed_or_follows_it(a
         assert count["A"] in (0, 2)
         assert await here.names(LAYOUT.triggers) == ()
 
-    play(scene)
+    simulate(scene)
 
 
-async def overtaken(here: Office, **settings: object) -> Staff:
+async def overtaken(here: SimulatedJobs, **settings: object) -> Staff:
     """Let half of a's items move to b while a still runs them, until 80."""
     them = await staff(here, "a", work=20, cron="0 * * * * ?", **settings)
     await here.until(61)
@@ -90,20 +90,20 @@ async def overtaken(here: Office, **settings: object) -> Staff:
 
 @pytest.mark.parametrize("failover", [True, False])
 def test_items_that_run_elsewhere_are_run_with_the_parameter_when_they_are_free(failover: bool) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         them = await overtaken(here, failover=failover)
         await ask(here, them, "b")
         await here.until(119)
         again = [(round(run.at), run.host, run.items, run.source, run.parameter) for run in them.since(62)]
         assert again == [(80, "b", (2,), "TRIGGER", "P"), (80, "b", (3,), "TRIGGER", "P")]
 
-    play(scene)
+    simulate(scene)
 
 
 @pytest.mark.parametrize("trouble", ["reset", "moved"])
 @pytest.mark.parametrize("after", SWEEP)
 def test_what_was_put_off_is_not_lost_when_its_claim_fails(after: int, trouble: str) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         them = await overtaken(here)
         here.faults.delay("10.0.0.2", REGISTRY, AWAY)
         await ask(here, them, "b")
@@ -116,11 +116,11 @@ def test_what_was_put_off_is_not_lost_when_its_claim_fails(after: int, trouble: 
         again = Counter((run.host, run.items, run.parameter) for run in them.since(62))
         assert again == {("b", (2,), "P"): 1, ("b", (3,), "P"): 1}
 
-    play(scene)
+    simulate(scene)
 
 
 def test_items_that_run_elsewhere_are_run_once_though_the_claim_of_those_beside_them_fails() -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         them = await overtaken(here, failover=True)
         await them.change(shardingTotalCount=6)  # b holds 3, which a still runs, and two that nobody runs
         await here.until(79)
@@ -132,7 +132,7 @@ def test_items_that_run_elsewhere_are_run_once_though_the_claim_of_those_beside_
         await here.until(119)
         assert Counter(run.items for run in them.since(79) if run.host == "b") == {(3,): 1, (4,): 1, (5,): 1}
 
-    play(scene)
+    simulate(scene)
 
 
 def test_items_that_have_moved_before_they_could_be_run_are_told_of(
@@ -140,7 +140,7 @@ def test_items_that_have_moved_before_they_could_be_run_are_told_of(
 ) -> None:
     monkeypatch.setattr(limited_log, "INTERVAL", 0.0)
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         them = await overtaken(here)
         await ask(here, them, "b")
         await anyio.sleep(0.5)
@@ -148,7 +148,7 @@ def test_items_that_have_moved_before_they_could_be_run_are_told_of(
         await here.until(90)
         assert them.since(62) == []
 
-    play(scene)
+    simulate(scene)
     assert [(one.items, one.moments) for one in caplog.records if "moved to another" in one.getMessage()] == [  # type: ignore[attr-defined]
         ((2,), 1),
         ((3,), 1),
@@ -160,7 +160,7 @@ def test_items_put_off_by_one_who_leaves_are_told_of(
 ) -> None:
     monkeypatch.setattr(limited_log, "INTERVAL", 0.0)
 
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         them = await overtaken(here)
         await ask(here, them, "b")
         await anyio.sleep(0.5)
@@ -168,14 +168,14 @@ def test_items_put_off_by_one_who_leaves_are_told_of(
         await here.until(90)
         assert them.since(62) == []
 
-    play(scene)
+    simulate(scene)
     told = [one for one in caplog.records if "asked for by hand" in one.getMessage()]
     assert sorted(item for one in told for item in one.items) == [2, 3]  # type: ignore[attr-defined]
 
 
 def test_more_items_than_one_claim_takes_are_run_though_the_assignment_moves_between() -> None:
-    async def scene(here: Office) -> None:
-        them = await far(here, sharding_total_count=AT_ONCE + 3)
+    async def scene(here: SimulatedJobs) -> None:
+        them = await far(here, sharding_total_count=ITEMS_AT_ONCE + 3)
         await anyio.sleep(5)
         await ask(here, them)
         while not await here.names(LAYOUT.item(0).execution):
@@ -183,18 +183,18 @@ def test_more_items_than_one_claim_takes_are_run_though_the_assignment_moves_bet
         await here.write(Set(LAYOUT.sharding, b"", -1))
         await anyio.sleep(10)
         count = Counter(run.items for run in them.runs)
-        assert len(count) == AT_ONCE + 3
+        assert len(count) == ITEMS_AT_ONCE + 3
         assert set(count.values()) == {1}
         assert {run.parameter for run in them.runs} == {"P"}
 
-    play(scene)
+    simulate(scene)
 
 
 @pytest.mark.parametrize("flags", [[LAYOUT.server_paused("10.0.0.1")], [LAYOUT.item(n).disabled for n in (0, 1)]])
 def test_a_request_to_what_is_switched_off_is_taken_and_said_to_come_to_nothing(
     flags: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         them = await far(here)
         for flag in flags:
             await here.flag(flag)
@@ -208,14 +208,14 @@ def test_a_request_to_what_is_switched_off_is_taken_and_said_to_come_to_nothing(
         assert them.runs == []
 
     caplog.set_level(logging.WARNING)
-    play(scene)
+    simulate(scene)
     assert len([one for one in caplog.records if "asked for by hand" in one.getMessage()]) == 1
 
 
 def test_an_item_refused_for_what_was_made_by_hand_is_told_of_and_the_others_run(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         them = await far(here)
         path = LAYOUT.item(0).execution
         await here.write(Create(path, ephemeral=True))
@@ -224,13 +224,13 @@ def test_an_item_refused_for_what_was_made_by_hand_is_told_of_and_the_others_run
         assert [(run.items, run.parameter) for run in them.runs] == [((1,), "P")]
         assert await here.names(LAYOUT.triggers) == ()
 
-    play(scene)
+    simulate(scene)
     assert [one.items for one in caplog.records if "made by hand" in one.getMessage()] == [(0,)]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("monitored", [True, False])
 def test_a_request_during_a_run_does_not_swallow_the_rerun_of_what_was_missed(monitored: bool) -> None:
-    async def scene(here: Office) -> None:
+    async def scene(here: SimulatedJobs) -> None:
         them = await staff(here, "a", work=12, sharding_total_count=1, monitor_execution=monitored)
         await here.until(11)
         await ask(here, them)
@@ -243,4 +243,4 @@ def test_a_request_during_a_run_does_not_swallow_the_rerun_of_what_was_missed(mo
             (30, "CRON"),
         ]
 
-    play(scene)
+    simulate(scene)

@@ -14,7 +14,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.txn import Create, Delete, Set
+from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing.faults import Farewell
 from tests.simulation.cluster import Cluster, Host
 from tests.simulation.facts import REGISTRY
@@ -59,9 +59,9 @@ async def pause(chaos: Chaos) -> None:
     """A process sleeps, long enough to become a zombie or not."""
     host = chaos.host()
     chaos.cluster.break_("pause", host.address)
-    host.hold(True)
+    host.delay(True)
     await sleep(chaos.span())
-    host.hold(False)
+    host.delay(False)
     chaos.cluster.mend("pause", host.address)
 
 
@@ -310,7 +310,7 @@ async def mend(cluster: Cluster, dice: Random) -> None:
     elif registry.paused:
         cluster.faults.resume(registry)
     for host in cluster.hosts:
-        host.hold(False)
+        host.delay(False)
         host.turn_clock(min(0.0, 1.5 - host.skew))
         host.start()
     open_again = dice.choice(cluster.hosts)

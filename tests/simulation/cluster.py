@@ -15,9 +15,9 @@ from typing import Any
 from anyio import Event, create_task_group, move_on_after
 
 from aioelasticjob.app import ElasticJob
-from aioelasticjob.coordination.ledger import TOLERATED
+from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.errors import AuthenticationFailed, RegistryError, unwrapped
-from aioelasticjob.events import Listener
+from aioelasticjob.events import EventReader
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.codec import CLOSE, attach, attached
 from aioelasticjob.registry.connection import Connection
@@ -27,7 +27,7 @@ from aioelasticjob.testing.faults import Farewell, Faults
 from aioelasticjob.testing.loop import VirtualClock
 from aioelasticjob.testing.process import Process
 from aioelasticjob.zookeeper.codes import ErrorCode, EventType, RequestError
-from aioelasticjob.zookeeper.datatree import Applied, Author, DataTree
+from aioelasticjob.zookeeper.datatree import AppliedOperation, Author, DataTree
 from aioelasticjob.zookeeper.messages import Write
 from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.server import Server, serve
@@ -41,15 +41,15 @@ from tests.simulation.history import (
     History,
     Nonsense,
     Refusal,
+    Reported,
     Started,
-    Told,
     Written,
 )
 from tests.simulation.refusals import CONFLICTS, NO_ERROR, Refusals
 from tests.simulation.users import Code
 
 PORT, NAMESPACE = 2181, "sim"
-PATIENCE = 600.0
+WITNESS_TIMEOUT = 600.0
 """Seconds a process waits for the registry at its start."""
 
 
@@ -107,7 +107,7 @@ class Witness(DataTree):
         self.is_nonsense: Callable[[str, bytes | None], bool] = lambda _path, _data: False
         """Says which changes are of no meaning to a judge, so that they are noted apart."""
 
-    def apply_all(self, writes: Sequence[Write], author: Author) -> Sequence[Applied | ErrorCode]:
+    def apply_all(self, writes: Sequence[Write], author: Author) -> Sequence[AppliedOperation | ErrorCode]:
         """Carry out a transaction and note what it changed, unless something refuses it.
 
         Raises: RequestError for an error in the reply's header.
@@ -190,7 +190,7 @@ class Registry:
 
     def turn_clock(self, seconds: float) -> None:
         """Set the registry's clock forward or back."""
-        if seconds < 0 and self.skew * 1000 < TOLERATED:
+        if seconds < 0 and self.skew * 1000 < MAX_FUTURE:
             self.caught_up = max(self.caught_up, self._history.now() + self.skew)
         self.skew += seconds
         self._history.note(ClockSet(self._history.now(), REGISTRY, self.skew))
@@ -261,7 +261,7 @@ class Host:
         """Ask the process to end gracefully."""
         self._leaving.set()
 
-    def hold(self, paused: bool) -> None:
+    def delay(self, paused: bool) -> None:
         """Pause the process or let it go on."""
         if self.process is not None and self.up and not self.suspended and self.process.paused is not paused:
             self.cluster.history.note(Held(self.cluster.history.now(), self.name, paused))
@@ -311,10 +311,10 @@ class Host:
         else:
             history.stop(name, self.address, "left")
 
-    async def _listen(self, name: str, listener: Listener) -> None:
+    async def _listen(self, name: str, listener: EventReader) -> None:
         history = self.cluster.history
         async for event in listener:
-            history.note(Told(history.now(), name, self.address, event))
+            history.note(Reported(history.now(), name, self.address, event))
 
 
 class Cluster:
@@ -347,7 +347,7 @@ class Cluster:
         app = ElasticJob(
             f"zk://{REGISTRY}:{PORT}/{NAMESPACE}",
             session_timeout=self.plan.session_timeout,
-            connection_timeout=PATIENCE,
+            connection_timeout=WITNESS_TIMEOUT,
             base_sleep_time=0.5,
             max_sleep_time=1.0,
             clock=VirtualClock(),

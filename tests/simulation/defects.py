@@ -15,22 +15,22 @@ from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.pacing import Pacing
 from aioelasticjob.coordination.progress import Offsets
-from aioelasticjob.coordination.rules import Situation
-from aioelasticjob.coordination.rules.sharding import require
+from aioelasticjob.coordination.rules import RuleInput
+from aioelasticjob.coordination.rules.sharding import require_assignment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, RegistryError
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
-from aioelasticjob.running import executor
+from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
+from aioelasticjob.running import execution
 from aioelasticjob.running.driver import StateDriver
-from aioelasticjob.running.executor import Flight
+from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.missed import MissedMoments
-from aioelasticjob.running.requests import Fly, Requests
 from aioelasticjob.running.rescues import Rescues
-from aioelasticjob.running.runner import Runner
+from aioelasticjob.running.triggers import RunClaimed, Triggers
 
 Defect = Callable[[], AbstractContextManager[object]]
 
@@ -125,23 +125,25 @@ def mourn_on_ticks_only() -> AbstractContextManager[object]:
     def mourns(_rest: Pacing, member: Member, view: JobView, tick: bool) -> bool:
         return tick and view.leader == member.id and view.config.failover
 
-    return mock.patch.object(Pacing, "mourns", mourns)
+    return mock.patch.object(Pacing, "looks_for_orphans", mourns)
 
 
 def require_on_ticks_only() -> AbstractContextManager[object]:
     """Ask for an assignment on ticks only."""
 
-    def lazy(now: Situation) -> Iterable[Effect]:
-        return require(now) if now.tick else ()
+    def lazy(now: RuleInput) -> Iterable[Effect]:
+        return require_assignment(now) if now.tick else ()
 
-    return mock.patch.object(rules, "RULES", tuple(lazy if rule is require else rule for rule in rules.RULES))
+    return mock.patch.object(
+        rules, "RULES", tuple(lazy if rule is require_assignment else rule for rule in rules.RULES)
+    )
 
 
 def hear_no_orphans() -> AbstractContextManager[object]:
     """Take no orphan but after a wait."""
     original: Any = Rescues.answer
 
-    async def answer(self: Rescues, view: JobView, fly: Fly) -> bool:
+    async def answer(self: Rescues, view: JobView, fly: RunClaimed) -> bool:
         return bool(int(get_running_loop().time()) % 8 == 0 and await original(self, view, fly))
 
     return mock.patch.object(Rescues, "answer", answer)
@@ -150,7 +152,7 @@ def hear_no_orphans() -> AbstractContextManager[object]:
 def swallow_triggers() -> AbstractContextManager[object]:
     """Take a trigger and run nothing."""
 
-    async def answer(self: Requests, view: JobView, _fly: object) -> bool:
+    async def answer(self: Triggers, view: JobView, _fly: object) -> bool:
         path = self._member.layout.trigger(self._member.id)
         if path not in view.tree:
             return False
@@ -158,20 +160,20 @@ def swallow_triggers() -> AbstractContextManager[object]:
             await self._member.session.commit([Delete(path)], incarnation=self._member.incarnation)
         return True
 
-    return mock.patch.object(Requests, "answer", answer)
+    return mock.patch.object(Triggers, "answer", answer)
 
 
 def trigger_twice() -> AbstractContextManager[object]:
     """Run twice what was asked for once."""
-    original: Any = Runner._fly
+    original: Any = JobScheduler._run_claimed
 
-    async def fly(self: Runner, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
+    async def fly(self: JobScheduler, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
         ran = bool(await original(self, view, fire, items))
         if fire.source is FireSource.TRIGGER:
             await original(self, view, Fire(self._state.now(), fire.source), items)
         return ran
 
-    return mock.patch.object(Runner, "_fly", fly)
+    return mock.patch.object(JobScheduler, "_fly", fly)
 
 
 def run_what_is_switched_off() -> AbstractContextManager[object]:
@@ -181,7 +183,7 @@ def run_what_is_switched_off() -> AbstractContextManager[object]:
 
 def give_no_grace() -> AbstractContextManager[object]:
     """Cut runs off as soon as their instance leaves."""
-    return mock.patch.object(Runner, "shutdown_timeout", property(lambda self: 0.0))
+    return mock.patch.object(JobScheduler, "shutdown_timeout", property(lambda self: 0.0))
 
 
 def rerun_unasked() -> AbstractContextManager[object]:
@@ -196,14 +198,14 @@ def rerun_unasked() -> AbstractContextManager[object]:
 
 def ignore_timeouts() -> AbstractContextManager[object]:
     """Let handlers take as long as they like."""
-    original: Any = executor._run
+    original: Any = execution._run_handler
 
-    async def run(flight: Flight, context: Context) -> Outcome:
+    async def run(flight: Execution, context: Context) -> Outcome:
         flight.config = flight.config.model_copy(update={"timeout": None})
         outcome: Outcome = await original(flight, context)
         return outcome
 
-    return mock.patch.object(executor, "_run", run)
+    return mock.patch.object(execution, "_run_handler", run)
 
 
 @contextlib.contextmanager

@@ -21,9 +21,9 @@ from tests.simulation.history import (
     Nodes,
     Phase,
     Refusal,
+    Reported,
     Started,
     Stopped,
-    Told,
     Written,
     came_and_went,
     of_kind,
@@ -55,7 +55,7 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ObservedRun:
     """A handler's run of one item, whole."""
 
     begun: Begun
@@ -91,19 +91,19 @@ class Facts:
         return tuple(sorted(path[1:-7] for path in found if path.endswith("/config") and path.count("/") == 2))
 
     @cached_property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[ObservedRun, ...]:
         """All runs in the order in which they began; one that is not over ends with the history."""
         ends = {entry.run: entry for entry in of_kind(self.entries, Finished)}
         last = Finished(inf, 0, "going on")
         return tuple(
-            Run(one, min(self.end, ends.get(one.run, last).at), ends.get(one.run, last).how)
+            ObservedRun(one, min(self.end, ends.get(one.run, last).at), ends.get(one.run, last).how)
             for one in of_kind(self.entries, Begun)
         )
 
     @cached_property
-    def runs_of(self) -> Mapping[tuple[str, int], list[Run]]:
+    def runs_of(self) -> Mapping[tuple[str, int], list[ObservedRun]]:
         """The runs of each item of each job."""
-        found: dict[tuple[str, int], list[Run]] = {}
+        found: dict[tuple[str, int], list[ObservedRun]] = {}
         for run in self.runs:
             found.setdefault((run.begun.job, run.begun.item), []).append(run)
         return found
@@ -301,9 +301,9 @@ class JobFacts:
         return [era.config for era in self.eras if era.start <= end and era.end >= start]
 
     @cached_property
-    def runs_by(self) -> Mapping[str, list[Run]]:
+    def runs_by(self) -> Mapping[str, list[ObservedRun]]:
         """The runs of each instance."""
-        found: dict[str, list[Run]] = {}
+        found: dict[str, list[ObservedRun]] = {}
         for run in self.facts.runs:
             if run.begun.job == self.name:
                 found.setdefault(run.begun.instance, []).append(run)
@@ -319,10 +319,10 @@ class JobFacts:
         return found
 
     @cached_property
-    def reports(self) -> Mapping[tuple[int, int], list[Told]]:
+    def reports(self) -> Mapping[tuple[int, int], list[Reported]]:
         """Who has told of each moment (item, slot) that it passed without a run."""
-        found: dict[tuple[int, int], list[Told]] = {}
-        for told in of_kind(self.facts.entries, Told):
+        found: dict[tuple[int, int], list[Reported]] = {}
+        for told in of_kind(self.facts.entries, Reported):
             event = told.event
             if isinstance(event, Misfired) and event.job == self.name:
                 for slot in {slot for era in self.eras for slot in era.passed(event.first, event.slot)}:
@@ -331,9 +331,9 @@ class JobFacts:
         return found
 
     @cached_property
-    def refusals(self) -> tuple[Told, ...]:
+    def refusals(self) -> tuple[Reported, ...]:
         """Who said when that nothing is run at the moment."""
-        told = of_kind(self.facts.entries, Told)
+        told = of_kind(self.facts.entries, Reported)
         return tuple(one for one in told if isinstance(one.event, Refused) and one.event.job == self.name)
 
     @cached_property

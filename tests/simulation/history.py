@@ -106,7 +106,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """A job told about itself."""
 
     at: float
@@ -203,7 +203,7 @@ Entry: TypeAlias = (
     | Begun
     | Saved
     | Finished
-    | Told
+    | Reported
     | Written
     | Refusal
     | ClockSet
@@ -336,7 +336,7 @@ def describe(entry: Entry, origin: float) -> str:
             return f"{told}run {run} has saved {path}={value}"
         case Finished(_, run, how):
             return f"{told}run {run} is over: {how}"
-        case Told(_, process, _, event):
+        case Reported(_, process, _, event):
             return f"{told}{process} tells {event}"
         case Written(_, zxid, session, changes, ending):
             what = ", ".join(_change(change) for change in changes)

@@ -12,7 +12,7 @@ from anyio import sleep
 
 from aioelasticjob.zookeeper.acl import OPEN_UNSAFE, Acl
 from aioelasticjob.zookeeper.codes import ErrorCode, Perms
-from tests.simulation.carelessness import is_nonsense, mend_nonsense, nonsense, remove_job
+from tests.simulation.careless_operators import is_nonsense, mend_nonsense, nonsense, remove_job
 from tests.simulation.chaos import Chaos, Kinds, operate, set_config, trigger
 from tests.simulation.cluster import NAMESPACE, Cluster, JobPlan
 from tests.simulation.refusals import CONFLICTS, DOUBTFUL, ERRORS, Refusing

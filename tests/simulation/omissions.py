@@ -12,37 +12,42 @@ from unittest import mock
 import aioelasticjob
 from aioelasticjob.coordination import claims, coordinator, effects
 from aioelasticjob.coordination.claims import Claims
-from aioelasticjob.coordination.effects import Effect, Mourn, TakeSeat, Transaction
-from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan, Transaction
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Offsets
+from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry import lease
-from aioelasticjob.registry.txn import Check, Create, Op, Set
-from aioelasticjob.running import executor
+from aioelasticjob.registry.transaction import Check, Create, Op, Set
+from aioelasticjob.running import execution
 from aioelasticjob.running.commands import Report
 from aioelasticjob.running.driver import StateDriver
-from aioelasticjob.running.executor import Flight
-from aioelasticjob.running.requests import Fly, Requests
+from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.rescues import Rescues
-from aioelasticjob.running.runner import Runner
-from tests.simulation.bare import events as bare_events
+from aioelasticjob.running.triggers import RunClaimed, Triggers
+from tests.simulation.bare import faults as bare_events
 from tests.simulation.bare.process import Process
 from tests.simulation.bare.world import World
 
-_margin, _assign, _mourn, _to_transactions = lease.margin, effects._assign, effects._mourn, effects.to_transactions
+_margin, _assign, _mourn, _to_transactions = (
+    lease.margin,
+    effects._assign,
+    effects._mark_orphan,
+    effects.to_transactions,
+)
 
 
 def leave_unsettled() -> AbstractContextManager[object]:
     """Let whoever leaves drop what it runs."""
-    original: Any = Runner._settle
+    original: Any = JobScheduler._settle
 
-    async def settle(self: Runner, flight: Flight) -> bool:
+    async def settle(self: JobScheduler, flight: Execution) -> bool:
         return True if self.left else bool(await original(self, flight))
 
-    return mock.patch.object(Runner, "_settle", settle)
+    return mock.patch.object(JobScheduler, "_settle", settle)
 
 
 def _unreported(*reasons: str) -> AbstractContextManager[object]:
@@ -145,12 +150,12 @@ def renew_what_is_taken() -> AbstractContextManager[object]:
 def rescue_the_completed() -> AbstractContextManager[object]:
     """Rescue whatever waits for it, though its run turns out to be completed."""
 
-    async def take(self: Rescues, view: JobView, item: int, fly: Fly) -> bool:
-        await self._state.ledger.learn([item])
-        record = self._state.ledger.record(item)
+    async def take(self: Rescues, view: JobView, item: int, fly: RunClaimed) -> bool:
+        await self._state.cache.learn([item])
+        record = self._state.cache.record(item)
         taken = await fly(view, Fire(record.moment, FireSource.FAILOVER, record.parameter), frozenset({item}))
         if item not in self._state.held:
-            self._state.ledger.forget([item])
+            self._state.cache.forget([item])
         return taken
 
     return mock.patch.object(Rescues, "_take", take)
@@ -158,14 +163,14 @@ def rescue_the_completed() -> AbstractContextManager[object]:
 
 def rescue_twice() -> AbstractContextManager[object]:
     """Call a rescue's handlers twice."""
-    original: Any = executor._call
+    original: Any = execution._call
 
-    async def call(flight: Flight, context: Context) -> None:
+    async def call(flight: Execution, context: Context) -> None:
         await original(flight, context)
         if flight.claim.fire.source is FireSource.FAILOVER:
             await original(flight, context)
 
-    return mock.patch.object(executor, "_call", call)
+    return mock.patch.object(execution, "_call", call)
 
 
 @contextmanager
@@ -177,11 +182,11 @@ def mourn_what_runs() -> Any:
         with mock.patch.object(type(member.session), "get_many", _without_locks(type(member.session).get_many)):
             return dict(await original(member, view, *rest))
 
-    def mourning(view: JobView, lost: Mourn) -> Transaction:
+    def mourning(view: JobView, lost: MarkOrphan) -> Transaction:
         running = view.layout.item(lost.item).running
         return [op for op in _mourn(view, lost) if op.path != running]
 
-    with mock.patch.object(effects, "_mourn", mourning), mock.patch.object(coordinator, "_cut_off", cut_off):
+    with mock.patch.object(effects, "_mark_orphan", mourning), mock.patch.object(coordinator, "_cut_off", cut_off):
         yield
 
 
@@ -197,11 +202,11 @@ def _without_locks(read: Callable[..., Any]) -> Callable[..., Any]:
 def mourn_unversioned() -> AbstractContextManager[object]:
     """Put up for rescue what had no end when it was looked up, though it may have one by now."""
 
-    def mourning(view: JobView, lost: Mourn) -> Transaction:
+    def mourning(view: JobView, lost: MarkOrphan) -> Transaction:
         record = view.layout.item(lost.item).execution
         return [Check(record) if op.path == record else op for op in _mourn(view, lost)]
 
-    return mock.patch.object(effects, "_mourn", mourning)
+    return mock.patch.object(effects, "_mark_orphan", mourning)
 
 
 def lease_without_margin() -> AbstractContextManager[object]:
@@ -219,7 +224,7 @@ def epoch_not_raised() -> AbstractContextManager[object]:
 
     def transactions(effect: Effect, view: JobView) -> list[Transaction]:
         found, epoch = _to_transactions(effect, view), view.layout.epoch
-        if not isinstance(effect, TakeSeat):
+        if not isinstance(effect, BecomeLeader):
             return found
         return [[op for op in part if not (isinstance(op, Set) and op.path == epoch)] for part in found]
 
@@ -228,7 +233,7 @@ def epoch_not_raised() -> AbstractContextManager[object]:
 
 def lose_deferred_triggers() -> AbstractContextManager[object]:
     """Forget which items could not be had when they were asked for by hand."""
-    return mock.patch.object(Requests, "_put_off")
+    return mock.patch.object(Triggers, "_put_off")
 
 
 def prune_what_runs() -> AbstractContextManager[object]:
@@ -256,7 +261,7 @@ def always_catch_up() -> AbstractContextManager[object]:
 
 def never_read_again() -> AbstractContextManager[object]:
     """Keep what was read of an item that was given away and came back."""
-    return mock.patch.object(Ledger, "forget")
+    return mock.patch.object(RecordCache, "forget")
 
 
 def look_with_old_eyes() -> AbstractContextManager[object]:

@@ -16,7 +16,7 @@ from tests.simulation import defects, omissions
 from tests.simulation.bare import simulation as bare_simulation
 from tests.simulation.cluster import Plan
 from tests.simulation.defects import Defect
-from tests.simulation.simulation import Verdict, live, plan
+from tests.simulation.simulation import SimulationVerdict, live, plan
 
 LIMIT = 50
 """Seeds within which each defect has to be noticed."""
@@ -62,7 +62,7 @@ class Planted:
     seeds: int = 1
     """How many seeds it took when it was measured last."""
 
-    def live(self, seed: int, *, sound: bool = False) -> Verdict:
+    def live(self, seed: int, *, sound: bool = False) -> SimulationVerdict:
         """Live a seed with the defect, or ``sound`` without it."""
         kinds = tuple(filter(None, self.kinds.split(",")))
         wanted = self.tweak(plan(seed, kinds=kinds, failover=self.failover, wild=self.wild))

@@ -38,7 +38,7 @@ STRATEGIES = ("average", "odevity", "round-robin", "single-balance", "sticky")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SimulationVerdict:
     """What came of a seed; ``cost`` in seconds of CPU, ``simulated`` in seconds of the cluster's life."""
 
     plan: Plan
@@ -103,7 +103,7 @@ def plan(
     return Plan(seed, skews, jobs, timeout, 60 * minutes, 12.0, transaction, kinds, wild, hostile)
 
 
-def live(wanted: Plan) -> Verdict:
+def live(wanted: Plan) -> SimulationVerdict:
     """Let a cluster live and judge its history."""
     began = time.process_time()
 
@@ -118,7 +118,7 @@ def live(wanted: Plan) -> Verdict:
     with (
         _quiet(),
         mock.patch.object(os, "getpid", return_value=1),  # as in containers, and the same in every replay
-        mock.patch.object(effects, "PER_TRANSACTION", wanted.transaction),
+        mock.patch.object(effects, "MAX_OPERATIONS", wanted.transaction),
         registered(clusters),
     ):
         try:
@@ -131,7 +131,7 @@ def live(wanted: Plan) -> Verdict:
     if fallen:
         violations.append(Violation("the world goes on", loop.start + loop.boot_time(), fallen))
     cost = time.process_time() - began
-    return Verdict(wanted, entries, tuple(violations), cluster.faults.network.fingerprint, cost, loop.time())
+    return SimulationVerdict(wanted, entries, tuple(violations), cluster.faults.network.fingerprint, cost, loop.time())
 
 
 async def _life(cluster: Cluster, dice: Random) -> None:
@@ -246,7 +246,7 @@ def _plans(given: argparse.Namespace) -> Iterator[Plan]:
     return (plan(seed, hostile=given.hostile, **wanted) for seed in seeds)
 
 
-def _without_history(wanted: Plan) -> Verdict:
+def _without_history(wanted: Plan) -> SimulationVerdict:
     """Live a seed in a worker process, whose history would be long to hand over."""
     return replace(live(wanted), entries=())
 

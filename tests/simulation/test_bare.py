@@ -13,17 +13,17 @@ import pytest
 
 from aioelasticjob.coordination import claims, coordinator, effects, records, rules
 from aioelasticjob.coordination.claims import Claims, _ended
-from aioelasticjob.coordination.effects import Assign, Mourn, TakeSeat, Transaction, to_transactions
+from aioelasticjob.coordination.effects import Assign, BecomeLeader, MarkOrphan, Transaction, to_transactions
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.rules.failover import mourn
-from aioelasticjob.coordination.rules.sharding import wanted
-from aioelasticjob.coordination.rules.situation import Situation
+from aioelasticjob.coordination.rules.failover import mark_orphans
+from aioelasticjob.coordination.rules.rule_input import RuleInput
+from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, Suspended
 from aioelasticjob.model import Claim, Outcome, Record
-from aioelasticjob.registry.txn import Check, Create, Delete, Op, Set
-from aioelasticjob.running.executor import Flight
-from aioelasticjob.running.runner import Runner
+from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
+from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.job_scheduler import JobScheduler
 from tests.simulation.bare.loop import SteppedLoop
 from tests.simulation.bare.session import BareSession
 from tests.simulation.bare.simulation import START, live, main
@@ -93,7 +93,7 @@ def test_much_happens_in_a_seed() -> None:
 def test_the_command_says_how_to_see_it_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "0:2"]) == 0
     assert "2 seeds, 0 failed" in capsys.readouterr().out
-    with lead_without_epoch(), mock.patch.object(effects, "_mourn", side_effect=RuntimeError):
+    with lead_without_epoch(), mock.patch.object(effects, "_mark_orphan", side_effect=RuntimeError):
         seed = next(seed for seed in range(100) if live(seed).broken)
         assert main(["--seeds", str(seed), "--trace"]) == 1
     told = capsys.readouterr().out
@@ -114,10 +114,10 @@ def assigned_in_parts(world: World, meanwhile: Callable[[], None]) -> list[str]:
     """Return what the judge says of an assignment after whose decision something happened."""
     registry, layout = world.registry, world.layout
     registry.commit([Create(layout.instance("10.0.0.1@-@1-1"), ephemeral=True)], 1)
-    registry.commit(to_transactions(TakeSeat("10.0.0.1@-@1-1"), world.views[-1][1])[0], 1)
+    registry.commit(to_transactions(BecomeLeader("10.0.0.1@-@1-1"), world.views[-1][1])[0], 1)
     view = world.views[-1][1]
-    with mock.patch.object(effects, "PER_TRANSACTION", 2):
-        first, *parts = to_transactions(Assign(wanted(view)), view)
+    with mock.patch.object(effects, "MAX_OPERATIONS", 2):
+        first, *parts = to_transactions(Assign(wanted_assignment(view)), view)
     meanwhile()
     registry.commit(first, 1)
     for part in parts:
@@ -150,8 +150,8 @@ def test_one_that_removes_a_newer_mark_is_not_excused_whatever_else_was_done_by_
 
 # What is broken on purpose.
 
-_claiming, _entitled, _assign, _mourn = claims._claiming, claims._entitled, effects._assign, effects._mourn
-_settle, _settle_flight = Claims.settle, Runner._settle
+_claiming, _entitled, _assign, _mourn = claims._claiming, claims._entitled, effects._assign, effects._mark_orphan
+_settle, _settle_flight = Claims.settle, JobScheduler._settle
 
 
 def lead_without_epoch() -> AbstractContextManager[object]:
@@ -189,13 +189,13 @@ def single_item_failover() -> Iterator[None]:
     """Look once at each change of membership, and take one orphan."""
     heard = set[tuple[object, ...]]()
 
-    def one(now: Situation) -> Iterator[Mourn]:
-        for effect in mourn(now):
+    def one(now: RuleInput) -> Iterator[MarkOrphan]:
+        for effect in mark_orphans(now):
             if (seen := (now.me, now.view.epoch, frozenset(now.view.instances))) not in heard:
                 heard.add(seen)
                 yield effect
 
-    with mock.patch.object(rules, "RULES", tuple(one if rule is mourn else rule for rule in rules.RULES)):
+    with mock.patch.object(rules, "RULES", tuple(one if rule is mark_orphans else rule for rule in rules.RULES)):
         yield
 
 
@@ -229,10 +229,10 @@ def settle_in_any_session() -> AbstractContextManager[object]:
 def leave_without_settling() -> AbstractContextManager[object]:
     """Let whoever is asked to leave drop what he runs."""
 
-    async def settle(self: Runner, flight: Flight) -> bool:
+    async def settle(self: JobScheduler, flight: Execution) -> bool:
         return True if self.left else await _settle_flight(self, flight)
 
-    return mock.patch.object(Runner, "_settle", settle)
+    return mock.patch.object(JobScheduler, "_settle", settle)
 
 
 @contextmanager
@@ -249,11 +249,11 @@ def mourn_the_living() -> Iterator[None]:
         found = {item: (node, records.decode(node.data)) for item, node in zip(items, nodes, strict=True) if node}
         return {item: node.stat.version for item, (node, record) in found.items() if record and not record.completed}
 
-    def mourning(view: JobView, lost: effects.Mourn) -> Transaction:
+    def mourning(view: JobView, lost: effects.MarkOrphan) -> Transaction:
         running = view.layout.item(lost.item).running
         return [op for op in _mourn(view, lost) if op.path != running]
 
-    with mock.patch.object(effects, "_mourn", mourning), mock.patch.object(coordinator, "_cut_off", cut_off):
+    with mock.patch.object(effects, "_mark_orphan", mourning), mock.patch.object(coordinator, "_cut_off", cut_off):
         yield
 
 

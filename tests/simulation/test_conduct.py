@@ -18,9 +18,9 @@ from tests.simulation.history import (
     Fault,
     Nonsense,
     Phase,
+    Reported,
     Saved,
     Started,
-    Told,
     Written,
 )
 from tests.simulation.judges import assignments, checkpoints, conduct, listening, orphans
@@ -142,10 +142,12 @@ def test_an_item_that_was_busy_when_it_was_asked_for_is_run_before_anything_else
         assert not broken(conduct.triggers_are_not_forgotten, told(*asked, answer, regular))
 
 
-def failed(at: float, *, by: str = A, item: int = 0, source: FireSource = FireSource.TRIGGER, skew: float = 0) -> Told:
+def failed(
+    at: float, *, by: str = A, item: int = 0, source: FireSource = FireSource.TRIGGER, skew: float = 0
+) -> Reported:
     """Return the word that a run failed before its handler was called, dated by its host's clock."""
     end = Ended("job", by, int((T + 15) * 1000), source, item, Outcome.FAILED, 0.0, at=T + at + skew)
-    return Told(T + at, f"{by.partition('@-@')[0]}#1", by.partition("@-@")[0], end)
+    return Reported(T + at, f"{by.partition('@-@')[0]}#1", by.partition("@-@")[0], end)
 
 
 def test_a_trigger_is_answered_by_a_run_that_fails_before_its_handler_is_called() -> None:
@@ -181,7 +183,7 @@ def test_a_trigger_is_excused_where_the_item_cannot_be_had(excuse: Entry) -> Non
 
 def test_a_trigger_is_refused_only_by_a_clock_that_is_too_far_off_and_only_aloud() -> None:
     asked = written(15.1, 1, gone(f"trigger/{A}"))
-    said = Told(T + 15.1, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "the clocks differ"))
+    said = Reported(T + 15.1, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "the clocks differ"))
     ahead = ClockSet(T, "10.0.1.1", 4)
     rule, limit = conduct.triggers_are_answered, {"maxTimeDiffSeconds": 3}
     assert not broken(rule, told(ahead, asked, said, **limit))

@@ -9,15 +9,15 @@ from unittest import mock
 
 import pytest
 
-from aioelasticjob.coordination.guarantee import Guarantee
+from aioelasticjob.coordination.run_barrier import RunBarrier
 from aioelasticjob.events import Misfired, Refused
-from aioelasticjob.running import around
-from aioelasticjob.running.clockwork import Clockwork
+from aioelasticjob.running import listeners
+from aioelasticjob.running.clock_skew import ClockSkewMonitor
 from aioelasticjob.zookeeper.acl import OPEN_UNSAFE
 from aioelasticjob.zookeeper.codes import CreateFlag, ErrorCode, OpCode
 from aioelasticjob.zookeeper.datatree import Author
 from aioelasticjob.zookeeper.messages import Create, Delete, SetData
-from tests.simulation.carelessness import NONSENSE, is_nonsense
+from tests.simulation.careless_operators import NONSENSE, is_nonsense
 from tests.simulation.cluster import Witness
 from tests.simulation.facts import REGISTRY, Facts
 from tests.simulation.history import (
@@ -31,8 +31,8 @@ from tests.simulation.history import (
     Nonsense,
     Raised,
     Refusal,
+    Reported,
     Stopped,
-    Told,
     Written,
     of_kind,
 )
@@ -101,7 +101,7 @@ def test_a_listener_that_is_called_once_and_again_is_noticed() -> None:
     async def turn(*_args: object) -> bool:
         return True
 
-    with mock.patch.object(Guarantee, "turn", turn):
+    with mock.patch.object(RunBarrier, "turn", turn):
         verdict = live(plan(3, kinds=("listeners",), minutes=0.2))
     assert {"called once", "called in peace"} <= {one.rule for one in verdict.violations}
 
@@ -110,7 +110,7 @@ def test_a_handler_that_does_not_wait_for_its_listeners_is_noticed() -> None:
     async def begin(_self: object) -> None:
         pass
 
-    with mock.patch.object(around._Once, "begin", begin):
+    with mock.patch.object(listeners._OncePerCluster, "begin", begin):
         verdict = live(plan(3, kinds=("listeners",), minutes=0.2))
     assert {"called before", "called in peace"} <= {one.rule for one in verdict.violations}
 
@@ -126,12 +126,12 @@ def test_the_registry_is_believed_though_its_clock_is_wrong() -> None:
 def test_an_instance_whose_clock_differs_too_much_runs_nothing() -> None:
     entries = lived("clock-limit", 0, 1.0)
     assert [one for one in of_kind(entries, ClockSet) if abs(one.ahead) > 3]
-    told = [one.event for one in of_kind(entries, Told)]
+    told = [one.event for one in of_kind(entries, Reported)]
     assert [one for one in told if isinstance(one, Refused | Misfired) and "the registry's differ by" in one.why]
 
 
 def test_a_run_in_spite_of_the_clocks_is_noticed() -> None:
-    with mock.patch.object(Clockwork, "intolerable", return_value=None):
+    with mock.patch.object(ClockSkewMonitor, "intolerable", return_value=None):
         verdict = live(plan(0, kinds=("clock-limit",)))
     assert "clock limit" in {one.rule for one in verdict.violations}
 
@@ -152,7 +152,7 @@ def test_a_suspended_machine_does_nothing_and_wakes_to_a_clock_that_stood_still(
             asleep[entry.process] = entry.at
         elif isinstance(entry, Held):
             longest = max(longest, entry.at - asleep.pop(entry.process))
-        elif isinstance(entry, Begun | Told | Called):
+        elif isinstance(entry, Begun | Reported | Called):
             assert entry.process not in asleep
     assert longest > 3
 

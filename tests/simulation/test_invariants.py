@@ -23,9 +23,9 @@ from tests.simulation.history import (
     History,
     Nonsense,
     Phase,
+    Reported,
     Started,
     Stopped,
-    Told,
     Written,
     describe,
 )
@@ -258,11 +258,11 @@ def test_in_peace_every_moment_is_run_once_and_on_time() -> None:
     assert broken(on_time, [early, *calm(*right[:2], *right[3:])])
 
 
-def missed(at: float, slot: float, *, item: int = 0, moments: int = 1, by: str = A, cut_off: str = "") -> Told:
+def missed(at: float, slot: float, *, item: int = 0, moments: int = 1, by: str = A, cut_off: str = "") -> Reported:
     """Return the word that as many moments up to ``slot`` were missed."""
     first, newest = round((T + slot - 10 * (moments - 1)) * 1000), round((T + slot) * 1000)
     ip = by.partition("@-@")[0]
-    return Told(T + at, f"{ip}#1", ip, Misfired("job", by, first, newest, (item,), moments, "busy", cut_off))
+    return Reported(T + at, f"{ip}#1", ip, Misfired("job", by, first, newest, (item,), moments, "busy", cut_off))
 
 
 LOST = [begun(1, 10), begun(2, 20, slot=20), begun(4, 40, slot=40), begun(5, 50, slot=50)]
@@ -279,7 +279,7 @@ def test_nothing_lost_notices_a_moment_without_a_word() -> None:
     [
         missed(41, 30),
         missed(41, 40, moments=2),
-        Told(T + 30, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "clock")),
+        Reported(T + 30, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "clock")),
         written(29, 9, made("sharding/0/disabled")),
         written(29, 9, gone("sharding/0/instance")),
         written(29, 9, made("servers/10.0.1.1/disabled"), made("servers/10.0.1.2/paused")),
@@ -296,8 +296,8 @@ def test_nothing_lost_takes_a_word_or_a_reason(excuse: Entry) -> None:
         missed(41, 40),
         missed(41, 30, item=1),
         Fault(T + 29, "pause", ("10.0.1.1",)),
-        Told(T + 30, "10.0.1.2#1", "10.0.1.2", Refused("job", B, "clock")),
-        Told(T + 48, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "clock")),
+        Reported(T + 30, "10.0.1.2#1", "10.0.1.2", Refused("job", B, "clock")),
+        Reported(T + 48, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "clock")),
         written(49, 9, made("sharding/0/disabled")),
         written(29, 9, made("sharding/1/disabled")),
         written(29, 9, made("servers/10.0.1.2/paused")),

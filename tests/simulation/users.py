@@ -16,7 +16,7 @@ from unittest import mock
 from anyio import sleep
 
 from aioelasticjob.coordination import strategies
-from aioelasticjob.error_handlers import known
+from aioelasticjob.error_handlers import lookup
 from aioelasticjob.error_handlers.failure import Failure, Options
 from aioelasticjob.errors import Fenced, RegistryError
 from aioelasticjob.jobs.context import InstanceContext, ItemContext
@@ -186,7 +186,7 @@ def registered(clusters: Sequence[Cluster]) -> Iterator[None]:
         if process is not None and clusters:  # a judge who asks is nobody's process
             raise_wanted(clusters[-1], process.name, process.address, job, where)
 
-    def allot(given: strategies.Allotment) -> strategies.Assignment:
+    def allot(given: strategies.AssignmentInput) -> strategies.Assignment:
         trip(given.job, "strategy")
         return strategies.average(given)
 
@@ -194,9 +194,9 @@ def registered(clusters: Sequence[Cluster]) -> Iterator[None]:
         trip(failure.job, "error handler")
 
     strategies.find.cache_clear()  # it may remember those of another cluster
-    known.find.cache_clear()
+    lookup.find.cache_clear()
     with ExitStack() as patches:
-        tables: tuple[tuple[Any, object], ...] = ((strategies._BUILT_IN, allot), (known._BUILT_IN, handle))
+        tables: tuple[tuple[Any, object], ...] = ((strategies._BUILT_IN, allot), (lookup._BUILT_IN, handle))
         for table, function in tables:
             patches.enter_context(mock.patch.dict(table, {UNRULY: function}))
         yield

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 90.0
+TIMEOUT = 90.0
 """Seconds that a test waits for an event before it fails: many, for the machine may be busy, and waiting costs nothing
 where the event comes."""
 
@@ -52,12 +52,12 @@ class ChildProcess:
         self._popen.kill()
         self._popen.wait()
 
-    def terminate(self, patience: float = PATIENCE) -> int:
+    def terminate(self, patience: float = TIMEOUT) -> int:
         """Ask it to end (SIGTERM) and return its exit code."""
         self._popen.terminate()
         return self._popen.wait(patience)
 
-    def wait(self, patience: float = PATIENCE) -> int:
+    def wait(self, patience: float = TIMEOUT) -> int:
         """Return its exit code once it has ended by itself."""
         return self._popen.wait(patience)
 
@@ -69,7 +69,7 @@ class ChildProcess:
         """Let it go on (SIGCONT)."""
         self._popen.send_signal(signal.SIGCONT)
 
-    def wait_for_output(self, text: str, patience: float = PATIENCE) -> str:
+    def wait_for_output(self, text: str, patience: float = TIMEOUT) -> str:
         """Return the first line that contains ``text``; in a coroutine, call it through ``asyncio.to_thread``.
 
         Raises: AssertionError when it ends, or time passes, without that line.

@@ -11,7 +11,7 @@ import pytest
 
 from aioelasticjob.testing import Farewell, Faults, Process, ProcessKilled, VirtualClock, current_process, run
 from aioelasticjob.testing.loop import START
-from aioelasticjob.testing.transport import WINDOW
+from aioelasticjob.testing.transport import WINDOW_BYTES
 
 A, B = "10.0.0.1", "10.0.0.2"
 
@@ -242,7 +242,7 @@ def test_of_what_a_killed_process_wrote_only_what_its_kernel_took_arrives() -> N
         await asyncio.sleep(2.5)
         faults.crash(process)
         await asyncio.sleep(10)
-        assert sum(len(data) for _, data in listener.heard) == WINDOW
+        assert sum(len(data) for _, data in listener.heard) == WINDOW_BYTES
         assert listener.end == "closed"
         assert not faults.network.connections
 

@@ -13,7 +13,7 @@ import pytest
 
 from aioelasticjob.errors import Conflict, RegistryError
 from aioelasticjob.registry.session import ConnectionSettings, Session, SessionState, open_session
-from aioelasticjob.registry.txn import Create
+from aioelasticjob.registry.transaction import Create
 from aioelasticjob.testing import Farewell, Faults, Process, VirtualClock, run
 from aioelasticjob.zookeeper.server import serve
 

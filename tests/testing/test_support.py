@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aioelasticjob.registry.session import ConnectionSettings, open_session
-from aioelasticjob.registry.txn import Create
+from aioelasticjob.registry.transaction import Create
 from tests.support.loops import LoopKind, run_async
 from tests.support.ports import reserved_ports
 from tests.support.processes import Workers

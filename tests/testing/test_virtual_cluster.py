@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.presence import Presence
+from aioelasticjob.running_app import RunningApp
 from aioelasticjob.testing import VirtualClock, VirtualCluster, simulated
 from aioelasticjob.testing.virtual_cluster import _stand_in
 
@@ -22,7 +22,7 @@ def test_a_process_begins_with_nothing_of_what_the_application_was_or_did() -> N
     app = ElasticJob("embedded://", event_store="sqlite:///events.db", metrics=0)
     app._here.running = True
     here = _stand_in(app, app.settings, {})._here
-    for field in dataclasses.fields(Presence):
+    for field in dataclasses.fields(RunningApp):
         mine, theirs = getattr(here, field.name), getattr(app._here, field.name)
         assert mine is not theirs or mine is None, field.name
     assert isinstance(here.clock, VirtualClock)

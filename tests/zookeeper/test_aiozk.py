@@ -12,7 +12,7 @@ from aiozk import ACL, WatchEvent, ZKClient, exc
 from aioelasticjob.zookeeper import Server, Settings, serve
 from aioelasticjob.zookeeper.codes import OpCode
 from tests.support.loops import LoopKind, run_async
-from tests.zookeeper.raw import connected, create_body, read_body
+from tests.zookeeper.raw_client import connected, create_body, read_body
 
 
 @asynccontextmanager

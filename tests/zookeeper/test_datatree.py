@@ -6,7 +6,7 @@ import pytest
 
 from aioelasticjob.zookeeper.acl import OPEN_UNSAFE, Acl, Identity
 from aioelasticjob.zookeeper.codes import CreateFlag, ErrorCode, EventType, OpCode, RequestError
-from aioelasticjob.zookeeper.datatree import Applied, Author, DataTree
+from aioelasticjob.zookeeper.datatree import AppliedOperation, Author, DataTree
 from aioelasticjob.zookeeper.messages import Check, Create, Delete, SetAcl, SetData, Write
 from aioelasticjob.zookeeper.znode import CONTAINER_OWNER, ttl_owner
 
@@ -25,13 +25,13 @@ class Gardener:
         self.tree.zxid += 1
         return Author(SESSION, HERE, self.tree.zxid, self.now)
 
-    def do(self, write: Write) -> Applied:
+    def do(self, write: Write) -> AppliedOperation:
         return self.tree.apply(write, self.author())
 
     def create(self, path: str, flag: CreateFlag = CreateFlag.PERSISTENT, data: bytes | None = b"") -> str:
         return self.do(Create(OpCode.CREATE, path, data, OPEN_UNSAFE, flag)).path
 
-    def all(self, *writes: Write) -> list[Applied | ErrorCode]:
+    def all(self, *writes: Write) -> list[AppliedOperation | ErrorCode]:
         return list(self.tree.apply_all(writes, self.author()))
 
     def refused(self, write: Write) -> ErrorCode:
@@ -233,7 +233,7 @@ def test_a_transaction_sees_its_own_writes_under_one_zxid(garden: Gardener) -> N
     done = garden.all(
         create("/a"), SetData("/a", b"2", 0), Check("/a", 1), create("/a/s-", 2), Delete("/a/s-0000000000", -1)
     )
-    assert [each.op for each in done if isinstance(each, Applied)] == [
+    assert [each.op for each in done if isinstance(each, AppliedOperation)] == [
         OpCode.CREATE2,
         OpCode.SET_DATA,
         OpCode.CHECK,

@@ -13,7 +13,7 @@ import pytest
 from aioelasticjob.zookeeper import Server, serve
 from aioelasticjob.zookeeper.codes import OpCode
 from aioelasticjob.zookeeper.jute import pack_string
-from tests.zookeeper.raw import connected, create_body, opened, read_body
+from tests.zookeeper.raw_client import connected, create_body, opened, read_body
 
 Ask = Callable[[str], Awaitable[str]]
 

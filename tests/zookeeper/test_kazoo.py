@@ -27,7 +27,7 @@ from tests.support.embedded import EmbeddedServer
 
 Connect = Callable[..., Any]
 T = TypeVar("T")
-PATIENCE = 90
+TIMEOUT = 90
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def connect(embedded: EmbeddedServer) -> Iterator[Connect]:
     def start(chroot: str = "", **options: object) -> Any:
         client = KazooClient(embedded.address + chroot, timeout=2, **options)
         clients.append(client)
-        client.start(PATIENCE)
+        client.start(TIMEOUT)
         return client
 
     yield start
@@ -105,13 +105,13 @@ def test_watches_fire_once_and_in_order(client: Any, connect: Connect) -> None:
     other = connect()
     client.exists("/w", watch=seen.put)
     other.create("/w")
-    assert seen.get(timeout=PATIENCE).type == "CREATED"
+    assert seen.get(timeout=TIMEOUT).type == "CREATED"
     client.get("/w", watch=seen.put)
     client.get_children("/w", watch=seen.put)
     other.create("/w/x")
     other.set("/w", b"1")
     other.set("/w", b"2")
-    assert [seen.get(timeout=PATIENCE).type for _ in range(2)] == ["CHILD", "CHANGED"]
+    assert [seen.get(timeout=TIMEOUT).type for _ in range(2)] == ["CHILD", "CHANGED"]
     client.sync("/")
     assert seen.empty()
 
@@ -127,14 +127,14 @@ def test_data_and_children_watch_recipes_follow_changes(client: Any, connect: Co
     other.create("/kids/a")
     other.set("/data", b"2")
     other.create("/kids/b")
-    assert [data.get(timeout=PATIENCE), _until(data, (b"2", False))] == [(None, True), (b"2", False)]
+    assert [data.get(timeout=TIMEOUT), _until(data, (b"2", False))] == [(None, True), (b"2", False)]
     assert _until(children, ["a", "b"]) == ["a", "b"]
     other.delete("/data")
-    assert data.get(timeout=PATIENCE) == (None, True)
+    assert data.get(timeout=TIMEOUT) == (None, True)
 
 
 def _until(values: queue.Queue[T], wanted: T) -> T:
-    while (value := values.get(timeout=PATIENCE)) != wanted:
+    while (value := values.get(timeout=TIMEOUT)) != wanted:
         pass
     return value
 
@@ -157,7 +157,7 @@ def test_a_lock_is_held_by_one(connect: Connect) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert (most, inside) == (1, 0)
 
 
@@ -170,9 +170,9 @@ def test_an_election_passes_on(connect: Connect) -> None:
     ]
     for thread in threads:
         thread.start()
-    assert {leaders.get(timeout=PATIENCE) for _ in threads} == {"ann", "bob"}
+    assert {leaders.get(timeout=TIMEOUT) for _ in threads} == {"ann", "bob"}
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
 
 
 def test_counters_queues_barriers_and_parties_meet(connect: Connect) -> None:
@@ -209,7 +209,7 @@ def test_an_ephemeral_goes_with_its_session(client: Any, connect: Connect) -> No
     other.create("/e", ephemeral=True)
     client.exists("/e", watch=lambda event: gone.set())
     other.stop()
-    assert gone.wait(PATIENCE)
+    assert gone.wait(TIMEOUT)
     assert client.exists("/e") is None
 
 
@@ -226,8 +226,8 @@ def test_a_client_whose_session_another_ends_learns_that_it_is_lost(client: Any,
     client.add_listener(listen)
     thief = connect(client_id=client.client_id)
     thief.stop()
-    assert lost.wait(PATIENCE)
-    assert back.wait(PATIENCE)
+    assert lost.wait(TIMEOUT)
+    assert back.wait(TIMEOUT)
     assert client.retry(client.exists, "/e") is None
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from aioelasticjob.zookeeper import Server, Settings, listener, trouble
+from aioelasticjob.zookeeper import Server, Settings, listener, repeated_warning
 from aioelasticjob.zookeeper.codes import OpCode
 from aioelasticjob.zookeeper.connection import MAX_FRAME
-from tests.zookeeper.raw import connected, create_body, frame, on_server, opened, works
+from tests.zookeeper.raw_client import can_connect, connected, create_body, frame, on_server, opened
 
 KIB = 1024
 
@@ -28,7 +28,7 @@ def test_one_address_gets_so_many_connections_and_no_more(caplog: pytest.LogCapt
             assert len(server.clients) == 2
         while server.clients:
             await asyncio.sleep(0)
-        await works(server)
+        await can_connect(server)
 
     on_server(story, Settings(max_client_connections=2))
     assert caplog.messages == [
@@ -41,7 +41,7 @@ def test_half_a_request_lasts_as_long_as_its_session() -> None:
         async with connected(server, timeout=100) as client:
             client.writer.write(frame(1, OpCode.CREATE, create_body("/a"))[:-1])
             assert await client.ended()
-        await works(server)
+        await can_connect(server)
 
     on_server(story)
 
@@ -62,7 +62,7 @@ def test_halves_of_requests_are_kept_up_to_a_limit_and_the_oldest_is_dropped(cap
             assert await clients[0].ended()
             clients[-1].writer.write(b"\0" * 4)
             assert (await clients[-1].next()).error == 0
-        await works(server)
+        await can_connect(server)
 
     on_server(story, Settings(tick_time=2000, max_unfinished=MAX_FRAME))
     assert caplog.messages == [
@@ -75,8 +75,8 @@ def test_without_descriptors_clients_wait_and_the_log_has_two_lines(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever accepting a connection raises, the server goes on."""
-    monkeypatch.setattr(listener, "RETRY", 0.01)
-    monkeypatch.setattr(trouble, "CALM", 0.05)
+    monkeypatch.setattr(listener, "RETRY_PAUSE", 0.01)
+    monkeypatch.setattr(repeated_warning, "QUIET_PERIOD", 0.05)
     accept, attempts = socket.socket.accept, list[int]()
 
     def exhausted(self: socket.socket) -> tuple[socket.socket, object]:
@@ -90,7 +90,7 @@ def test_without_descriptors_clients_wait_and_the_log_has_two_lines(
     async def story(server: Server) -> None:
         monkeypatch.setattr(socket.socket, "accept", exhausted)
         async with connected(server):  # accepted by the attempt that waited already
-            await works(server)
+            await can_connect(server)
         while len(caplog.records) < 2:
             await asyncio.sleep(0.01)
 

@@ -19,7 +19,7 @@ import pytest
 
 from aioelasticjob.zookeeper.codes import OpCode
 from tests.support.processes import ChildProcess, Workers
-from tests.zookeeper.raw import connect_frame, create_body, frame
+from tests.zookeeper.raw_client import connect_frame, create_body, frame
 
 pytestmark = pytest.mark.process
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from aioelasticjob.zookeeper.acl import OPEN_UNSAFE
 from aioelasticjob.zookeeper.codes import ErrorCode, OpCode, RequestError
-from aioelasticjob.zookeeper.datatree import Applied, Author, DataTree
+from aioelasticjob.zookeeper.datatree import AppliedOperation, Author, DataTree
 from aioelasticjob.zookeeper.messages import Check, Create, Delete, SetData, Write
 
 names = st.sampled_from(["a", "b", "c"])
@@ -117,7 +117,7 @@ class Gardening(RuleBasedStateMachine):
                 assert list(self.tree.apply_all(several, author)) == [ErrorCode.OK] * done + [expected, *rest]
                 return
             model = expected
-        assert all(isinstance(result, Applied) for result in self.tree.apply_all(several, author))
+        assert all(isinstance(result, AppliedOperation) for result in self.tree.apply_all(several, author))
         self.model = model
 
     @rule(session=sessions)

@@ -7,19 +7,19 @@ import pytest
 from aioelasticjob.zookeeper.codes import ErrorCode, OpCode
 from aioelasticjob.zookeeper.jute import INT, NULL, Reader, pack_buffer, pack_string, pack_strings
 from aioelasticjob.zookeeper.znode import STAT_SIZE
-from tests.zookeeper.sansio import Client, World, create, path_watch
+from tests.zookeeper.simulated_clients import Client, SimulatedServer, create, path_watch
 
 END = pack(">ibi", -1, 1, -1)
 DATA_CHANGED, CHILDREN_CHANGED = pack(">ii", 3, 3), pack(">ii", 4, 3)
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> SimulatedServer:
+    return SimulatedServer()
 
 
 @pytest.fixture
-def client(world: World) -> Client:
+def client(world: SimulatedServer) -> Client:
     client = world.client()
     for path in ("/a", "/a/b", "/a/c"):
         client.ask(OpCode.CREATE, create(path))
@@ -64,7 +64,9 @@ def test_all_descendants_are_counted(client: Client, path: str, count: int) -> N
 
 
 @pytest.mark.parametrize(("prefix", "found"), [("/", ["/mine"]), ("", ["/mine"]), ("/mi", ["/mine"]), ("/x", [])])
-def test_a_session_is_told_its_own_ephemerals(client: Client, world: World, prefix: str, found: list[str]) -> None:
+def test_a_session_is_told_its_own_ephemerals(
+    client: Client, world: SimulatedServer, prefix: str, found: list[str]
+) -> None:
     world.client().ask(OpCode.CREATE, create("/others", 1))
     assert answer(client, OpCode.GET_EPHEMERALS, pack_string(prefix)) == pack_strings(found)
 

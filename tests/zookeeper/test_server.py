@@ -14,9 +14,10 @@ from aioelasticjob.zookeeper import Server, Settings, serve
 from aioelasticjob.zookeeper.codes import ErrorCode, OpCode
 from aioelasticjob.zookeeper.jute import pack_buffer, pack_string
 from aioelasticjob.zookeeper.store import Store, StoreError
-from tests.zookeeper.raw import (
+from tests.zookeeper.raw_client import (
     QUICK,
     RawClient,
+    can_connect,
     connect_frame,
     connected,
     create_body,
@@ -24,7 +25,6 @@ from tests.zookeeper.raw import (
     on_server,
     opened,
     read_body,
-    works,
 )
 
 KIB = 1024
@@ -51,7 +51,7 @@ def test_garbage_in_place_of_a_connect_ends_that_connection_and_no_other(garbage
             client.writer.write(garbage)
             assert await client.ended()
             assert (await other.ask(OpCode.PING)).error == 0
-            await works(server)
+            await can_connect(server)
 
     on_server(story)
 
@@ -89,7 +89,7 @@ def test_random_bytes_harm_nobody() -> None:
                     for _ in range(8):
                         attackers.create_task(attack(server))
                 assert (await witness.ask(OpCode.EXISTS, read_body("/zookeeper"))).error == 0
-        await works(server)
+        await can_connect(server)
 
     on_server(story)
 
@@ -116,7 +116,7 @@ def test_who_asks_for_much_and_reads_nothing_is_made_to_wait() -> None:
             ask = frame(1, OpCode.GET_DATA, read_body("/big"))
             client.writer.write(ask * 5000)  # four and a half gigabytes, if all were answered at once
             for _ in range(20):
-                await works(server)
+                await can_connect(server)
             (busy,) = (each for each in server.clients.values() if each.connection.session == client.session)
             held = busy.transport.get_write_buffer_size() + busy.connection.backlog
             assert held < 4 * KIB * KIB
@@ -139,7 +139,7 @@ def test_who_watches_much_and_reads_nothing_is_dropped() -> None:
                 busy.writer.write(change * 200)
                 for _ in range(200):
                     await busy.next()
-            await works(server)
+            await can_connect(server)
 
     on_server(story, Settings(tick_time=2000, max_output=256 * KIB))
 
@@ -157,7 +157,7 @@ def test_a_name_is_listened_at_where_this_machine_has_it(host: str) -> None:
     async def main() -> None:
         async with serve(host) as server:
             server.host = "127.0.0.1"
-            await works(server)
+            await can_connect(server)
 
     asyncio.run(main())
 
@@ -223,7 +223,7 @@ def test_an_ipv6_address_is_written_in_brackets() -> None:
     async def main() -> None:
         async with serve("::1") as server:
             assert server.address == f"[::1]:{server.port}"
-            await works(server)
+            await can_connect(server)
 
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()

@@ -18,7 +18,7 @@ from aioelasticjob.console.standing import tone_of
 from aioelasticjob.console.stream import Piece, Pieces, stream
 from aioelasticjob.console.visit import Visit
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.operations import Done, InstanceStatus, ItemStatus, JobStatus
+from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, OperationResult
 from aioelasticjob.registry.session import Session
 
 SPANS: Final = {"5m": 300, "30m": 1800, "3h": 10_800, "24h": 86_400, "7d": 604_800}
@@ -48,7 +48,7 @@ class Action:
     """Something that may be done to a job."""
 
     label: str
-    do: Callable[[Session, str, Mapping[str, str]], Awaitable[Done]]
+    do: Callable[[Session, str, Mapping[str, str]], Awaitable[OperationResult]]
     warning: str = ""
     """What to think of before; asks for confirmation where there is one."""
     typed: bool = False

@@ -13,7 +13,7 @@ from aioelasticjob import operations
 from aioelasticjob.console.live import Picture
 from aioelasticjob.console.stream import Piece, Pieces, stream
 from aioelasticjob.console.visit import Visit
-from aioelasticjob.operations import Done, HostStatus
+from aioelasticjob.operations import HostStatus, OperationResult
 from aioelasticjob.registry.session import Session
 
 
@@ -22,7 +22,7 @@ class Action:
     """Something that may be done to a host in all jobs."""
 
     label: str
-    do: Callable[[Session, str], Awaitable[Done]]
+    do: Callable[[Session, str], Awaitable[OperationResult]]
 
 
 ACTIONS: Final[Mapping[str, Action]] = {

@@ -5,43 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from aioelasticjob.coordination.effects import Effect
-from aioelasticjob.coordination.rules.election import abdicate, elect
-from aioelasticjob.coordination.rules.failover import forget, give_up, mourn
+from aioelasticjob.coordination.rules.election import elect, step_down
+from aioelasticjob.coordination.rules.failover import give_up_runs, mark_orphans, unmark_orphans
 from aioelasticjob.coordination.rules.housekeeping import (
     clear_records,
-    forget_requests,
-    forget_servers,
-    prune,
-    refresh,
-    restore,
+    refresh_server,
+    remove_items,
+    remove_requests,
+    remove_servers,
+    restore_nodes,
 )
+from aioelasticjob.coordination.rules.rule_input import RuleInput
 from aioelasticjob.coordination.rules.schedule import note_schedule
-from aioelasticjob.coordination.rules.sharding import assign, require
-from aioelasticjob.coordination.rules.situation import Situation
+from aioelasticjob.coordination.rules.sharding import assign_items, require_assignment
 
-Rule = Callable[[Situation], Iterable[Effect]]
+Rule = Callable[[RuleInput], Iterable[Effect]]
 
 RULES: tuple[Rule, ...] = (
-    restore,
+    restore_nodes,
     elect,
-    abdicate,
+    step_down,
     note_schedule,
-    mourn,
-    give_up,
-    forget,
-    require,
-    assign,
-    prune,
-    forget_requests,
+    mark_orphans,
+    give_up_runs,
+    unmark_orphans,
+    require_assignment,
+    assign_items,
+    remove_items,
+    remove_requests,
     clear_records,
-    refresh,
-    forget_servers,
+    refresh_server,
+    remove_servers,
 )
 
 
-def decide(situation: Situation) -> list[Effect]:
+def decide(rule_input: RuleInput) -> list[Effect]:
     """Return every effect wanted; nothing when all is well."""
-    return [effect for rule in RULES for effect in rule(situation)]
+    return [effect for rule in RULES for effect in rule(rule_input)]
 
 
-__all__ = ["RULES", "Rule", "Situation", "decide"]
+__all__ = ["RULES", "Rule", "RuleInput", "decide"]

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aioelasticjob.coordination.effects import ClearRecords, Forget, ForgetServer, Prune, Refresh, Restore
-from aioelasticjob.coordination.rules.situation import Situation
+from aioelasticjob.coordination.effects import (
+    ClearRecords,
+    RefreshServer,
+    RemoveItems,
+    RemoveMarks,
+    RemoveServer,
+    RestoreNodes,
+)
+from aioelasticjob.coordination.rules.rule_input import RuleInput
 from aioelasticjob.coordination.view import JobView
 
-FRESH = 4
+REFRESHES_PER_RETENTION = 4
 """A server's node in use is touched when it is older than this part of ``server_retention``."""
-_GRACE = 1 + 1 / FRESH
+_GRACE = 1 + 1 / REFRESHES_PER_RETENTION
 """So much longer nodes are kept: one in use may be that old."""
 
 
-def restore(now: Situation) -> Iterator[Restore]:
+def restore_nodes(now: RuleInput) -> Iterator[RestoreNodes]:
     """Everybody sees to it that the parents are there, and his server: without a leader's seat there is no leader."""
     view, layout = now.view, now.view.layout
     if not now.present:
@@ -22,10 +29,10 @@ def restore(now: Situation) -> Iterator[Restore]:
     mine = view.instances[now.me]
     nodes = {**dict.fromkeys(layout.mirrored_parents, b""), layout.server(mine.ip): now.host.encode()}
     if missing := {path: data for path, data in nodes.items() if path not in view.tree}:
-        yield Restore(now.me, missing)
+        yield RestoreNodes(now.me, missing)
 
 
-def prune(now: Situation) -> Iterator[Prune]:
+def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
     """The leader removes items beyond the count, once nobody holds them; one that is disabled stays so."""
     view = now.view
     if not now.leading or not view.settled:
@@ -34,10 +41,10 @@ def prune(now: Situation) -> Iterator[Prune]:
         item for item in view.items if item >= view.config.sharding_total_count and _is_removable(view, item)
     )
     if surplus := surplus - view.assignment.keys():
-        yield Prune(surplus)
+        yield RemoveItems(surplus)
 
 
-def forget_requests(now: Situation) -> Iterator[Forget]:
+def remove_requests(now: RuleInput) -> Iterator[RemoveMarks]:
     """On a tick the leader removes requests to instances that no longer exist."""
     if not (now.tick and now.leading):
         return
@@ -45,20 +52,20 @@ def forget_requests(now: Situation) -> Iterator[Forget]:
     stale = [layout.shutdown(name) for name in view.tree.children(layout.shutdowns) if name not in alive]
     stale += [layout.trigger(name) for name in view.tree.children(layout.triggers) if name not in alive]
     if removable := tuple(path for path in stale if not view.obstructed(path)):
-        yield Forget(removable)
+        yield RemoveMarks(removable)
 
 
-def refresh(now: Situation) -> Iterator[Refresh]:
+def refresh_server(now: RuleInput) -> Iterator[RefreshServer]:
     """On a tick an instance keeps its server's node young, so that its age tells since when nobody was there."""
     if not (now.tick and now.present and now.view.config.server_retention):
         return
     ip = now.view.instances[now.me].ip
     node = now.view.tree.get(now.view.layout.server(ip))
-    if node is not None and now.time - node.stat.mtime > now.view.config.server_retention / FRESH:
-        yield Refresh(ip, node.stat.version)
+    if node is not None and now.time - node.stat.mtime > now.view.config.server_retention / REFRESHES_PER_RETENTION:
+        yield RefreshServer(ip, node.stat.version)
 
 
-def forget_servers(now: Situation) -> Iterator[ForgetServer]:
+def remove_servers(now: RuleInput) -> Iterator[RemoveServer]:
     """On a tick the leader removes servers that nobody was on for ``server_retention`` and nobody said a word about."""
     if not (now.tick and now.leading):
         return
@@ -70,10 +77,10 @@ def forget_servers(now: Situation) -> Iterator[ForgetServer]:
         below = {f"{layout.server(ip)}/{name}" for name in view.tree.children(layout.server(ip))}
         plain = below <= counts and not any(map(view.obstructed, below))
         if node and ip not in used and plain and now.time - node.stat.mtime > view.config.server_retention * _GRACE:
-            yield ForgetServer(ip, node.stat.version)
+            yield RemoveServer(ip, node.stat.version)
 
 
-def clear_records(now: Situation) -> Iterator[ClearRecords]:
+def clear_records(now: RuleInput) -> Iterator[ClearRecords]:
     """The leader removes the records of a job that is not monitored any more, once nothing runs."""
     if now.leading and now.records and not now.view.config.monitor_execution:
         yield ClearRecords(now.records)

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from aioelasticjob.coordination.effects import Assign, MarkNecessary
-from aioelasticjob.coordination.rules.situation import Situation
-from aioelasticjob.coordination.strategies import Allotment, allot
+from aioelasticjob.coordination.effects import Assign, RequireAssignment
+from aioelasticjob.coordination.rules.rule_input import RuleInput
+from aioelasticjob.coordination.strategies import AssignmentInput, assignment_of
 from aioelasticjob.coordination.view import JobView
 
 
-def wanted(view: JobView) -> Mapping[int, str]:
+def wanted_assignment(view: JobView) -> Mapping[int, str]:
     """Return the assignment that the job's strategy gives, for at least one eligible instance."""
-    given = Allotment(view.layout.job, view.eligible, view.config.sharding_total_count, view.assignment)
-    return allot(view.config.sharding_strategy, given)
+    given = AssignmentInput(view.layout.job, view.eligible, view.config.sharding_total_count, view.assignment)
+    return assignment_of(view.config.sharding_strategy, given)
 
 
-def require(now: Situation) -> Iterator[MarkNecessary]:
+def require_assignment(now: RuleInput) -> Iterator[RequireAssignment]:
     """The leader asks for an assignment whenever the present one is not the strategy's."""
-    if now.leading and now.view.necessary is None and now.view.eligible and wanted(now.view) != now.view.assignment:
-        yield MarkNecessary("the assignment is not the strategy's")
+    if (
+        now.leading
+        and now.view.necessary is None
+        and now.view.eligible
+        and wanted_assignment(now.view) != now.view.assignment
+    ):
+        yield RequireAssignment("the assignment is not the strategy's")
 
 
-def assign(now: Situation) -> Iterator[Assign]:
+def assign_items(now: RuleInput) -> Iterator[Assign]:
     """The leader answers the mark once membership has rested."""
     view = now.view
     if now.leading and now.quiet and view.eligible and (view.necessary is not None or view.processing):
-        yield Assign(wanted(view))
+        yield Assign(wanted_assignment(view))

@@ -1,20 +1,20 @@
 """The event store: the history of runs in a database, in the two tables that Elastic-Job's users know."""
 
 from aioelasticjob.observers.settings import EventStoreSettings, masked
-from aioelasticjob.observers.sql.history import RUNNING, Beat, Filter, Page, Run, RunDetails, State
+from aioelasticjob.observers.sql.history import RUNNING, Filter, Page, RunDetails, RunEntry, SparklineEntry, StateEntry
 from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
 
 __all__ = [
     "RUNNING",
-    "Beat",
     "EventStore",
     "EventStoreSettings",
     "EventStoreUnreachable",
     "Filter",
     "Page",
-    "Run",
     "RunDetails",
-    "State",
+    "RunEntry",
+    "SparklineEntry",
+    "StateEntry",
     "masked",
     "open_store",
 ]

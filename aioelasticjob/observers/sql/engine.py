@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from aioelasticjob.observers.settings import EventStoreSettings, database
 from aioelasticjob.observers.sql.schema import RUNS, STATES
 
-IDLE = 1800
+RECYCLE_AFTER = 1800
 """Seconds after which a connection is replaced: MySQL and network devices end connections that were idle for long."""
 
 
@@ -33,7 +33,13 @@ def engine_for(settings: EventStoreSettings) -> AsyncEngine:
             # a process that has waited for another one's upgrade has to see its result
             ways = {"isolation_level": "READ COMMITTED"}
     return create_async_engine(
-        url, hide_parameters=True, connect_args=options, pool_pre_ping=True, pool_recycle=IDLE, pool_size=2, **ways
+        url,
+        hide_parameters=True,
+        connect_args=options,
+        pool_pre_ping=True,
+        pool_recycle=RECYCLE_AFTER,
+        pool_size=2,
+        **ways,
     )
 
 

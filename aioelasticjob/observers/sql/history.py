@@ -13,7 +13,7 @@ RUNNING = "running"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunEntry:
     """The run of one item."""
 
     id: str
@@ -37,7 +37,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateEntry:
     """One entry of the status trace: what became of an item, and when."""
 
     id: str
@@ -59,17 +59,17 @@ class State:
 class RunDetails:
     """One run with its stack, its states and related runs."""
 
-    run: Run
+    run: RunEntry
     stack: str | None
     """The failure with its stack."""
-    states: tuple[State, ...]
+    states: tuple[StateEntry, ...]
     """Its states, the oldest first."""
-    kin: tuple[Run, ...]
+    kin: tuple[RunEntry, ...]
     """Other runs of the same item for the same moment: the one that was cut off, the one that rescued it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class SparklineEntry:
     """A run as one bar of a sparkline."""
 
     id: str

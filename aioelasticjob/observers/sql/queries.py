@@ -24,11 +24,11 @@ from sqlalchemy import (
 from aioelasticjob.config import MAX_ITEMS
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Outcome
-from aioelasticjob.observers.sql.history import RUNNING, Beat, Filter, Run, State
+from aioelasticjob.observers.sql.history import RUNNING, Filter, RunEntry, SparklineEntry, StateEntry
 from aioelasticjob.observers.sql.rows import CUT_OFF, HANDED_OVER
 from aioelasticjob.observers.sql.schema import RUNS, STATES
 
-LONGEST_PAGE = 1000
+MAX_PAGE_ROWS = 1000
 OUTCOME = case(
     (RUNS.c.complete_time.is_(None), RUNNING),
     (RUNS.c.outcome.is_not(None), RUNS.c.outcome),
@@ -57,20 +57,20 @@ def one_run(key: str) -> Select[Any]:
     return select(*_RUN, OUTCOME, RUNS.c.failure_stack).where(RUNS.c.id == key)
 
 
-def trace_of(run: Run) -> Select[Any]:
+def trace_of(run: RunEntry) -> Select[Any]:
     """Return the query for the states of a run."""
     told = select(STATES).where(STATES.c.task_id == run.task_id, STATES.c.sharding_item == str(run.item))
-    return told.order_by(STATES.c.creation_time, STATES.c.id).limit(LONGEST_PAGE)
+    return told.order_by(STATES.c.creation_time, STATES.c.id).limit(MAX_PAGE_ROWS)
 
 
-def kin_of(run: Run) -> Select[Any]:
+def kin_of(run: RunEntry) -> Select[Any]:
     """Return the query for the other runs of the same item for the same moment."""
     same = and_(RUNS.c.job_name == run.job, RUNS.c.sharding_item == run.item, RUNS.c.fire_time == _naive(run.fire_time))
     began = RUNS.c.start_time >= _naive(run.fire_time) if run.fire_time is not None else false()
     return select(*_RUN, OUTCOME).where(same, began, RUNS.c.id != run.id).order_by(RUNS.c.start_time).limit(100)
 
 
-def beats(jobs: Sequence[str], last: int) -> CompoundSelect[Any]:
+def sparklines(jobs: Sequence[str], last: int) -> CompoundSelect[Any]:
     """Return the query for the newest runs of each of some jobs: it reads a short piece of the index for each job."""
     wanted = (RUNS.c.id, RUNS.c.job_name, RUNS.c.sharding_item, RUNS.c.start_time, RUNS.c.seconds, OUTCOME)
     newest = (
@@ -90,10 +90,10 @@ def counts(which: Filter) -> Select[Any]:
     return select(found.c.job_name, found.c.result, func.count()).group_by(found.c.job_name, found.c.result)
 
 
-def read_run(row: RowMapping) -> Run:
+def read_run(row: RowMapping) -> RunEntry:
     """Return a row as a run."""
     instance, ip = row["instance"], row["ip"]
-    return Run(
+    return RunEntry(
         id=row["id"],
         job=row["job_name"],
         task_id=row["task_id"],
@@ -111,9 +111,9 @@ def read_run(row: RowMapping) -> Run:
     )
 
 
-def read_state(row: RowMapping) -> State:
+def read_state(row: RowMapping) -> StateEntry:
     """Return a row as a state."""
-    return State(
+    return StateEntry(
         id=row["id"],
         job=row["job_name"],
         task_id=row["task_id"],
@@ -128,9 +128,9 @@ def read_state(row: RowMapping) -> State:
     )
 
 
-def read_beat(row: RowMapping) -> Beat:
+def read_sparkline_entry(row: RowMapping) -> SparklineEntry:
     """Return a row as a bar of a sparkline."""
-    return Beat(row["id"], row["sharding_item"], _utc(row["start_time"]), row["result"], row["seconds"])
+    return SparklineEntry(row["id"], row["sharding_item"], _utc(row["start_time"]), row["result"], row["seconds"])
 
 
 def key_of(row: RowMapping, time: str) -> str:
@@ -200,8 +200,8 @@ def _state_conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
 def _page(
     asked: Select[Any], table: FromClause, time: ColumnElement[datetime], after: str | None, limit: int
 ) -> Select[Any]:
-    if not 1 <= limit <= LONGEST_PAGE:
-        raise InvalidSetting("limit", limit, f"a number of rows from 1 to {LONGEST_PAGE}")
+    if not 1 <= limit <= MAX_PAGE_ROWS:
+        raise InvalidSetting("limit", limit, f"a number of rows from 1 to {MAX_PAGE_ROWS}")
     if after is not None:
         moment, key = _place(after)
         asked = asked.where(time <= moment, or_(time < moment, table.c.id < key))

@@ -13,7 +13,7 @@ from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.failures import cause, stack
 
 Row: TypeAlias = dict[str, object]
-Told: TypeAlias = Began | Started | Ended | Rescued | HandedOver | Misfired
+StoredEvent: TypeAlias = Began | Started | Ended | Rescued | HandedOver | Misfired
 """The events about runs of items, which are stored."""
 
 STATES = {
@@ -27,9 +27,9 @@ HANDED_OVER, CUT_OFF = "handed over", "cut off"
 """Outcomes that become known only after a run's end: it was handed over, or its instance died."""
 WIDTHS = {"job_name": 255, "task_id": 255, "hostname": 255, "instance": 255, "failure_cause": 4000, "message": 4000}
 """Characters that the columns hold in tables that we have made."""
-TAIL = 80
+TAIL_CHARACTERS = 80
 """Characters that are kept of the end of a shortened text: a task id is unique by its end."""
-ASKEW = timedelta(minutes=5)
+MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 """A host finds the run of another host if their clocks differ by no more than this."""
 
 
@@ -134,7 +134,7 @@ class Batch:
                 "item": item,
                 "who": event.cut_off,
                 "fired": fired,
-                "earliest": fired - ASKEW,
+                "earliest": fired - MAX_CLOCK_DIFFERENCE,
                 "over": at(event.at),
             }
         )
@@ -159,7 +159,7 @@ class Batch:
             "failure_stack": None,
         }
 
-    def _state(self, event: Told, item: int, task: str, state: str, message: str | None = None) -> None:
+    def _state(self, event: StoredEvent, item: int, task: str, state: str, message: str | None = None) -> None:
         source = _source(event)
         self.states.append(
             {
@@ -204,7 +204,7 @@ def ip(instance: str) -> str:
 
 def shortened(text: str, width: int) -> str:
     """Return text cut to a width; its beginning and its end are kept."""
-    return text if len(text) <= width else f"{text[: width - TAIL - 1]}…{text[-TAIL:]}"
+    return text if len(text) <= width else f"{text[: width - TAIL_CHARACTERS - 1]}…{text[-TAIL_CHARACTERS:]}"
 
 
 def clean(text: str) -> str:
@@ -212,7 +212,7 @@ def clean(text: str) -> str:
     return text.replace("\0", "�").encode("utf-8", "replace").decode()
 
 
-def _source(event: Told) -> FireSource:
+def _source(event: StoredEvent) -> FireSource:
     match event:
         case Rescued():
             return FireSource.FAILOVER

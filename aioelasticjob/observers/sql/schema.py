@@ -99,9 +99,9 @@ for _index in (
 ):
     pass  # an index joins its table when it is made
 
-LOCK = 4_711_202
+LOCK_NUMBER = 4_711_202
 """The number of the lock that a server gives to one upgrading process at a time; SQLite has one writer anyway."""
-PATIENCE = 60
+LOCK_TIMEOUT = 60
 """Seconds to wait for another process that upgrades already."""
 
 
@@ -168,13 +168,13 @@ STEPS: tuple[Callable[[Connection], None], ...] = (_create, _add_ours)
 def _alone(connection: Connection) -> Iterator[None]:
     """Let one process at a time upgrade: of several that start together, the first does it for all."""
     if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(LOCK)))  # until the transaction ends
+        connection.execute(select(func.pg_advisory_xact_lock(LOCK_NUMBER)))  # until the transaction ends
         yield
     elif connection.dialect.name in ("mysql", "mariadb"):
-        connection.scalar(select(func.get_lock(str(LOCK), PATIENCE)))
+        connection.scalar(select(func.get_lock(str(LOCK_NUMBER), LOCK_TIMEOUT)))
         try:
             yield
         finally:
-            connection.scalar(select(func.release_lock(str(LOCK))))
+            connection.scalar(select(func.release_lock(str(LOCK_NUMBER))))
     else:
         yield

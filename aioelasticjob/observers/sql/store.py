@@ -26,16 +26,16 @@ from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql import queries
 from aioelasticjob.observers.sql.engine import engine_for, widths
-from aioelasticjob.observers.sql.history import Beat, Filter, Page, Run, RunDetails, State
+from aioelasticjob.observers.sql.history import Filter, Page, RunDetails, RunEntry, SparklineEntry, StateEntry
 from aioelasticjob.observers.sql.rows import Batch
 from aioelasticjob.observers.sql.schema import RUNS, STATES, is_fit, naive, upgrade
 from aioelasticjob.observers.sql.writes import Writes
 
-JOBS_AT_ONCE = 50
+JOBS_PER_QUERY = 50
 """At most so many jobs are in one query for sparklines."""
-PRUNED_AT_ONCE = 500
+ROWS_PER_REMOVAL = 500
 """Rows that one transaction removes: other transactions should not wait long for it."""
-CLOSING = 2.0
+CLOSE_TIMEOUT = 2.0
 """Seconds that closing the connections may take."""
 
 
@@ -60,7 +60,7 @@ async def open_store(given: str | EventStoreSettings, *, clock: Clock | None = N
     try:
         yield EventStore(engine, settings, clock or SystemClock())
     finally:
-        with CancelScope(shield=True), move_on_after(CLOSING):
+        with CancelScope(shield=True), move_on_after(CLOSE_TIMEOUT):
             await engine.dispose()
 
 
@@ -95,7 +95,7 @@ class EventStore:
                     self.widths = await connection.run_sync(widths)
             self._prepared = True
 
-    async def history(self, which: Filter = Filter(), *, after: str | None = None, limit: int = 50) -> Page[Run]:  # noqa: B008  # frozen
+    async def history(self, which: Filter = Filter(), *, after: str | None = None, limit: int = 50) -> Page[RunEntry]:  # noqa: B008  # frozen
         """Return a page of runs, the newest first; ``after`` is ``Page.next`` of the page before.
 
         Raises:
@@ -105,7 +105,7 @@ class EventStore:
         following = queries.key_of(rows[limit - 1], "start_time") if len(rows) > limit else None
         return Page(tuple(map(queries.read_run, rows[:limit])), following)
 
-    async def states(self, which: Filter = Filter(), *, after: str | None = None, limit: int = 50) -> Page[State]:  # noqa: B008
+    async def states(self, which: Filter = Filter(), *, after: str | None = None, limit: int = 50) -> Page[StateEntry]:  # noqa: B008
         """Return a page of the status trace, the newest first; it also has misfires and rescues.
 
         Raises:
@@ -126,14 +126,14 @@ class EventStore:
         told = tuple(map(queries.read_state, states))
         return RunDetails(run, found[0]["failure_stack"], told, tuple(map(queries.read_run, kin)))
 
-    async def beats(self, jobs: Sequence[str], *, last: int = 30) -> Mapping[str, tuple[Beat, ...]]:
+    async def sparklines(self, jobs: Sequence[str], *, last: int = 30) -> Mapping[str, tuple[SparklineEntry, ...]]:
         """Return the newest runs of each job, the oldest of them first, for sparklines."""
-        found: dict[str, list[Beat]] = {job: [] for job in jobs}
+        found: dict[str, list[SparklineEntry]] = {job: [] for job in jobs}
         names = list(found)
-        for n in range(0, len(names), JOBS_AT_ONCE):
-            for row in await self._ask(queries.beats(names[n : n + JOBS_AT_ONCE], last)):
-                found[row["job_name"]].append(queries.read_beat(row))
-        return {job: tuple(sorted(beats, key=lambda beat: beat.began)) for job, beats in found.items()}
+        for n in range(0, len(names), JOBS_PER_QUERY):
+            for row in await self._ask(queries.sparklines(names[n : n + JOBS_PER_QUERY], last)):
+                found[row["job_name"]].append(queries.read_sparkline_entry(row))
+        return {job: tuple(sorted(sparklines, key=lambda beat: beat.began)) for job, sparklines in found.items()}
 
     async def counts(self, which: Filter = Filter()) -> Mapping[str, int]:  # noqa: B008
         """Return how many runs there are of each outcome; without ``since`` the whole history is counted."""
@@ -190,11 +190,11 @@ class EventStore:
         while True:
             with self._asking():
                 async with self._writing() as connection:
-                    keys = (await connection.scalars(which.limit(PRUNED_AT_ONCE))).all()
+                    keys = (await connection.scalars(which.limit(ROWS_PER_REMOVAL))).all()
                     if keys:
                         await connection.execute(delete(table).where(table.c.id.in_(keys)))
             removed += len(keys)
-            if len(keys) < PRUNED_AT_ONCE:
+            if len(keys) < ROWS_PER_REMOVAL:
                 return removed
 
     async def _ask(self, question: Any) -> Sequence[Any]:

@@ -16,18 +16,18 @@ from anyio.lowlevel import checkpoint
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.errors import ElasticJobError
-from aioelasticjob.events import Events, Listener
+from aioelasticjob.events import EventReader, Events
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.rows import Batch, halved
 from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
 
-SLICE = 100
+EVENTS_PER_TURN = 100
 """Events that are made into rows between two turns of the loop."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds after which a database that did not answer is tried again."""
-PRUNED_EVERY = 3600.0
+PRUNE_INTERVAL = 3600.0
 """Seconds between two removals of old rows; the first one comes at a random moment, to spread processes."""
-IN_A_HURRY = 1.0
+FINAL_WRITE_TIMEOUT = 1.0
 """Seconds for writing the remaining events when the application is being cancelled."""
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class StoreCounts:
 class Writer:
     """Turns events into rows, and writes the rows: two steps, so that errors with their objects need not be kept."""
 
-    def __init__(self, table: Table, listener: Listener, settings: EventStoreSettings) -> None:
+    def __init__(self, table: Table, listener: EventReader, settings: EventStoreSettings) -> None:
         self._table, self._listener, self._settings = table, listener, settings
         self._batches: deque[Batch] = deque()
         self._news, self._host = Event(), socket.gethostname()
@@ -113,7 +113,7 @@ class Writer:
         if not self._batches or len(self._batches[-1]) >= self._settings.batch_size:
             self._batches.append(Batch(self._host))
         batch = self._batches[-1]
-        for event in self._listener.take(SLICE):
+        for event in self._listener.take(EVENTS_PER_TURN):
             try:
                 batch.add(event)
             except Exception:  # one bad event must not end the writing of the others
@@ -173,7 +173,7 @@ async def recording(
 ) -> AsyncIterator[tuple[EventStore, Writer]]:
     """Write the events of jobs while the block is open; at its end, write the remaining ones."""
     async with open_store(settings, clock=clock) as store:
-        listener, cancelled = Listener(settings.backlog), True
+        listener, cancelled = EventReader(settings.backlog), True
         writer = Writer(store, listener, settings)
         events.attach(listener)
         try:
@@ -186,7 +186,10 @@ async def recording(
                 tasks.cancel_scope.cancel()
         finally:
             events.detach(listener)
-            with CancelScope(shield=True), move_on_after(IN_A_HURRY if cancelled else settings.shutdown_timeout):
+            with (
+                CancelScope(shield=True),
+                move_on_after(FINAL_WRITE_TIMEOUT if cancelled else settings.shutdown_timeout),
+            ):
                 await writer.flush()
             if lost := writer.counts.waiting:
                 log.warning("the application ends before all events were written", extra={"lost": lost})
@@ -197,11 +200,11 @@ async def _prune(store: EventStore) -> None:
     settings = store.settings
     if settings.retention_days is None and settings.retention_rows is None:
         return
-    await sleep(Random().uniform(0.01, 0.1) * PRUNED_EVERY)
+    await sleep(Random().uniform(0.01, 0.1) * PRUNE_INTERVAL)
     while True:
         try:
             if removed := await store.prune(days=settings.retention_days, rows=settings.retention_rows):
                 log.info("old events were removed", extra={"rows": removed})
         except Exception as error:
             log.warning("old events could not be removed: %s", error, extra={"reason": str(error)})
-        await sleep(PRUNED_EVERY)
+        await sleep(PRUNE_INTERVAL)

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from aioelasticjob.observers.sql.rows import CUT_OFF, HANDED_OVER, Batch, Row
 from aioelasticjob.observers.sql.schema import RUNS, STATES
 
-AT_ONCE = 100
+ROWS_PER_CALL = 100
 """Rows that are given to the driver at once: between two such portions the loop can run other tasks."""
 
 _END = ("start_time", "is_success", "complete_time", "outcome", "seconds", "failure_cause", "failure_stack")
@@ -47,8 +47,8 @@ class Writes:
 
 
 async def _each(connection: AsyncConnection, statement: Any, rows: Sequence[Row]) -> None:
-    for n in range(0, len(rows), AT_ONCE):
-        await connection.execute(statement, rows[n : n + AT_ONCE])
+    for n in range(0, len(rows), ROWS_PER_CALL):
+        await connection.execute(statement, rows[n : n + ROWS_PER_CALL])
 
 
 def _insert(dialect: str, table: Table, replaced: Sequence[str]) -> Any:

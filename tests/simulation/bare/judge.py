@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.rules import Situation, decide
-from aioelasticjob.coordination.rules.sharding import wanted
+from aioelasticjob.coordination.rules import RuleInput, decide
+from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.layout import ItemPaths, Layout
@@ -178,7 +178,9 @@ class Judge:
         now = {item: _text(self.registry.nodes.get(self.layout.item(item).instance)) for item in range(ITEMS)}
         given = {item: holder for item, holder in now.items() if holder}
         since = [n for n, (zxid, _) in enumerate(self.views) if zxid >= mark.stat.mzxid]
-        if not any(view.eligible and wanted(view) == given for _, view in self.views[since[0] if since else -1 :]):
+        if not any(
+            view.eligible and wanted_assignment(view) == given for _, view in self.views[since[0] if since else -1 :]
+        ):
             self.break_("assignments answer the newest question", f"{given} was decided on before the mark was made")
 
     def begin(self, process: Process, run: ItemContext, incarnation: int) -> None:
@@ -224,7 +226,7 @@ class Judge:
             self.break_("convergence", f"instances are {sorted(view.instances)}, {len(present)} processes are up")
         if not view.staying:
             return
-        if view.leader not in view.staying or view.assignment != wanted(view) or not view.settled:
+        if view.leader not in view.staying or view.assignment != wanted_assignment(view) or not view.settled:
             self.break_("convergence", f"{view.leader} leads, {dict(view.assignment)} is assigned")
         cut_off: dict[int, int] = {}
         for item in range(ITEMS):
@@ -238,8 +240,8 @@ class Judge:
             if paths.disabled not in nodes and (left := [path for path in stale if path in nodes]):
                 self.break_("convergence", f"{left} are still there")
         for process in present:
-            situation = Situation(view, process.id, tick=True, time=self.registry.now, cut_off=cut_off)
-            if effects := decide(situation):
+            rule_input = RuleInput(view, process.id, tick=True, time=self.registry.now, cut_off=cut_off)
+            if effects := decide(rule_input):
                 self.break_("silence", f"{process.id} still wants {effects}")
 
     def _judge_record(self, view: JobView, item: int, record: Record, moment: int) -> dict[int, int]:

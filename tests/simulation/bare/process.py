@@ -9,20 +9,20 @@ from typing import Protocol
 from anyio import Event, create_task_group, sleep
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.error_handlers import Complaints
+from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.events import Events, JobEvent, Misfired
 from aioelasticjob.jobs.base import Job
-from aioelasticjob.jobs.context import ItemContext, tenure
-from aioelasticjob.running.blocking import Means
+from aioelasticjob.jobs.context import ItemContext, run_lease
+from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.job import Host, LocalJob
 from aioelasticjob.running.process import run_jobs
-from aioelasticjob.running.surroundings import Surroundings
+from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.testing.loop import VirtualClock
 from aioelasticjob.testing.process import Process as Simulated
 from tests.simulation.bare.session import BareSession, BareTenure
 
 
-class Around(Protocol):
+class StepFunction(Protocol):
     """What a process needs of the world around it."""
 
     config: JobConfig
@@ -41,7 +41,7 @@ class Around(Protocol):
         """Note that a process has ended by itself."""
 
 
-class _Told(Events):
+class _EventLog(Events):
     """Hands events on at once."""
 
     def __init__(self, process: Process) -> None:
@@ -56,11 +56,11 @@ class Process:
     """One process with one instance of the job, over all its sessions."""
 
     def __init__(
-        self, world: Around, number: int, session: BareSession, dice: Random, names: Mapping[int, str]
+        self, world: StepFunction, number: int, session: BareSession, dice: Random, names: Mapping[int, str]
     ) -> None:
         self.world, self.number, self.session, self._dice, self._names = world, number, session, dice, names
         self._leaving = Event()
-        self._shared = Surroundings(VirtualClock(), _Told(self), Means(), Complaints(VirtualClock(), {}))
+        self._shared = ProcessContext(VirtualClock(), _EventLog(self), Executors(), ErrorDispatcher(VirtualClock(), {}))
         self.body = Simulated(f"process {number}", self.ip)
 
     @property
@@ -101,7 +101,7 @@ class Process:
         await job.leave()
 
     async def _handler(self, context: ItemContext) -> None:
-        claimed = tenure.get()
+        claimed = run_lease.get()
         assert isinstance(claimed, BareTenure)
         self.world.begin(self, context, claimed.incarnation)
         outcome = "cut off"

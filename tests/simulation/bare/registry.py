@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from aioelasticjob.errors import Conflict
+from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node, Stat, Tree, parent
-from aioelasticjob.registry.txn import Check, Committed, Create, Delete, Op, Set
 
 Before: TypeAlias = Mapping[str, Node | None]
 """What was there before a transaction, by every path it touched; None where there was nothing."""

@@ -21,8 +21,8 @@ from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, SessionE
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry.lease import Cancellable
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
+from aioelasticjob.registry.transaction import Committed, Delay, Op
 from aioelasticjob.registry.tree import Node, Stat, Tree
-from aioelasticjob.registry.txn import Committed, Hold, Op
 from tests.simulation.bare.registry import BareRegistry, Before
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class BareSession:
         self._registry, self._past, self._dice = registry, past, dice
         self._flying: list[_Request[object]] = []
         self._bound: dict[Cancellable, None] = {}
-        self._held: dict[Hold, asyncio.Future[bool]] = {}
+        self._held: dict[Delay, asyncio.Future[bool]] = {}
         self._outages: deque[tuple[float, float]] = deque(maxlen=32)
         self._away_since: float | None = None
         self._arrives = self._answered = 0.0
@@ -148,7 +148,7 @@ class BareSession:
         if not self.is_connected:
             return
         self._away_since = self._registry.now
-        self.trees.value.lose_touch()
+        self.trees.value.mark_outdated()
         for request in self._flying:
             if request.write and not request.arrived and not self.over and self._dice.random() < 0.5:
                 with suppress(Conflict):
@@ -218,12 +218,12 @@ class BareSession:
         """Wait for a connection."""
         await self.status.until(lambda now: now.state is SessionState.CONNECTED)
 
-    async def lull(self) -> None:
+    async def wait_for_delayed(self) -> None:
         """Wait for nothing: of transactions on hold the answers come when they come."""
 
-    async def commit(self, ops: Sequence[Op], *, incarnation: int, hold: Hold | None = None) -> Committed:
+    async def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> Committed:
         """Write all of ``ops`` or none, under the session ``incarnation`` or not at all."""
-        if hold is not None and not (await self._leaves(hold) and hold.stands()):
+        if delay is not None and not (await self._leaves(delay) and delay.stands()):
             raise Conflict(-1, ops[0].path, "withdrawn")
         session = self.admit(incarnation)
         try:
@@ -236,9 +236,9 @@ class BareSession:
         self.zxid = max(self.zxid, written.zxid)
         return written
 
-    def withdraw(self, hold: Hold) -> None:
+    def withdraw(self, delay: Delay) -> None:
         """Let a transaction on hold be refused now; one that has left is not touched."""
-        self._let_go(hold, False)
+        self._let_go(delay, False)
 
     def admit(self, incarnation: int) -> int:
         """Return the session to write under, or refuse."""
@@ -305,19 +305,19 @@ class BareSession:
                 continue
             await self.trees.until(lambda newer, seen=trees: newer is not seen)  # type: ignore[misc]
 
-    async def _leaves(self, hold: Hold) -> bool:
+    async def _leaves(self, delay: Delay) -> bool:
         """Wait until a transaction on hold leaves; False if it was withdrawn."""
         loop = asyncio.get_running_loop()
-        leaves = self._held[hold] = loop.create_future()
-        timer = loop.call_at(hold.until, self._let_go, hold, True)
+        leaves = self._held[delay] = loop.create_future()
+        timer = loop.call_at(delay.until, self._let_go, delay, True)
         try:
             return bool(await leaves)
         finally:
             timer.cancel()
-            del self._held[hold]
+            del self._held[delay]
 
-    def _let_go(self, hold: Hold, leaves: bool) -> None:
-        waiting = self._held.get(hold)
+    def _let_go(self, delay: Delay, leaves: bool) -> None:
+        waiting = self._held.get(delay)
         if waiting is not None and not waiting.done():
             waiting.set_result(leaves)
 

@@ -26,7 +26,7 @@ from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running import life
 from aioelasticjob.testing.loop import run_on
-from tests.simulation.bare.events import happen
+from tests.simulation.bare.faults import happen
 from tests.simulation.bare.follower import BareFollower
 from tests.simulation.bare.loop import SteppedLoop
 from tests.simulation.bare.world import World
@@ -36,7 +36,7 @@ START = 1_000_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BareVerdict:
     """What came of a seed; ``cost`` in seconds of CPU."""
 
     seed: int
@@ -54,7 +54,7 @@ class Verdict:
         return "\n".join([*lines, replay])
 
 
-def live(seed: int, *, traced: bool = False) -> Verdict:
+def live(seed: int, *, traced: bool = False) -> BareVerdict:
     """Play a seed and judge it; of its world nothing is left afterwards."""
     gc.freeze()  # so that the collections at the end look at that world only
     try:
@@ -64,7 +64,7 @@ def live(seed: int, *, traced: bool = False) -> Verdict:
         gc.unfreeze()
 
 
-def _live(seed: int, *, traced: bool) -> Verdict:
+def _live(seed: int, *, traced: bool) -> BareVerdict:
     began, dice = time.process_time(), Random(f"bare {seed}")
     small = dice.random() < 0.3
     loop = SteppedLoop(dice, start=START + dice.random())
@@ -75,8 +75,8 @@ def _live(seed: int, *, traced: bool) -> Verdict:
         await worlds[0].live(happen)
 
     with (
-        mock.patch.object(effects, "PER_TRANSACTION", 6 if small else effects.PER_TRANSACTION),
-        mock.patch.object(claims, "AT_ONCE", 2 if small else claims.AT_ONCE),
+        mock.patch.object(effects, "MAX_OPERATIONS", 6 if small else effects.MAX_OPERATIONS),
+        mock.patch.object(claims, "ITEMS_AT_ONCE", 2 if small else claims.ITEMS_AT_ONCE),
         mock.patch.object(life, "Follower", BareFollower),
         mock.patch.object(Claims, "_claim", _noting(worlds, Claims._claim)),
     ):
@@ -86,7 +86,7 @@ def _live(seed: int, *, traced: bool) -> Verdict:
             broken.append(f"the world goes on: {traceback.format_exc()}")
     judge, cost = worlds[0].judge, time.process_time() - began
     trace, broken = tuple(worlds[0].trace or ()), judge.broken + broken
-    return Verdict(seed, tuple(broken), trace, loop.steps, judge.runs, judge.rescues, cost)
+    return BareVerdict(seed, tuple(broken), trace, loop.steps, judge.runs, judge.rescues, cost)
 
 
 def _noting(worlds: list[World], claim: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:

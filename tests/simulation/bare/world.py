@@ -14,8 +14,8 @@ from aioelasticjob.errors import Conflict
 from aioelasticjob.events import JobEvent
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.layout import Layout
+from aioelasticjob.registry.transaction import Create, Op
 from aioelasticjob.registry.tree import Node
-from aioelasticjob.registry.txn import Create, Op
 from tests.simulation.bare.judge import Judge
 from tests.simulation.bare.loop import SteppedLoop
 from tests.simulation.bare.process import Process, describe
@@ -151,7 +151,7 @@ class World:
         """End a process where it stands; its session lives on for a while."""
         process.session.cut()
         self._remove(process)
-        self.loop.keep_remains(process.body)
+        self.loop.retain_tasks(process.body)
         process.body.kill()
         if not process.session.over:
             self.zombies.append(process.session)

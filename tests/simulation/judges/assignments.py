@@ -9,7 +9,7 @@ from math import inf
 from typing import TypeVar
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.strategies import Allotment, find, in_order
+from aioelasticjob.coordination.strategies import AssignmentInput, find, in_order
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Instance
 from tests.simulation.facts import PROMPT, RESENT, Facts, Violation
@@ -98,7 +98,7 @@ class _Board:
     def _is_due(self, members: tuple[str, ...]) -> bool:
         if not members or self.config is None:
             return False
-        given = Allotment(self.job, members, self.config.sharding_total_count, self.assigned)
+        given = AssignmentInput(self.job, members, self.config.sharding_total_count, self.assigned)
         return bool(self.marks) or find(self.config.sharding_strategy)(given) != self.assigned
 
 

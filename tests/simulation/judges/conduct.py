@@ -12,8 +12,8 @@ from math import inf
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Ended, Misfired
 from aioelasticjob.model import FireSource, Outcome
-from tests.simulation.facts import KNOWN, PROMPT, RESENT, Facts, JobFacts, Run, Violation
-from tests.simulation.history import Told, Written, of_kind
+from tests.simulation.facts import KNOWN, PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation
+from tests.simulation.history import Reported, Written, of_kind
 from tests.simulation.judges.excuses import is_astray
 from tests.simulation.judges.timeliness import SCHEDULED
 
@@ -141,7 +141,7 @@ def _asked_for(job: JobFacts, instance: str, at: float) -> Iterator[int]:
 def _is_told(job: JobFacts, instance: str, item: int, at: float) -> bool:
     """Whether an instance has said that it will not run what it was asked for at about this time."""
     refused = any(one.at >= at and one.event.instance == instance for one in job.refusals)
-    told = (one.event for one in of_kind(job.facts.entries, Told) if one.at >= at)
+    told = (one.event for one in of_kind(job.facts.entries, Reported) if one.at >= at)
     own = (event for event in told if isinstance(event, Misfired) and event.instance == instance)
     return refused or any(
         item in event.items and event.first == event.slot and at - RESENT <= event.slot / 1000 <= at + RECENT
@@ -158,7 +158,7 @@ def _is_refused(job: JobFacts, instance: str, at: float) -> bool:
 def _failed(job: JobFacts, instance: str, item: int) -> list[float]:
     """Return when triggered runs of an item were told of as failed, perhaps before their handler was called."""
     wanted = (job.name, instance, item, FireSource.TRIGGER, Outcome.FAILED)
-    told = ((one.at, one.event) for one in of_kind(job.facts.entries, Told))  # an event is dated by its host
+    told = ((one.at, one.event) for one in of_kind(job.facts.entries, Reported))  # an event is dated by its host
     ends = ((at, event) for at, event in told if isinstance(event, Ended))
     return [at for at, end in ends if (end.job, end.instance, end.item, end.source, end.outcome) == wanted]
 
@@ -182,7 +182,7 @@ def _runnable(job: JobFacts, instance: str, at: float) -> Iterator[int]:
     def always(path: str, *values: bytes | None) -> bool:
         return set(nodes.over(f"{root}/{path}", start, end)) <= set(values)
 
-    told = [one.event for one in of_kind(facts.entries, Told) if at <= one.at <= end]
+    told = [one.event for one in of_kind(facts.entries, Reported) if at <= one.at <= end]
     refused = {
         item for event in told if isinstance(event, Misfired) and event.instance == instance for item in event.items
     }
@@ -199,12 +199,12 @@ def _runnable(job: JobFacts, instance: str, at: float) -> Iterator[int]:
             yield item
 
 
-def _claimed(facts: Facts, run: Run) -> float:
+def _claimed(facts: Facts, run: ObservedRun) -> float:
     """Return when a run was claimed."""
     return facts.claimed.get((run.begun.job, run.begun.item, run.begun.fence), run.begun.at)
 
 
-def _timeouts(facts: Facts, run: Run) -> list[float]:
+def _timeouts(facts: Facts, run: ObservedRun) -> list[float]:
     """Return how long a run may take, by every configuration that its instance may have gone by when it claimed it."""
     one = run.begun
     configs = facts.job(one.job).configs(facts.knows_since(one.host, _claimed(facts, run)), one.at)

@@ -10,12 +10,12 @@ from math import inf
 
 from aioelasticjob.clock import moment
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.ledger import TOLERATED
+from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome, Record
-from aioelasticjob.running.clockwork import STEADY
-from tests.simulation.facts import KNOWN, PROMPT, REGISTRY, RESENT, Facts, JobFacts, Run, Span, Violation
-from tests.simulation.history import ClockSet, Nonsense, Raised, Started, Told, Written, of_kind
+from aioelasticjob.running.clock_skew import STEADY
+from tests.simulation.facts import KNOWN, PROMPT, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Span, Violation
+from tests.simulation.history import ClockSet, Nonsense, Raised, Reported, Started, Written, of_kind
 from tests.simulation.judges.eras import Era
 
 ASTRAY = 1.0
@@ -93,7 +93,7 @@ def clocks(facts: Facts) -> Clocks:
 def failed_unheard(job: JobFacts) -> Mapping[tuple[int, int], list[Ended]]:
     """Return the runs (item, slot) that were told of as failed, though their handlers may never have been called."""
     found: dict[tuple[int, int], list[Ended]] = {}
-    for told in of_kind(job.facts.entries, Told):
+    for told in of_kind(job.facts.entries, Reported):
         event = told.event
         if isinstance(event, Ended) and event.job == job.name and event.outcome is Outcome.FAILED:
             found.setdefault((event.item, event.slot), []).append(event)
@@ -193,7 +193,7 @@ def is_former(job: JobFacts, item: int, slot: int, era: Era) -> bool:
         record = records.decode(data or b"") or Record()
         if at <= slot / 1000 and record.slot != reached:  # else it was settled, or run for another reason
             claimed, reached, host = at, record.slot, record.instance.partition("@-@")[0]
-    if not (claimed < changed and slot <= reached <= 1000 * changed + TOLERATED):
+    if not (claimed < changed and slot <= reached <= 1000 * changed + MAX_FUTURE):
         return False
     right = clocks(job.facts).ahead(REGISTRY, changed, changed)[0] <= ASTRAY  # or behind by now
     return right and ahead_of_time(job.facts, host, claimed) > ASTRAY
@@ -224,7 +224,7 @@ def is_astray(job: JobFacts, host: str, at: float) -> bool:
     return limit is not None and max(clocks(job.facts).apart(host, at - NEWS, at)) > limit - MEASURED
 
 
-def is_unmonitored(run: Run, facts: Facts) -> bool:
+def is_unmonitored(run: ObservedRun, facts: Facts) -> bool:
     """Say whether a run may have been begun without a claim, so that nothing keeps others from running it, too."""
     begun = run.begun
     configs = facts.job(begun.job).configs(begun.at - SETTLED, run.end)
@@ -237,7 +237,7 @@ def monitored(facts: Facts, name: str, at: float) -> bool:
     return not any(is_unmonitored(run, facts) for run in runs)
 
 
-def woken(run: Run, facts: Facts, start: float, end: float) -> float:
+def woken(run: ObservedRun, facts: Facts, start: float, end: float) -> float:
     """Return since when a run must know that its session may be over: its machine may just have been woken.
 
     The lease is checked at least every second of the loop's clock, and before handlers and writes; so this is for runs
@@ -257,7 +257,7 @@ def lives(facts: Facts, name: str, at: float) -> int:
     return bisect_right(removals(facts, name), at)
 
 
-def was_forgotten(facts: Facts, earlier: Run, run: Run) -> bool:
+def was_forgotten(facts: Facts, earlier: ObservedRun, run: ObservedRun) -> bool:
     """Say whether the registry forgot between two runs of a moment that the first was early, by a clock ahead.
 
     The record claimed a later moment, too far in the future, and was lowered; or it went with its item, or an operator
@@ -270,7 +270,7 @@ def was_forgotten(facts: Facts, earlier: Run, run: Run) -> bool:
         return True
     for at, data in facts.nodes.changes(path):
         record = records.decode(data or b"") if first <= at < one.at else None
-        if record is not None and one.slot < record.slot and record.slot > 1000 * at + TOLERATED:
+        if record is not None and one.slot < record.slot and record.slot > 1000 * at + MAX_FUTURE:
             return True
     return False
 
@@ -311,7 +311,7 @@ def nonsense(facts: Facts, path: str) -> list[tuple[float, float, bytes]]:
     return found
 
 
-def put_away_badly(run: Run, facts: Facts) -> bool:
+def put_away_badly(run: ObservedRun, facts: Facts) -> bool:
     """Say whether a provider raised when it put its value away: then a run failed though its handler did not."""
     one = run.begun
     ends = (raised for raised in of_kind(facts.entries, Raised) if raised.where == "provider end")
@@ -321,7 +321,7 @@ def put_away_badly(run: Run, facts: Facts) -> bool:
     )
 
 
-def could_not_settle(run: Run, facts: Facts, until: float) -> bool:
+def could_not_settle(run: ObservedRun, facts: Facts, until: float) -> bool:
     """Say whether a run's end may have been kept from the record until then, for its host was in trouble."""
     return not facts.undisturbed(run.begun.host, min(run.end, until) - RESENT, until)
 

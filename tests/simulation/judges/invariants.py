@@ -12,10 +12,10 @@ from itertools import pairwise
 from math import inf
 
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.strategies import Allotment, find, in_order
+from aioelasticjob.coordination.strategies import AssignmentInput, find, in_order
 from aioelasticjob.model import GIVEN_UP, FireSource, Instance
 from aioelasticjob.running.claim_ahead import EARLY
-from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, Run, Violation
+from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Violation
 from tests.simulation.history import Change, Entry, Stopped, Written, of_kind
 from tests.simulation.judges import assignments, checkpoints, conduct, excuses, leases, listening, orphans, writes
 from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
@@ -57,7 +57,7 @@ def one_runner(facts: Facts) -> Iterator[Violation]:
 
 def one_run_per_slot(facts: Facts) -> Iterator[Violation]:
     """A scheduled moment of an item is begun once in the whole cluster."""
-    first: dict[tuple[str, int, int, int], Run] = {}
+    first: dict[tuple[str, int, int, int], ObservedRun] = {}
     for run in facts.runs:
         one = run.begun
         if one.source in SCHEDULED and not excuses.is_unmonitored(run, facts):
@@ -207,7 +207,7 @@ def check(entries: Sequence[Entry], rules: Sequence[Rule] = RULES) -> list[Viola
     return sorted((found for rule in rules for found in rule(facts)), key=lambda found: found.at)
 
 
-def _awake(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
+def _awake(run: ObservedRun, facts: Facts) -> Iterator[tuple[float, float]]:
     """Yield the spans in which a handler ran, and had to know that it may."""
     removed = min((at for at in excuses.removals(facts, run.begun.job) if at >= run.begun.at), default=inf)
     for start, informed in _informed(run, facts):
@@ -220,7 +220,7 @@ def _awake(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
             yield start, end
 
 
-def _informed(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
+def _informed(run: ObservedRun, facts: Facts) -> Iterator[tuple[float, float]]:
     """Yield the spans in which the instance that runs could know whether its session lives.
 
     When a stranger has ended it, the news has to arrive first; where packets get lost, the lease ends the run.
@@ -235,7 +235,7 @@ def _informed(run: Run, facts: Facts) -> Iterator[tuple[float, float]]:
         yield max(start, known), end
 
 
-def _is_news(run: Run, facts: Facts) -> bool:
+def _is_news(run: ObservedRun, facts: Facts) -> bool:
     """Say whether a run began under a session that a stranger had just ended."""
     ended = facts.ended_by_hand.get(facts.incarnations.get(run.begun.instance, 0), inf)
     return 0 <= run.begun.at - ended <= NEWS
@@ -289,7 +289,7 @@ def _unsettled(job: JobFacts) -> Iterator[str]:
     holders = {item: nodes.at(f"{root}/sharding/{item}/instance", end) for item in items}
     kept = {item for item in items if nodes.at(f"{root}/sharding/{item}/disabled", end) is not None}  # beyond the count
     assigned = {item: (held or b"").decode() for item, held in holders.items() if held is not None or item not in kept}
-    wanted = find(config.sharding_strategy)(Allotment(job.name, eligible, config.sharding_total_count, assigned))
+    wanted = find(config.sharding_strategy)(AssignmentInput(job.name, eligible, config.sharding_total_count, assigned))
     if assigned != wanted:
         yield f"the assignment is {assigned}, {config.sharding_strategy} says {dict(wanted)}"
     yield from _left_over(job, items)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from aioelasticjob.coordination import records
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource, Record
-from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, Run, Violation, is_as_before
-from tests.simulation.history import Told, Written, of_kind
+from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation, is_as_before
+from tests.simulation.history import Reported, Written, of_kind
 from tests.simulation.judges import excuses
 
 RECENT = 4.0
@@ -42,7 +42,7 @@ def cut_off_is_told(facts: Facts) -> Iterator[Violation]:
     for name in facts.jobs:
         told = {
             (item, one.event.slot, one.event.cut_off): one.at
-            for one in of_kind(facts.entries, Told)
+            for one in of_kind(facts.entries, Reported)
             if isinstance(one.event, Misfired) and one.event.job == name and one.event.cut_off
             for item in one.event.items
         }
@@ -89,7 +89,7 @@ def rescues_follow_what_was_cut_off(facts: Facts) -> Iterator[Violation]:
             if path.isdigit():
                 found[job, int(path), written.zxid] = last.get(change.path, Record())
                 last[change.path] = records.decode(change.data or b"") or Record()
-    begun = dict[tuple[str, int, int], Run]()
+    begun = dict[tuple[str, int, int], ObservedRun]()
     for run in facts.runs:
         one = run.begun
         if one.source is not FireSource.FAILOVER:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import inf
 
-from aioelasticjob.coordination.view import said, scheduling
+from aioelasticjob.coordination.view import instance_data, scheduling
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
@@ -157,7 +157,7 @@ def _is_noted(job: JobFacts, era: Era) -> bool:
     """Whether a leader noted the schedule of an era while it was in force."""
     notes = job.facts.nodes.over(f"/{job.name}/leader/schedule", era.start, min(era.end, job.facts.end))
     wanted = scheduling(era.config).items()
-    return any(wanted <= said(note).items() for note in notes if note is not None)
+    return any(wanted <= instance_data(note).items() for note in notes if note is not None)
 
 
 def _came_early(job: JobFacts, item: int, moment: float) -> bool:

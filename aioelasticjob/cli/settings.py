@@ -1,0 +1,142 @@
+"""`aioelasticjob set NAME SETTING=VALUE…`, `export` and `import`: the settings of jobs."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from aioelasticjob import operations
+from aioelasticjob.cli import completion
+from aioelasticjob.cli.actions import Yes, print_result
+from aioelasticjob.cli.describe import done_as_json, preview_as_json
+from aioelasticjob.cli.jobs import AsJson, Name
+from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
+from aioelasticjob.cli.terminal import confirm, out, write_json
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.operations import OperationResult, Preview
+from aioelasticjob.registry.session import Session
+
+MAX_MOVES_SHOWN = 20
+"""At most so many moves of items are shown one by one."""
+
+
+class Form(StrEnum):
+    """The formats of exported configurations."""
+
+    JSON = "json"
+    YAML = "yaml"
+
+
+@on_a_registry
+def set_(
+    where: RegistryOptions,
+    name: Name,
+    settings: Annotated[
+        list[str],
+        typer.Argument(metavar="SETTING=VALUE…", help="As cron='0 0 3 * * ?'.", autocompletion=completion.settings),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Change settings of a job while it runs, and show what that does: next fires, items that move, warnings."""
+    given = _pairs(settings)
+
+    async def change(session: Session) -> tuple[Preview, OperationResult | None]:
+        seen = await operations.preview(session, name, given)
+        if dry_run:
+            return seen, None
+        return seen, await operations.configure(session, name, given, version=seen.version)
+
+    preview, done = where.look(change)
+    if as_json:
+        write_json({"preview": preview_as_json(preview), "done": None if done is None else done_as_json(done)})
+        return
+    out().print(_picture(preview))
+    if done is None:
+        out().print("nothing was written", style="dim")
+    else:
+        print_result(done, as_json=False)
+
+
+@on_a_registry
+def export(
+    where: RegistryOptions,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Jobs; all of them without.", autocompletion=completion.jobs)
+    ] = None,
+    form: Annotated[Form, typer.Option(help="How it is spelt.")] = Form.JSON,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file in place of stdout.")] = None,
+) -> None:
+    """Print the configurations of jobs, to keep or to import elsewhere."""
+    text = where.look(lambda session: operations.export_jobs(session, names or None, form=form.value))
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, "utf-8")
+    except OSError as error:
+        raise InvalidSetting("output", str(output), f"cannot be written: {error.strerror or error}") from None
+
+
+@on_a_registry
+def import_(
+    where: RegistryOptions,
+    file: Annotated[Path, typer.Argument(help="What export wrote, JSON or YAML; - is stdin.")],
+    overwrite: Annotated[bool, typer.Option(help="Replace the settings of jobs that are there.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write configurations into the registry: all of them, or none if one is wrong."""
+    text = _text(file)
+    if overwrite:
+        confirm(f"Replace the settings of jobs that are there by those of {file}?", sure=yes)
+    print_result(
+        where.look(lambda session: operations.import_jobs(session, text, overwrite=overwrite)), as_json=as_json
+    )
+
+
+def _pairs(settings: list[str]) -> dict[str, object]:
+    given = dict[str, object]()
+    for pair in settings:
+        setting, equals, value = pair.partition("=")
+        if not equals or not setting:
+            raise InvalidSetting("setting", pair, "write setting=value, as shardingTotalCount=6")
+        if setting in given:
+            raise InvalidSetting("setting", pair, "is given twice")
+        given[setting] = value
+    return given
+
+
+def _picture(preview: Preview) -> RenderableType:
+    table = Table.grid(padding=(0, 3))
+    for name, (before, after) in preview.changed.items():
+        table.add_row(Text(name, style="bold"), Text(f"{before!r}", style="dim"), Text(f"→ {after!r}"))
+    if preview.changed.keys() & {"cron", "time_zone", "dst"}:
+        for number, fire in enumerate(preview.next_fires):
+            table.add_row(Text("" if number else "next fires", style="bold"), Text(fire.isoformat(sep=" ")))
+    for number, (item, (source, target)) in enumerate(preview.moves.items()):
+        if number == MAX_MOVES_SHOWN:
+            table.add_row("", Text(f"and {len(preview.moves) - MAX_MOVES_SHOWN:,} items more"))
+            break
+        table.add_row(
+            Text("" if number else "moves", style="bold"),
+            f"item {item}",
+            Text(f"{source or 'new'} → {target or 'gone'}"),
+        )
+    return Group(table, *(Text(f"mind: {warning}", style="yellow") for warning in preview.warnings))
+
+
+def _text(file: Path) -> str:
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
+    except OSError as error:
+        raise InvalidSetting("file", str(file), f"cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidSetting("file", str(file), f"is no text: {error}") from None

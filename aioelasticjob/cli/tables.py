@@ -1,0 +1,67 @@
+"""Tables for people, fast also with thousands of rows; cells are folded only if the terminal is too narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+GAP: Final = "  "
+
+
+class TextTable:
+    """A table.  A column whose title begins with ``>`` holds numbers; one named in ``whole`` is not folded.
+
+    Rich measures each cell several times in order to fold it well, which takes a second for a thousand rows.  If the
+    terminal is wide enough, or the output goes to a file or a program, rows are written without Rich.
+    """
+
+    def __init__(self, *titles: str, whole: tuple[str, ...] = ()) -> None:
+        self._titles = tuple(title.removeprefix(">") for title in titles)
+        self._right = tuple(title.startswith(">") for title in titles)
+        self._whole = whole
+        self._rows: list[tuple[Text, ...]] = []
+
+    def add(self, *cells: str | Text) -> None:
+        """Add a row; text is shown as it is, without markup."""
+        self._rows.append(tuple(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        head = tuple(Text(title, style="dim") for title in self._titles)
+        widths = [max(cell.cell_len for cell in column) for column in zip(head, *self._rows, strict=True)]
+        if console.is_terminal and sum(widths) + len(GAP) * len(widths) > options.max_width:
+            yield self._folded()
+            return
+        yield Segment.line()
+        yield from self._line(console, head, widths)
+        yield Segment(" " + "─" * (sum(widths) + len(GAP) * (len(widths) - 1)))
+        yield Segment.line()
+        for row in self._rows:
+            yield from self._line(console, row, widths)
+        yield Segment.line()
+
+    def _line(self, console: Console, row: tuple[Text, ...], widths: list[int]) -> Iterator[Segment]:
+        yield Segment(" ")
+        for number, (cell, width, right) in enumerate(zip(row, widths, self._right, strict=True)):
+            blank = Segment(" " * (width - cell.cell_len))
+            if number:
+                yield Segment(GAP)
+            if right:
+                yield blank
+            yield from cell.render(console)
+            if not right and number + 1 < len(row):
+                yield blank
+        yield Segment.line()
+
+    def _folded(self) -> Table:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+        for title, right in zip(self._titles, self._right, strict=True):
+            table.add_column(title, justify="right" if right else "left", overflow="fold", no_wrap=title in self._whole)
+        for row in self._rows:
+            table.add_row(*row)
+        return table

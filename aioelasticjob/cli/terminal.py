@@ -1,0 +1,61 @@
+"""Output of commands: results go to stdout, errors go to stderr."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters, except tabs and line ends: a terminal executes them instead of showing them."""
+
+
+class SafeConsole(Console):
+    """A console that replaces control characters by signs: a job's text must not control the reader's terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as usual, but replace control characters by visible signs."""
+        for segment in super().render(renderable, options):
+            if segment.control or not _CONTROL.search(segment.text):
+                yield segment
+            else:
+                yield Segment(_CONTROL.sub(_sign, segment.text), segment.style)
+
+
+def out() -> Console:
+    """Return the console for results; it is made at each call, so that it uses the present stdout."""
+    return SafeConsole(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def print_error(message: str) -> None:
+    """Write a message to stderr as one line; line ends in it are replaced."""
+    line = " ".join(message.split())
+    console = SafeConsole(stderr=True, highlight=False, soft_wrap=True)
+    console.print("[bold red]error:[/]", end=" ")
+    console.print(line.encode(errors="backslashreplace").decode(), markup=False)
+
+
+def write_json(value: object, *, line: bool = False) -> None:
+    """Write a value as JSON, on request as one line; times are in ISO 8601."""
+    print(json.dumps(value, ensure_ascii=False, indent=None if line else 2, default=_text), flush=line)
+
+
+def confirm(question: str, *, sure: bool) -> None:
+    """Ask before something is destroyed, unless the caller is ``sure``; without an answer the command is aborted."""
+    if not sure:
+        typer.confirm(question, abort=True, err=True)
+
+
+def _text(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _sign(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\N{REPLACEMENT CHARACTER}"

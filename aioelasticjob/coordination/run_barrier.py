@@ -1,0 +1,332 @@
+"""One run as the whole cluster has it: who calls the listeners that are called once, and when.
+
+Below ``guarantee`` stand: as its own data how far each run has come; ``{run}``, ephemeral, held by whoever calls the
+listeners of that run; ``started/{item}``, the run that an item has begun and not ended; and ``completed/{item}``, the
+last scheduled moment that an item has ended, while that is of interest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from anyio import move_on_after
+
+from aioelasticjob.coordination.commit import connected, write
+from aioelasticjob.coordination.effects import MAX_OPERATIONS
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.record_cache import is_cut_off
+from aioelasticjob.coordination.records import decode
+from aioelasticjob.coordination.view import JobView, is_item
+from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
+from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
+from aioelasticjob.registry.tree import Node
+
+BEGUN: Final = "begun"
+"""A run whose ``before`` is through and whose ``after`` is still to come."""
+OVER: Final = "over"
+FAILED: Final = "failed: "
+"""What a run's state begins with if its ``before`` failed; the reason follows."""
+MAX_OPEN_RUNS, MAX_CLOSED_RUNS = 64, 16
+"""Runs that are kept in mind: those that are not over, and those that are."""
+RELEASE_TIMEOUT = 3.0
+"""Seconds that giving up the right to call may take when everything is being cancelled."""
+
+T = TypeVar("T")
+
+MAX_CONFLICTS = 50
+"""Conflicts after which a write is given up: somebody gets through each time, so something else is wrong."""
+MAX_MOMENT_DIGITS = 15
+"""Digits of a moment, in milliseconds."""
+
+
+def run_of(fire: Fire) -> str:
+    """Return the name of the run that a fire belongs to: the same on every instance that takes part."""
+    return f"trigger-{fire.request_id or fire.slot}" if fire.source is FireSource.TRIGGER else str(fire.slot)
+
+
+def moment_of(run: str) -> int | None:
+    """Return the scheduled moment of a run; None for one that was triggered."""
+    return int(run) if run.isascii() and run.isdecimal() and len(run) <= MAX_MOMENT_DIGITS else None
+
+
+class RunBarrier:
+    """Reads and writes the marks of one job; every write is conditional on what was read."""
+
+    def __init__(self, member: Member) -> None:
+        self._member, self._layout, self._session = member, member.layout, member.session
+
+    async def join(self, run: str, items: Collection[int], request: Check | None = None) -> bool:
+        """Note which run these items have begun: they take part in it until they have ended, or begun another.
+
+        False if the request for it is gone, so that the run was begun before.
+        """
+        for part in _parts(items, MAX_OPERATIONS):
+
+            async def attempt(part: list[int] = part) -> None:
+                if operations := await self._enrolling(run, part):
+                    await self._commit(operations if request is None else [request, *operations])
+
+            try:
+                await self._steadily(attempt, request)
+            except Conflict as conflict:
+                if request is None or conflict.path != request.path:
+                    raise
+                return False
+        return True
+
+    async def begun_in(self, item: int) -> str | None:
+        """Return the run that an item has begun and not ended."""
+        (node,) = await self._read([f"{self._layout.started}/{item}"])
+        return None if node is None else _text(node)
+
+    async def state(self, run: str) -> str | None:
+        """Return how far a run has come; None before anybody is through with its ``before``."""
+        (node,) = await self._read([self._layout.guarantee])
+        return _runs(node).get(run)
+
+    async def caller(self, run: str) -> str | None:
+        """Return who calls a run's listeners now."""
+        (node,) = await self._read([self._layout.calling(run)])
+        return None if node is None else _text(node)
+
+    async def wait_for_caller(self, run: str) -> None:
+        """Wait until whoever calls a run's listeners has done so, or is gone."""
+        await self._session.wait_deleted(self._layout.calling(run))
+
+    async def acquire(self, run: str, state: str | None) -> bool:
+        """Take the right to call a run's listeners; False if somebody has it, or the run is in another state."""
+        mine = False
+
+        async def attempt() -> None:
+            nonlocal mine
+            parent, holder = await self._read([self._layout.guarantee, self._layout.calling(run)])
+            mine = _runs(parent).get(run) == state
+            if mine and holder is not None:  # ours is left from a flight that was cut off
+                mine = holder.stat.ephemeral_owner == self._member.incarnation
+            elif mine:
+                unchanged = (
+                    Create(self._layout.guarantee)
+                    if parent is None
+                    else Check(self._layout.guarantee, parent.stat.version)
+                )
+                delay = Create(self._layout.calling(run), self._member.id.encode(), ephemeral=True)
+                await self._commit([unchanged, delay])
+
+        await self._steadily(attempt)
+        return mine
+
+    async def note(self, run: str, state: str) -> None:
+        """Note how far a run has come, and give up the right to call its listeners: whoever waits goes on."""
+
+        async def attempt() -> None:
+            parent, holder = await self._read([self._layout.guarantee, self._layout.calling(run)])
+            data = json.dumps(_kept({**_runs(parent), run: state})).encode()
+            path = self._layout.guarantee
+            operations: list[Op] = [Create(path, data) if parent is None else Set(path, data, parent.stat.version)]
+            if holder is not None and holder.stat.ephemeral_owner == self._member.incarnation:
+                operations.append(Delete(self._layout.calling(run), holder.stat.version))
+            await self._commit(operations)
+
+        await self._steadily(attempt)
+
+    async def release(self, run: str) -> None:
+        """Give up the right to call though nothing came of it: somebody else shall have it."""
+        cut_off = self._session.margin <= 0  # then nothing else goes on before the session is back, or over
+        with move_on_after(self._session.timeout if cut_off else RELEASE_TIMEOUT, shield=True), suppress(RegistryError):
+            await self._steadily(lambda: self._commit([Delete(self._layout.calling(run))]))
+
+    async def end(self, run: str, items: Collection[int]) -> None:
+        """Note that items have ended a run."""
+        for part in _parts(items, MAX_OPERATIONS // 2):
+
+            async def attempt(part: list[int] = part) -> None:
+                if operations := await self._ending(run, part):
+                    await self._commit(operations)
+
+            await self._steadily(attempt)
+
+    async def finished_runs(self, view: JobView, besides: str | None = None) -> list[str]:
+        """Return the runs, besides one, that all their items have ended or passed over, the first to begin first.
+
+        Whoever ends last finds what all others have written, so each run is found by somebody.
+        """
+        parent, waiting = await self._waiting()
+        if parent is None or not waiting - {besides}:
+            return []
+        asked = await self._asked(view) if any(moment_of(run) is None for run in waiting) else frozenset[str]()
+        marks = await self._marks(view)
+        wanted = [item for item in range(view.config.sharding_total_count) if item not in view.disabled_items]
+        reached = min(map(marks.reached, wanted), default=0)
+        open_runs = [run for run in _runs(parent) if run in waiting - marks.under_way - asked - {besides}]
+        over = [run for run in open_runs if (moment_of(run) or 0) <= reached or moment_of(run) is None]
+        return (
+            [run for run in over if moment_of(run) not in await self._cut_off(wanted)] if view.config.failover else over
+        )
+
+    async def tidy(self, view: JobView) -> None:
+        """Remove the marks that no run needs any more."""
+        _, waiting = await self._waiting()
+        marks = await self._marks(view)
+        first = min((moment for run in waiting if (moment := moment_of(run)) is not None), default=None)
+        stale = {f"{self._layout.started}/{item}": node for item, node in marks.left.items()}
+        for item, node in marks.ended.items():
+            if first is None or _moment(node) < first:
+                stale[f"{self._layout.completed}/{item}"] = node
+        operations = [Delete(path, node.stat.version) for path, node in stale.items() if not node.stat.num_children]
+        for part in (operations[n : n + MAX_OPERATIONS] for n in range(0, len(operations), MAX_OPERATIONS)):
+            await write(self._member, part, "to remove marks of runs")  # if not, whoever ends a later run tidies up
+
+    async def _waiting(self) -> tuple[Node | None, frozenset[str]]:
+        """Return the node that says how far runs have come, and those whose ``after`` is still to come."""
+        (parent,) = await self._read([self._layout.guarantee])
+        return parent, frozenset(run for run, state in _runs(parent).items() if state == BEGUN)
+
+    async def _asked(self, view: JobView) -> frozenset[str]:
+        """Return the runs that somebody who holds items has been asked for and has not begun."""
+        holders = sorted(set(view.assignment.values()))
+        nodes = await self._read([self._layout.trigger(one) for one in holders])
+        alive = await self._read([self._layout.instance(one) for one in holders])
+        asked = [node for node, there in zip(nodes, alive, strict=True) if node and there]
+        return frozenset(run_of(Fire(0, FireSource.TRIGGER, request_id=node.stat.mzxid)) for node in asked)
+
+    async def _cut_off(self, items: Sequence[int]) -> frozenset[int | None]:
+        """Return the moments of items that will be rescued, None for triggers: they ended, and were not settled."""
+        paths = [path for item in map(self._layout.item, items) for path in (item.execution, item.running)]
+        nodes = await self._read(paths)
+        found = [
+            decode(node.data) for node, running in zip(nodes[::2], nodes[1::2], strict=True) if node and not running
+        ]
+        return frozenset(None if one.asked else one.slot for one in found if one is not None and is_cut_off(one))
+
+    async def _marks(self, view: JobView) -> _Marks:
+        begun, ended = await self._below(self._layout.started), await self._below(self._layout.completed)
+        count = view.config.sharding_total_count
+        unwanted = [item for item in begun if item >= count or item in view.disabled_items]  # nobody will rescue them
+        running = await self._read([self._layout.item(item).running for item in unwanted])
+        left = {item: begun.pop(item) for item, runs in zip(unwanted, running, strict=True) if runs is None}
+        return _Marks(begun, ended, left)
+
+    async def _below(self, parent: str) -> dict[int, Node]:
+        names = await self._steadily(lambda: self._session.children_many([parent]))
+        items = sorted(int(name) for name in names[0] or () if is_item(name))
+        nodes = await self._read([f"{parent}/{item}" for item in items])
+        return {item: node for item, node in zip(items, nodes, strict=True) if node is not None}
+
+    async def _enrolling(self, run: str, items: Collection[int]) -> list[Op]:
+        paths, data = [f"{self._layout.started}/{item}" for item in items], run.encode()
+        above, nodes = await self._with_parents([self._layout.started], paths)
+        marks: list[Op] = [
+            Create(path, data) if node is None else Set(path, data, node.stat.version)
+            for path, node in zip(paths, nodes, strict=True)
+            if node is None or node.data != data
+        ]
+        return [*above, *marks] if marks else []
+
+    async def _ending(self, run: str, items: Collection[int]) -> list[Op]:
+        parents = [self._layout.started, self._layout.completed]
+        begun, ended = ([f"{parent}/{item}" for item in items] for parent in parents)
+        above, nodes = await self._with_parents(parents, [*begun, *ended])
+        data, (parent, _) = run.encode(), await self._waiting()
+        operations: list[Op] = [
+            Set(path, b"", node.stat.version) if node.stat.num_children else Delete(path, node.stat.version)
+            for path, node in zip(begun, nodes, strict=False)
+            if node is not None and node.data == data
+        ]
+        if _runs(parent).get(run, BEGUN) == BEGUN and moment_of(run) is not None:
+            for path, node in zip(ended, nodes[len(begun) :], strict=True):
+                if node is None or _moment(node) < int(run):
+                    operations.append(Create(path, data) if node is None else Set(path, data, node.stat.version))
+        return [*above, *operations] if operations else []
+
+    async def _with_parents(self, parents: list[str], paths: list[str]) -> tuple[list[Op], list[Node | None]]:
+        """Return what makes the parents that are missing, and the nodes at ``paths``."""
+        above = [self._layout.guarantee, *parents]
+        nodes = await self._read([*above, *paths])
+        missing: list[Op] = [Create(path) for path, node in zip(above, nodes, strict=False) if node is None]
+        return missing, nodes[len(above) :]
+
+    async def _commit(self, operations: Sequence[Op]) -> None:
+        (await write(self._member, operations, "to note how far a run has come", wait=True)).get()
+
+    async def _read(self, paths: Sequence[str]) -> list[Node | None]:
+        return await self._steadily(lambda: self._session.get_many(paths))
+
+    async def _steadily(self, attempt: Callable[[], Awaitable[T]], condition: Check | None = None) -> T:
+        """Read, or read and then write conditionally, again and again until it is through.
+
+        Raises:
+            Conflict: the condition does not hold, the job was removed, or something keeps standing in the way.
+            SessionEnded: the session was lost meanwhile.
+        """
+        conflicts = 0
+        while True:
+            try:
+                return await attempt()
+            except Conflict as conflict:  # somebody else was faster
+                conflicts += 1
+                if condition is not None and conflict.path == condition.path:
+                    raise
+                if conflicts == MAX_CONFLICTS or (conflict.path, conflict.reason) == (
+                    self._layout.guarantee,
+                    "missing",
+                ):
+                    raise
+            except Suspended:  # while it was read
+                if not await connected(self._session, self._member.incarnation):
+                    raise SessionEnded("the session was lost while listeners were called") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """The items' marks as they were read."""
+
+    begun: Mapping[int, Node]
+    """Items that have begun a run, and not ended it."""
+    ended: Mapping[int, Node]
+    """Items that have ended a scheduled moment."""
+    left: Mapping[int, Node]
+    """Items that nobody runs or will run, and whose mark of having begun is left over."""
+
+    @property
+    def under_way(self) -> frozenset[str]:
+        """The runs that some item has begun, and not ended."""
+        return frozenset(map(_text, self.begun.values()))
+
+    def reached(self, item: int) -> int:
+        """Return the moment up to which an item owes nothing: it has ended it, or begun one that came later."""
+        begun, ended = self.begun.get(item), self.ended.get(item)
+        return max(0 if ended is None else _moment(ended), 0 if begun is None else _moment(begun) - 1)
+
+
+def _runs(node: Node | None) -> dict[str, str]:
+    """Return how far runs have come; what was written by hand and makes no sense says nothing."""
+    try:
+        told = json.loads(node.data) if node is not None and node.data else {}
+    except (ValueError, RecursionError):
+        return {}
+    return {str(run): str(state) for run, state in told.items()} if isinstance(told, dict) else {}
+
+
+def _kept(runs: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the newest of the runs that are over, and of those that are not."""
+    waiting = [run for run, state in runs.items() if state == BEGUN][-MAX_OPEN_RUNS:]
+    closed = [run for run, state in runs.items() if state != BEGUN][-MAX_CLOSED_RUNS:]
+    return {run: state for run, state in runs.items() if run in waiting or run in closed}
+
+
+def _text(node: Node) -> str:
+    return node.data.decode("utf-8", "replace")
+
+
+def _moment(node: Node) -> int:
+    return moment_of(_text(node)) or 0
+
+
+def _parts(items: Collection[int], size: int) -> Iterator[list[int]]:
+    chosen = sorted(items)
+    return (chosen[n : n + size] for n in range(0, len(chosen), size))

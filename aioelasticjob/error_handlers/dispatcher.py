@@ -1,0 +1,196 @@
+"""The error dispatcher: delivers failures to error handlers.  Each target has its own queue, so none delays another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from anyio import create_task_group, move_on_after
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.error_handlers.failure import Escalated, Failure, Options, announce_failure, log, log_failure
+from aioelasticjob.error_handlers.lookup import find
+from aioelasticjob.errors import ElasticJobError, error_text
+from aioelasticjob.events import Counts
+from aioelasticjob.user_code import UserCode
+
+MAX_WAITING_FAILURES = 1000
+"""Failures that may wait for delivery; beyond that, the longest queue loses its oldest failure."""
+MAX_TARGETS_AT_ONCE = 100
+"""Targets to which failures are delivered at the same time: each may need a connection, and the registry needs one."""
+DELIVERY_TIMEOUT = 30.0
+"""Seconds that the delivery of one failure may take."""
+
+Target: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+"""A target: the name of an error handler, and its options."""
+
+
+class _TargetQueue:
+    """The failures that wait for one target: a queue for each job, and the jobs take turns."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, deque[Failure]] = {}
+        self.telling: Failure | None = None
+
+    def put(self, failure: Failure) -> None:
+        """Add a failure."""
+        self.queues.setdefault(failure.job, deque()).append(failure)
+
+    def take(self, job: str | None = None) -> Failure:
+        """Return the oldest failure of a job, by default of the one whose turn it is."""
+        job = next(iter(self.queues)) if job is None else job
+        queue = self.queues.pop(job)
+        failure = queue.popleft()
+        if queue:
+            self.queues[job] = queue  # behind all others
+        return failure
+
+    def left(self) -> Iterator[Failure]:
+        """Yield the failures that have not been delivered."""
+        if self.telling is not None:
+            yield self.telling
+        for queue in self.queues.values():
+            yield from queue
+
+
+class ErrorDispatcher:
+    """Takes the failures of all jobs of a process and delivers each to its error handler.
+
+    Each failure is logged at once, in one line; with its stack if the handler is ``log``.  A failure that could not be
+    delivered is logged once more, with its stack and the reason.
+    """
+
+    def __init__(self, clock: Clock, counts: Mapping[str, Counts]) -> None:
+        self._clock, self._counts = clock, counts
+        self._lanes: dict[Target, _TargetQueue] = {}
+        self._unserved: list[Target] = []
+        self._waiting = self._dropped = 0
+        self._at_once = asyncio.Semaphore(MAX_TARGETS_AT_ONCE)
+        self._news, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
+        self._verdict: Exception | None = None
+        self._over = False
+
+    def put(self, handler: str, options: Options, failure: Failure) -> None:
+        """Take a failure for delivery; this never waits."""
+        match handler:
+            case "ignore":
+                return
+            case "log":
+                log_failure(failure)
+                return
+            case "raise":
+                self._end(failure)
+                return
+        announce_failure(failure, handler)
+        if self._over:
+            self._give_up(failure, f"the application has ended, {handler} is not called any more")
+            return
+        if self._waiting >= MAX_WAITING_FAILURES:
+            self._drop()
+        target = (handler, tuple(sorted(options.items())))
+        if target not in self._lanes:
+            self._lanes[target] = _TargetQueue()
+            self._unserved.append(target)
+        self._lanes[target].put(failure)
+        self._waiting += 1
+        self._idle.clear()
+        self._news.set()
+
+    async def wait_until_delivered(self) -> None:
+        """Wait until all failures have been delivered."""
+        await self._idle.wait()
+
+    async def deliver(self) -> None:
+        """Deliver failures until cancelled; those of one target one after another.
+
+        Raises:
+            Exception: the error of a failure whose error handler is ``raise``.
+        """
+        try:
+            async with create_task_group() as tasks:
+                while self._verdict is None:
+                    await self._news.wait()
+                    self._news.clear()
+                    while self._unserved:
+                        tasks.start_soon(self._serve, self._unserved.pop())
+                tasks.cancel_scope.cancel()
+        finally:
+            self._close()
+        assert self._verdict is not None
+        raise self._verdict
+
+    async def _serve(self, target: Target) -> None:
+        """Deliver the failures that wait for one target."""
+        lane = self._lanes[target]
+        while lane.queues:
+            # the semaphore is fair: a target that is slow gives way to others after each failure
+            async with self._at_once:
+                if lane.queues:  # otherwise the waiting failures were dropped in the meantime
+                    lane.telling = lane.take()
+                    self._waiting -= 1
+                    await self._tell(target, lane.telling)
+                    lane.telling = None
+        del self._lanes[target]
+        if not self._lanes:
+            self._idle.set()
+
+    async def _tell(self, target: Target, failure: Failure) -> None:
+        name, options = target
+        trouble = f"was not done within {DELIVERY_TIMEOUT:g} s"
+        try:
+            with move_on_after(DELIVERY_TIMEOUT) as patience:
+                async with UserCode("it"):
+                    await find(name)(replace(failure, told_at=self._clock.now()), dict(options))
+            if not patience.cancelled_caught:
+                self._counts[failure.job].alerts["told"] += 1
+                return
+        except Escalated as escalated:
+            self._end(escalated.failure)
+            return
+        except ElasticJobError as error:
+            trouble = str(error)
+        except Exception as error:
+            trouble = error_text(error)
+        self._counts[failure.job].alerts["failed"] += 1
+        log.error("error handler %s failed: %s", name, trouble, extra={"job": failure.job})
+        log_failure(failure)
+
+    def _end(self, failure: Failure) -> None:
+        """Let a failure end the application."""
+        if self._verdict is None:
+            self._verdict = failure.error
+            self._news.set()
+
+    def _drop(self) -> None:
+        """Drop the oldest failure of the target and job for which most failures wait."""
+        queues = ((lane, job, len(queue)) for lane in self._lanes.values() for job, queue in lane.queues.items())
+        lane, job, _ = max(queues, key=lambda one: one[2])
+        self._waiting -= 1
+        self._dropped += 1
+        why = (
+            f"{MAX_WAITING_FAILURES} wait already, and this was the oldest of the most ({self._dropped} dropped so far)"
+        )
+        self._give_up(lane.take(job), why, dropped=self._dropped)
+
+    def _give_up(self, failure: Failure, why: str, **fields: object) -> None:
+        self._counts[failure.job].alerts["dropped"] += 1
+        log_failure(failure, why, **fields)
+
+    def _close(self) -> None:
+        """Log the undelivered failures when the application ends."""
+        left = [(target[0], failure) for target, lane in self._lanes.items() for failure in lane.left()]
+        for name, failure in left:
+            self._give_up(failure, f"the application ended before {name} was done")
+        if left:
+            log.error(
+                "ended before error handlers had told all: %d failures are only in the log",
+                len(left),
+                extra={"dropped": len(left)},
+            )
+        self._lanes.clear()
+        self._over = True
+        self._idle.set()  # nothing will be delivered any more, so wake those that wait for it

@@ -1,0 +1,146 @@
+"""Queries of operators: the registry's jobs as values.  They need only a session, and write nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.dump import render
+from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.layout import Layout
+from aioelasticjob.operations.status import JobStatus, status_of
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree
+
+
+async def job(session: Session, name: str, *, now: float) -> JobStatus:
+    """Read one job; its next fire is the first after ``now`` (seconds since the epoch).
+
+    Raises:
+        InvalidSetting: there is no such job.
+        RegistryError: the registry could not be read.
+    """
+    await session.sync()
+    if can_be_a_job(name):
+        layout = Layout(name)
+        status = status_of(await session.subtree((*shown(layout), layout.offsets)), layout, now)
+        if status is not None:
+            return status
+    raise await no_such(session, name)
+
+
+async def jobs(session: Session, *, now: float) -> tuple[JobStatus, ...]:
+    """Read all jobs of the namespace, in the order of their names, without their offsets.
+
+    Raises:
+        RegistryError: the registry could not be read.
+    """
+    await session.sync()
+    layouts = [Layout(name) for name in await names(session)]
+    trees = await forest(session, layouts)
+    found = [status_of(tree, layout, now) for layout, tree in zip(layouts, trees, strict=True)]
+    return tuple(status for status in found if status is not None)
+
+
+async def names(session: Session) -> tuple[str, ...]:
+    """Return the names of the namespace's jobs, sorted; a node without ``config`` is no job.
+
+    Raises:
+        RegistryError: the registry could not be read.
+    """
+    candidates = [name for name in await session.children("/") if can_be_a_job(name)]
+    configs = await session.get_many([Layout(name).config for name in candidates])
+    return tuple(name for name, config in zip(candidates, configs, strict=True) if config is not None)
+
+
+async def dump(session: Session, name: str, *, masked: bool = False) -> str:
+    """Return every node of a job as text; with ``mask`` without addresses and host names.
+
+    Raises:
+        InvalidSetting: there is no such job.
+        RegistryError: the registry could not be read.
+    """
+    await session.sync()
+    layout = Layout(name)
+    tree = await session.subtree([layout.root]) if can_be_a_job(name) else Tree()
+    if not len(tree):
+        raise await no_such(session, name)
+    return render(tree, layout, masked=masked)
+
+
+async def view_of(session: Session, name: str, *, busy: bool = False) -> JobView:
+    """Read the rarely changing nodes of a job, as rules see them; with ``busy`` also its execution.
+
+    Raises:
+        InvalidSetting: there is no such job.
+        RegistryError: the registry could not be read.
+    """
+    await session.sync()
+    if can_be_a_job(name):
+        layout = Layout(name)
+        tree = await session.subtree(shown(layout) if busy else layout.mirrored)
+        if layout.config in tree:
+            return read(tree, layout, JobConfig(job_name=name))
+    raise await no_such(session, name)
+
+
+async def forest(session: Session, layouts: Sequence[Layout]) -> list[Tree]:
+    """Read the nodes that a status shows, of many jobs at once: each request asks for as many nodes as it can carry.
+
+    Unlike ``Session.subtree`` it asks for children's names only where a node says that it has children; most have none.
+    An item's node below ``sharding`` has no data of its own, so only its children are read.
+    """
+    zxid, found = session.zxid, dict[str, Node]()
+    level, named = [root for layout in layouts for root in shown(layout)], list[str]()
+    holders = {layout.sharding for layout in layouts}
+    while level or named:
+        nodes = zip(level, await session.get_many(level), strict=True)
+        present = {path: node for path, node in nodes if node is not None}
+        found |= present
+        parents = [*named, *(path for path, node in present.items() if node.stat.num_children)]
+        children = zip(parents, await session.children_many(parents), strict=True)
+        found |= dict.fromkeys(named, UNREAD_NODE)
+        level, named = [], []
+        for path, below in children:
+            (named if path in holders else level).extend(f"{path}/{name}" for name in below or ())
+    return _parted(found, layouts, zxid)
+
+
+def shown(layout: Layout) -> tuple[str, ...]:
+    """Return the roots of the nodes that a status shows, except the offsets."""
+    return layout.config, layout.servers, layout.instances, layout.leader, layout.sharding, layout.execution
+
+
+def can_be_a_job(name: str) -> bool:
+    """Whether a job can have that name; only such names are made part of a path."""
+    try:
+        JobConfig(job_name=name)
+    except ValueError:
+        return False
+    return True
+
+
+async def no_such(session: Session, name: str) -> InvalidSetting:
+    """Return the error for a job that does not exist; it lists those that do."""
+    return InvalidSetting(
+        "job", name, f"there is no such job in {_where(session)}; there are: {listed(await names(session))}"
+    )
+
+
+def listed(things: Iterable[object], most: int = 20) -> str:
+    """Return texts as one line for people; of many, only the first are named."""
+    shown = [str(thing) for thing in things]
+    more = f" and {len(shown) - most:,} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + more or "none"
+
+
+def _parted(found: dict[str, Node], layouts: Sequence[Layout], zxid: int) -> list[Tree]:
+    parts: dict[str, dict[str, Node]] = {layout.job: {} for layout in layouts}
+    for path, node in found.items():
+        parts[path.split("/", 2)[1]][path] = node
+    return [Tree(parts[layout.job], zxid) for layout in layouts]
+
+
+def _where(session: Session) -> str:
+    return f"zk://{session.settings.servers}/{session.settings.namespace}"

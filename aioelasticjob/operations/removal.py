@@ -1,0 +1,82 @@
+"""Removing a job, or a server that will not come back, from the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.layout import Layout
+from aioelasticjob.operations.actions import knowing
+from aioelasticjob.operations.queries import can_be_a_job, listed, no_such
+from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit_groups
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.transaction import Delete, Op
+from aioelasticjob.registry.tree import Tree
+
+MAX_ATTEMPTS = 10
+"""Attempts to remove a running job by force: its instances go on writing until they learn of the removal."""
+
+
+async def remove(session: Session, job: str, *, force: bool = False) -> OperationResult:
+    """Remove everything the registry holds of a job: settings, records, offsets.  Only an export can restore it.
+
+    With ``force`` the job is removed even while instances are there.  They then leave, but finish their present runs
+    without a lock, so that instances that are started later may run the same items at the same time.
+
+    Raises:
+        InvalidSetting: no such job.
+        Refusal: instances are there.
+        ChangedMeanwhile: something was written meanwhile, or an instance has come.
+        RegistryError: the registry could not be read or written.
+    """
+    for _ in range(MAX_ATTEMPTS - 1 if force else 0):
+        try:
+            return await _remove(session, job, force)
+        except ChangedMeanwhile:
+            continue
+    return await _remove(session, job, force)
+
+
+async def remove_server(session: Session, ip: str) -> OperationResult:
+    """Remove a server from all jobs, together with its flags; if it comes back, it is a new server.
+
+    Raises:
+        InvalidSetting: no job knows such a server.
+        Refusal: instances are there.
+        ChangedMeanwhile: something was written meanwhile, or an instance has come.
+        RegistryError: the registry could not be read or written.
+    """
+    layouts = await knowing(session, ip)
+    tree = await session.subtree([path for layout in layouts for path in (layout.server(ip), layout.instances)])
+    used = [layout.job for layout in layouts if ip in _addresses(tree, layout)]
+    if used:
+        raise NotPossible(f"server {ip}: instances of {listed(used)} are there: shut them down first")
+    groups = [list(_deletions(tree.below(layout.server(ip)))) for layout in layouts]
+    jobs = listed(layout.job for layout in layouts)
+    return await commit_groups(session, groups, f"server {ip}: forgotten by {jobs}", "jobs")
+
+
+async def _remove(session: Session, job: str, force: bool) -> OperationResult:
+    await session.sync()
+    layout = Layout(job)
+    tree = await session.subtree([layout.root]) if can_be_a_job(job) else Tree()
+    if layout.config not in tree:
+        raise await no_such(session, job)
+    there = JobView(layout, tree, JobConfig(job_name=job)).instances
+    if there and not force:
+        raise NotPossible(
+            f"{job}: {len(there):,} of its instances are there ({listed(sorted(there))}): shut it down first"
+        )
+    groups = [[deletion] for deletion in _deletions(tree)]
+    return await commit_groups(session, groups, f"{job}: removed, {len(groups):,} nodes in all", "nodes")
+
+
+def _addresses(tree: Tree, layout: Layout) -> set[str]:
+    return {one.ip for one in JobView(layout, tree, JobConfig(job_name=layout.job)).instances.values()}
+
+
+def _deletions(tree: Tree) -> Iterator[Op]:
+    """Yield the operations that remove a tree, deepest first; they fail if a node has got children meanwhile."""
+    for path in sorted(tree, key=lambda path: path.count("/"), reverse=True):
+        yield Delete(path)

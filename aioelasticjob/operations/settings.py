@@ -1,0 +1,250 @@
+"""Changing a job's settings, and a preview of a change.  Settings are named as in Python, or as in the registry."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from types import NoneType, UnionType
+from typing import Union, get_args, get_origin
+
+from aioelasticjob import error_handlers
+from aioelasticjob.clock import SystemClock, moment
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.rules.sharding import wanted_assignment
+from aioelasticjob.coordination.strategies import find
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.jobs.kinds import CODED, configured, fits
+from aioelasticjob.jobs.kinds import names as kinds
+from aioelasticjob.operations.queries import listed, view_of
+from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.transaction import Set
+
+FIRES_SHOWN = 5
+"""Moments of the new schedule that a preview shows."""
+UNCHANGEABLE: Mapping[str, str] = {
+    "job_name": "a job's name is its identity and never changes",
+    "job_type": "follows from the job's code",
+    "overwrite": "is said in the code and never stored",
+}
+"""Settings that cannot be changed in the registry, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a change of settings would do now."""
+
+    config: JobConfig
+    """The whole configuration after the change."""
+    version: int
+    """The version of the present configuration: given to ``configure``, it keeps others' changes from being lost."""
+    changed: Mapping[str, tuple[object, object]]
+    """The changed settings, with the value before and after."""
+    next_fires: tuple[datetime, ...]
+    """The next moments of the new schedule, five at most, in the job's time zone."""
+    moves: Mapping[int, tuple[str | None, str | None]]
+    """The items that would move: from which instance to which."""
+    warnings: tuple[str, ...]
+    """Consequences that an operator may not expect, one sentence each."""
+
+
+async def preview(session: Session, job: str, settings: Mapping[str, object], *, now: float | None = None) -> Preview:
+    """Return what a change would do, and write nothing; ``now`` is in seconds since the epoch, by default the host's
+    time.
+
+    Raises:
+        InvalidSetting: no such job, or a setting is wrong.
+        Refusal: what the registry holds now is no configuration.
+        RegistryError: the registry could not be read.
+    """
+    view = await view_of(session, job, busy=True)
+    config = _changed(view, settings)
+    after = replace(view, config=config)
+    fires = () if config.schedule is None else config.schedule.times_after(moment(_now(now)), FIRES_SHOWN)
+    assignment = wanted_assignment(after) if after.eligible else view.assignment
+    moves = {
+        item: (view.assignment.get(item), assignment.get(item))
+        for item in sorted(view.assignment.keys() | assignment.keys())
+        if view.assignment.get(item) != assignment.get(item)
+    }
+    differences = _differences(view.config, config)
+    warnings = tuple(_warnings(view, after, differences, moves, fires=bool(fires)))
+    return Preview(config, _version(view), differences, tuple(fires), moves, warnings)
+
+
+async def configure(
+    session: Session, job: str, settings: Mapping[str, object], *, version: int | None = None
+) -> OperationResult:
+    """Change settings of a job; its instances follow within moments.
+
+    ``version`` is the version of the configuration on which the change was decided (``Preview.version``,
+    ``JobStatus.config_version``); without it the change applies to whatever is there now.
+
+    Raises:
+        InvalidSetting: no such job, or a setting is wrong.
+        Refusal: what the registry holds now is no configuration.
+        ChangedMeanwhile: the configuration is no longer at that version.
+        RegistryError: the registry could not be read or written.
+    """
+    view = await view_of(session, job)
+    present = _version(view)
+    if version not in (None, present):
+        path = view.layout.config
+        raise ChangedMeanwhile(path, f"was changed (it is at version {present}, {version} was seen)")
+    config = _changed(view, settings)
+    differences = _differences(view.config, config)
+    if not differences:
+        return await commit(session, (), f"{job}: is configured so already")
+    said = "; ".join(f"{name}: {before!r} → {after!r}" for name, (before, after) in differences.items())
+    return await commit(session, [Set(view.layout.config, config.to_json(), present)], f"{job}: {said}")
+
+
+def settings_from(given: Mapping[str, object]) -> dict[str, object]:
+    """Return settings by their Python names; text from a form or a command line is converted to the setting's type.
+
+    Raises:
+        InvalidSetting: a setting is given twice, or cannot be changed.
+    """
+    found = dict[str, object]()
+    for key, value in given.items():
+        name = _names().get(key, key)
+        if name in UNCHANGEABLE:
+            raise InvalidSetting(key, value, UNCHANGEABLE[name])
+        if name in found:
+            raise InvalidSetting(key, value, f"is given twice: as {name}, too")
+        found[name] = _understood(name, value)
+    return found
+
+
+def _changed(view: JobView, settings: Mapping[str, object]) -> JobConfig:
+    if view.fault is not None:
+        raise NotPossible(f"{view.fault}: import a whole configuration in its place first")
+    given = settings_from(settings)
+    config = view.config
+    if "options" in given:  # the options as a whole; those that are given by name override single ones
+        config = config.changed(options=given.pop("options"))
+    config = configured(config, given) if _is_known(config.job_type) else config.changed(**given)
+    fits(config)
+    return config
+
+
+def _is_known(kind: str) -> bool:
+    """Whether this process knows a kind of job: only the kind's package knows what its settings mean."""
+    return kind in CODED or kind.lower() in kinds()
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    """Return the Python names of the settings by their keys in the registry."""
+    fields = JobConfig.model_fields.items()
+    return {key: name for name, field in fields for key in (field.serialization_alias, field.alias) if key}
+
+
+def _understood(name: str, value: object) -> object:
+    if not isinstance(value, str) or name not in JobConfig.model_fields:
+        return value
+    annotation = JobConfig.model_fields[name].annotation
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    if NoneType in kinds and value.strip().lower() in ("", "none", "null"):
+        return None
+    if str not in kinds and value.lstrip().startswith(("{", "[")):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise InvalidSetting(name, value, f"begins like JSON and is none: {error}") from None
+    return value
+
+
+def _differences(before: JobConfig, after: JobConfig) -> dict[str, tuple[object, object]]:
+    both = {name: (getattr(before, name), getattr(after, name)) for name in JobConfig.model_fields}
+    return {name: values for name, values in both.items() if values[0] != values[1]}
+
+
+def _version(view: JobView) -> int:
+    node = view.tree.get(view.layout.config)
+    return -1 if node is None else node.stat.version
+
+
+def _now(given: float | None) -> float:
+    return SystemClock().now() if given is None else given
+
+
+def _warnings(
+    before: JobView,
+    after: JobView,
+    differences: Mapping[str, object],
+    moves: Mapping[int, tuple[str | None, str | None]],
+    *,
+    fires: bool,
+) -> Iterator[str]:
+    config = after.config
+    if not after.staying:
+        yield f"{_nobody(after)}: it takes effect when that changes"
+    if config.schedule is not None and not fires:
+        yield "the schedule never fires again"
+    if config.schedule is None and "cron" in differences:
+        yield "without a schedule it runs only when it is triggered"
+    yield from _about_runs(before, config, moves)
+    orphans = before.orphans if not config.failover else {item for item in before.orphans if not _within(item, config)}
+    if orphans:
+        yield f"waiting for a rescuer and then forgotten: {_items(orphans)}"
+    if "monitor_execution" in differences and not config.monitor_execution:
+        yield "unmonitored, an item may run twice at a time after a crash, and its records are removed"
+    crowded = sorted(ip for ip, there in Counter(one.ip for one in after.instances.values()).items() if there > 1)
+    if crowded and "monitor_port" in differences and config.monitor_port > 0:
+        where = listed(crowded)
+        yield f"a port belongs to one process, and several run on {where}: the others log that; 0 picks free ones"
+    if "disabled" in differences:
+        yield "disabled counts only where a server is seen for the first time: disable the job's servers instead"
+    yield from _unknown_here(config, differences)
+
+
+def _nobody(view: JobView) -> str:
+    """Return why no instance can hold items."""
+    if not view.instances:
+        return "no instance is there"
+    if all(one.leaving for one in view.instances.values()):
+        return "all instances are leaving"
+    if all(one in view.lacking for one in view.instances):
+        return f"no instance knows all that the job requires ({listed(list(view.config.requires))})"
+    return "all servers are switched off"
+
+
+def _about_runs(
+    before: JobView, config: JobConfig, moves: Mapping[int, tuple[str | None, str | None]]
+) -> Iterator[str]:
+    running = {item for item in before.items if before.layout.item(item).running in before.tree}
+    if beyond := {item for item in running if not _within(item, config)}:
+        yield f"beyond the new count and running now: {_items(beyond)}; removed once that has ended in peace"
+    if moving := {item for item in running.intersection(moves) if _within(item, config)}:
+        yield f"changing hands and running now: {_items(moving)}; the new holder waits until that has ended"
+
+
+def _unknown_here(config: JobConfig, differences: Mapping[str, object]) -> Iterator[str]:
+    """Return warnings about settings that this process cannot check, since it does not have the job's packages."""
+    if "options" in differences and not _is_known(config.job_type):
+        yield f"no kind {config.job_type} is known here: whether the options are right will be seen where it runs"
+    if "sharding_strategy" in differences:
+        try:
+            find(config.sharding_strategy)
+        except InvalidSetting:
+            yield f"no strategy {config.sharding_strategy!r} is known here: the moves shown are those of the average"
+    if differences.keys() & {"error_handler", "error_handler_options"}:
+        try:
+            error_handlers.check(config.error_handler, config.error_handler_options)
+        except InvalidSetting as mistake:
+            yield f"as far as is known here, {mistake}"
+
+
+def _within(item: int, config: JobConfig) -> bool:
+    return item < config.sharding_total_count
+
+
+def _items(items: Iterable[int]) -> str:
+    found = sorted(items)
+    return f"item{'s' if len(found) > 1 else ''} {listed(found)}"

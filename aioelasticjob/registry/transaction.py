@@ -1,0 +1,69 @@
+"""The operations of a transaction, and its result.  ``Session.commit`` sends a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make a node; refused if it exists."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """Replace a node's data; refused unless ``version`` is the present one (-1: any)."""
+
+    path: str
+    data: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a node without children; refused unless ``version`` is the present one (-1: any)."""
+
+    path: str
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Demand that a node exists with this ``version`` (-1: any)."""
+
+    path: str
+    version: int = -1
+
+
+Op: TypeAlias = Create | Set | Delete | Check
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delay:
+    """Delays a transaction until a moment of the loop's clock; it is dropped then if ``stands`` returns False.
+
+    It delays one transaction at a time; ``Session.withdraw`` drops that one before its moment.
+    """
+
+    until: float
+    stands: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction that was written: its zxid, and the data version of each operation's node after it.
+
+    The version is 0 for Create, the new version for Set, -1 for Delete and Check.  ``zxid`` is the czxid of every node
+    that the transaction created.
+    """
+
+    zxid: int
+    versions: tuple[int, ...]
+    time: float = 0.0
+    """The registry's time of the transaction, in seconds since the epoch; 0 if the answer did not tell it."""

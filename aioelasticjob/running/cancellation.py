@@ -1,0 +1,113 @@
+"""Cut: cancels handlers, and names those that do not heed it.
+
+What is cancelled by an anyio scope is cancelled again at every turn of the loop until it ends.  A handler that swallows
+that would keep a processor busy for as long as it goes on; so after some turns it is asked once a second only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable
+from types import CodeType, FrameType, TracebackType
+
+from anyio import CancelScope
+
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.context import Context
+
+UNHEEDED_AFTER = 1.0
+"""Seconds that a cancelled handler has to end before it is named, and between two requests from then on."""
+MAX_REPEATED_CANCELS = 100
+"""Of the loop, in which whatever waits is cancelled, however often it waits on its way out."""
+
+log = logging.getLogger(__name__)
+
+
+class HandlerScope:
+    """A cancel scope that calls ``unheeded`` once if what runs inside goes on all the same.
+
+    ``after`` so many seconds it cancels by itself.  ``threads`` says that threads run inside: nothing reaches their
+    tasks, so there is nothing to hold back, and anyio.from_thread.check_cancelled() goes on telling them.
+    """
+
+    def __init__(self, unheeded: Callable[[], None], after: float | None = None, *, threads: bool = False) -> None:
+        self._unheeded, self._after, self._threads = unheeded, after, threads
+        self._asking, self._held = CancelScope(), CancelScope()
+        self._timer: asyncio.TimerHandle | None = None
+        self._told = self._over = False
+
+    @property
+    def cancel_called(self) -> bool:
+        """Whether it was asked to end."""
+        return self._asking.cancel_called
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Cancel what runs inside."""
+        if self._over or self.cancel_called:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look)
+        self._asking.cancel(reason)
+        self._turn(MAX_REPEATED_CANCELS)
+
+    def __enter__(self) -> HandlerScope:
+        self._asking.__enter__()
+        self._held.__enter__()
+        if self._after is not None:
+            self._timer = asyncio.get_running_loop().call_later(self._after, self.cancel)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._held.__exit__(kind, error, trace)
+        return self._asking.__exit__(kind, error, trace)
+
+    def _turn(self, left: int) -> None:
+        if left and not self._over:
+            asyncio.get_running_loop().call_soon(self._turn, left - 1)
+        elif not self._threads:
+            self._held.shield = True  # no more of it
+
+    def _look(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look)
+        if not self._told:
+            self._told = True
+            self._unheeded()
+        if not self._threads:
+            self._held.shield = False  # lets it through once
+            self._held.shield = True
+
+
+def warn_unheeded(job: Job, context: Context, task: asyncio.Task[object]) -> None:
+    """Name a handler that goes on though it was cancelled."""
+    handler, items = job.handler, ", ".join(map(str, context.claimed))
+    name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
+    log.warning(
+        "%s: the handler %s of item %s goes on %g s after it was cancelled: let CancelledError pass.  It is at:\n%s",
+        context.job_name,
+        name,
+        items,
+        UNHEEDED_AFTER,
+        stack(task, getattr(handler, "__code__", None)),
+        extra={"job": context.job_name, "items": items, "handler": name},
+    )
+
+
+def stack(task: asyncio.Task[object], since: CodeType | None = None) -> str:
+    """Return where a waiting task is, from the frame of the code ``since`` on if it is there."""
+    frames: list[tuple[FrameType, int]] = []
+    at: object = task.get_coro()
+    while at is not None:
+        frame = getattr(at, "cr_frame", None) or getattr(at, "gi_frame", None) or getattr(at, "ag_frame", None)
+        if isinstance(frame, FrameType):
+            frames.append((frame, frame.f_lineno))
+        at = getattr(at, "cr_await", None) or getattr(at, "gi_yieldfrom", None) or getattr(at, "ag_await", None)
+    first = next((n for n, (frame, _) in enumerate(frames) if frame.f_code is since), 0)
+    return "".join(traceback.StackSummary.extract(frames[first:]).format()).rstrip()

@@ -1,0 +1,163 @@
+"""One flight: the claimed items' handlers side by side, inside the session's deadline.  Errors end here as values."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+
+from anyio import CancelScope, Event, create_task_group
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.jobs.base import Engine, Job, instance_context, item_context
+from aioelasticjob.jobs.context import Checkpoints, Context
+from aioelasticjob.jobs.dependencies import provided
+from aioelasticjob.model import Claim, Outcome
+from aioelasticjob.running.cancellation import HandlerScope, warn_unheeded
+from aioelasticjob.running.executors import Executors
+from aioelasticjob.running.stream_control import StreamControl
+from aioelasticjob.running.trace import Trace
+from aioelasticjob.user_code import UserCode
+
+
+@dataclass(slots=True)  # one for every fire: a frozen one costs three times as much to make
+class Execution:
+    """All that one flight needs."""
+
+    job: Job
+    config: JobConfig
+    claim: Claim
+    checkpoints: Checkpoints
+    executors: Executors
+    report_error: Callable[[Context, Exception], None]
+    """Told of every failure."""
+    stream_control: StreamControl | None = None
+    """For jobs with an engine."""
+    trace: Trace | None = None
+    """Tells observers; None unless there are any."""
+    begun: bool = False
+    """Whether its moment has come and its handlers may have run."""
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    """How each item ended; those cut off stay absent."""
+    is_proven: Callable[[], bool] = lambda: True
+    """Whether the session is certain to live now; if not, the flight is cancelled."""
+    handling: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Surrounds users' code: who stops gives it its time, and the registry less."""
+    under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
+    """The handlers that have begun, by the tasks they run in."""
+
+    def tell_unheeded(self) -> None:
+        """Name the handlers that go on though they were cancelled; threads cannot do otherwise."""
+        for task, context in self.under_way.items():
+            over = task.done() or not self.outcomes.keys().isdisjoint(context.claimed)
+            if not over and not self.job.blocking:
+                warn_unheeded(self.job, context, task)
+
+
+async def execute(execution: Execution) -> None:
+    """Run the handlers of all claimed items and note how each one ended."""
+    config, claim, checkpoints = execution.config, execution.claim, execution.checkpoints
+    if not execution.is_proven():
+        await checkpoint_if_cancelled()  # a listener may have waited, and the machine may have slept meanwhile
+    if execution.job.engine is not None:
+        await _run_engine(execution, execution.job.engine)
+    elif config.per == "instance":
+        await _run_item(execution, instance_context(config, claim, checkpoints), *claim.items)
+    elif len(claim.items) == 1:
+        (item,) = claim.items
+        await _run_item(execution, item_context(config, claim, item, checkpoints), item)
+    else:
+        await _run_items(execution)
+
+
+async def _run_engine(execution: Execution, engine: Engine) -> None:
+    try:
+        async with UserCode("the engine"):
+            await engine(execution)
+    except Exception as error:
+        execution.outcomes |= dict.fromkeys(execution.claim.items.keys() - execution.outcomes.keys(), Outcome.FAILED)
+        execution.report_error(instance_context(execution.config, execution.claim, execution.checkpoints), error)
+
+
+async def _run_items(execution: Execution) -> None:
+    """Run the items side by side.  To cancel them is up to the flight's Cut: a cancelled group would never stop it."""
+    waiting, over = set(execution.claim.items), Event()
+
+    async def one(item: int) -> None:
+        try:
+            await _run_item(
+                execution, item_context(execution.config, execution.claim, item, execution.checkpoints), item
+            )
+        finally:
+            waiting.discard(item)
+            if not waiting:
+                over.set()
+
+    async with create_task_group() as tasks:
+        for item in execution.claim.items:
+            tasks.start_soon(one, item)
+        with CancelScope(shield=True):
+            await over.wait()
+
+
+async def _run_item(execution: Execution, context: Context, *items: int) -> None:
+    tracer, trace = execution.executors.tracer, execution.trace
+    if trace is not None:
+        trace.started(context)
+    if tracer is None:
+        outcome = await _run_handler(execution, context)
+    else:
+        with tracer.run(context, execution.config.job_type) as ended:
+            outcome = await _run_handler(execution, context)
+            ended(outcome)
+    execution.outcomes.update(dict.fromkeys(items, outcome))
+    if trace is not None:
+        trace.ended(items, outcome)
+
+
+async def _run_handler(execution: Execution, context: Context) -> Outcome:
+    timeout, task = execution.config.timeout, asyncio.current_task()
+    assert task is not None  # as always in a coroutine
+    execution.under_way[task] = context
+    try:
+        async with UserCode("the handler"):
+            if timeout is None:
+                await _call(execution, context)
+                return Outcome.COMPLETED
+            unheeded = (
+                execution.tell_unheeded
+                if execution.job.blocking
+                else partial(warn_unheeded, execution.job, context, task)
+            )
+            with HandlerScope(unheeded, after=timeout, threads=execution.job.blocking) as limit:
+                await _call(execution, context)
+    except Exception as error:
+        _fail(execution, context, error)
+        return Outcome.FAILED
+    if limit.cancel_called:  # also when a thread went on to its end
+        _fail(execution, context, TimeoutError(f"the run took longer than {timeout:g} s"))
+        return Outcome.TIMED_OUT
+    return Outcome.COMPLETED
+
+
+def _fail(execution: Execution, context: Context, error: Exception) -> None:
+    if execution.executors.tracer is not None:
+        execution.executors.tracer.failed(error)
+    execution.report_error(context, error)
+
+
+async def _call(execution: Execution, context: Context) -> None:
+    job, executors = execution.job, execution.executors
+    if job.needs is not None:
+        async with provided(context, executors.overrides, job.needs) as (given,):
+            if job.blocking:
+                await executors.call(execution.config.executor, job.handler, context, **given)
+            else:
+                await job.handler(context, **given)
+    elif job.blocking:  # a thread cannot be interrupted: its item stays ours until it has ended
+        await executors.call(execution.config.executor, job.handler, context)
+    else:
+        await job.handler(context)

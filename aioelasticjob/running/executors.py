@@ -1,0 +1,223 @@
+"""Where plain functions run: in threads, or in processes that are ended when their run is cancelled."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from anyio import CancelScope, CapacityLimiter, create_task_group, get_cancelled_exc_class, to_thread
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
+from aioelasticjob.model import Outcome
+from aioelasticjob.running.process_worker import Raised, Returned, Snapshot, serve
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from aioelasticjob.jobs.dependencies import Overrides
+
+DEFAULT_THREADS = 40
+"""Plain functions that may run in threads at the same time, unless the application says otherwise."""
+EXIT_TIMEOUT = 1.0
+"""Seconds that an idle process has to end by itself."""
+
+Executor: TypeAlias = Literal["thread", "process"]
+Function: TypeAlias = Callable[..., Any]
+
+
+class ProcessDied(ElasticJobError):
+    """The process that ran a function ended before the function did."""
+
+    def __init__(self, name: str, code: int | None) -> None:
+        why = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
+        super().__init__(f"the process that ran {name} ended {why}: it crashed, was killed, or ran out of memory")
+        self.exit_code = code
+
+
+class BatchSpan(Protocol):
+    """The span of one batch."""
+
+    def entered(self) -> AbstractContextManager[object]:
+        """Let what is opened within the block be below the batch."""
+        ...
+
+    def end(self, failed: int) -> None:
+        """End the span; so many of its records have failed for good."""
+        ...
+
+
+class Tracer(Protocol):
+    """Makes spans of runs, and of the batches within them."""
+
+    def run(self, context: Context, job_type: str) -> AbstractContextManager[Callable[[Outcome], None]]:
+        """Span one run; what it yields takes the outcome."""
+        ...
+
+    def batch(self, context: Context, records: int) -> BatchSpan:
+        """Begin the span of one batch of a run."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """Note a failure on the present span."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Executors:
+    """What an application's handlers are run with."""
+
+    threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(DEFAULT_THREADS))
+    processes: Processes = field(default_factory=lambda: Processes(processors()))
+    overrides: Overrides = field(default_factory=dict)
+    tracer: Tracer | None = None
+    """None unless spans are wanted."""
+
+    async def call(self, executor: Executor, function: Function, *arguments: Any, **named: Any) -> Any:
+        """Call a plain function where its job wants it and return what it does.
+
+        Raises:
+            ProcessDied: its process ended first.
+            InvalidSetting: it cannot be sent to a process.
+        """
+        if executor == "process":
+            return await self.processes.call(function, *map(_detached, arguments), **named)
+        try:
+            return await to_thread.run_sync(partial(function, *arguments, **named), limiter=self.threads)
+        except get_cancelled_exc_class():
+            # the thread asked (anyio.from_thread.check_cancelled) and gave way; the scope concerned says so itself
+            await checkpoint_if_cancelled()
+            raise
+
+
+class Processes:
+    """Processes that run plain functions, at most so many at a time.  They are started when needed and kept."""
+
+    def __init__(self, most: int) -> None:
+        self._places, self._idle = CapacityLimiter(most), list[_Child]()
+        self._threads = CapacityLimiter(inf)  # as many as there are places
+
+    async def call(self, function: Function, *arguments: Any, **named: Any) -> Any:
+        """Call a function in a process, which is killed with all it has started if this is cancelled."""
+        request = pickled(function, *arguments, **named)
+        async with self._places:
+            child = self._idle.pop() if self._idle else await to_thread.run_sync(_Child, limiter=self._threads)
+            try:
+                ask = partial(child.ask, request)
+                answer = await to_thread.run_sync(ask, abandon_on_cancel=True, limiter=self._threads)
+            except BaseException as error:
+                with CancelScope(shield=True):
+                    code = await to_thread.run_sync(child.kill, limiter=self._threads)
+                if isinstance(error, EOFError | OSError):
+                    raise ProcessDied(_name(function), code) from None
+                raise
+            self._idle.append(child)
+        if isinstance(answer, Raised):
+            answer.reraise()
+        return answer.value
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """End all processes when the block is left."""
+        try:
+            yield
+        finally:
+            with CancelScope(shield=True):
+                async with create_task_group() as tasks:
+                    while self._idle:
+                        tasks.start_soon(to_thread.run_sync, self._idle.pop().leave)
+
+
+class _Child:
+    """One process and the connection to it.  All of it blocks, so all of it is called in threads."""
+
+    def __init__(self) -> None:
+        if multiprocessing.current_process().daemon:
+            raise InvalidSetting("executor", "process", "a daemonic process of multiprocessing may not start others")
+        spawn = multiprocessing.get_context("spawn")  # a fork would take locks and event loop along as they are
+        self._connection, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=serve, args=(theirs, _levels()), name="aioelasticjob")
+        self._process.start()
+        theirs.close()
+
+    def ask(self, request: bytes) -> Returned | Raised:
+        """Send a request and return the answer; what is logged meanwhile is logged here."""
+        try:
+            self._connection.send_bytes(request)
+            while isinstance(message := self._connection.recv(), logging.LogRecord):
+                logger = logging.getLogger(message.name)
+                if logger.isEnabledFor(message.levelno):
+                    logger.handle(message)
+        except (EOFError, OSError):
+            self._connection.close()  # here and not where it was killed: nobody may close what another thread reads
+            raise
+        return message  # type: ignore[no-any-return]  # it is ours
+
+    def leave(self) -> None:
+        """Let an idle process end by itself."""
+        self._connection.close()
+        self._process.join(EXIT_TIMEOUT)
+        self.kill()
+
+    def kill(self) -> int | None:
+        """End the process and what it has started; return its exit code once it is gone."""
+        assert self._process.pid is not None
+        if self._process.exitcode is None:
+            with suppress(OSError, AttributeError):  # it may not have a group of its own yet, nor children
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
+        self._process.join()
+        code = self._process.exitcode
+        self._process.close()
+        return code
+
+
+def pickled(function: Function, *arguments: Any, **named: Any) -> bytes:
+    """Return a call as it is sent to a process.
+
+    Raises:
+        InvalidSetting: the function or an argument cannot be sent.
+    """
+    try:
+        return pickle.dumps((function, arguments, named))
+    except Exception as error:
+        raise InvalidSetting(
+            "executor", "process", f"{_name(function)} or what it is given cannot be pickled: {error}"
+        ) from None
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _detached(argument: Any) -> Any:
+    """Return a context without its session."""
+    if isinstance(argument, ItemContext):
+        return replace(argument, checkpoints=Snapshot({argument.item: argument.offset}))
+    if isinstance(argument, InstanceContext):
+        return replace(argument, checkpoints=Snapshot(argument.offsets))
+    return argument
+
+
+def _levels() -> Mapping[str, int]:
+    """Return what every logger is set to, so that a process does not send what would be dropped here."""
+    known = {name: logger for name, logger in logging.root.manager.loggerDict.items() if name}
+    set_to = {name: logger.level for name, logger in known.items() if isinstance(logger, logging.Logger)}
+    return {"": logging.root.level, **{name: level for name, level in set_to.items() if level}}
+
+
+def _name(function: Function) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)

@@ -1,0 +1,114 @@
+"""How a flight calls the handlers of its dataflow: in the loop, a thread or a process, again, and not for too long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
+from reprlib import repr as short
+from typing import Any, TypeAlias
+
+from anyio import fail_after
+
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.jobs.base import Handler
+from aioelasticjob.jobs.context import Context
+from aioelasticjob.jobs.dataflow import Dataflow
+from aioelasticjob.jobs.dependencies import provided
+from aioelasticjob.jobs.inspection import is_async
+from aioelasticjob.running.batches import Call
+from aioelasticjob.running.cancellation import HandlerScope, warn_unheeded
+from aioelasticjob.running.execution import Execution
+
+Batches: TypeAlias = AsyncGenerator[Sequence[object], None]
+Given: TypeAlias = dict[str, Any]
+"""What providers have made for one handler."""
+
+
+class HandlerCalls:
+    """The handlers of a dataflow, as one flight calls them."""
+
+    def __init__(self, flow: Dataflow, execution: Execution) -> None:
+        self._flow, self._execution, self._config = flow, execution, execution.config
+        self._process, self._dead = flow.handlers
+        declared = flow.config.batch_size  # whether process takes lists is said by its code, how long by the operators
+        self.step = declared and (self._config.batch_size or declared)
+        """Records that process takes at a time, as a list; None when it takes them one by one."""
+
+    def provided(self, context: Context) -> AbstractAsyncContextManager[tuple[Given, ...]]:
+        """Return what provides the handlers' other arguments; one value of each provider for the whole run."""
+        needs = self._flow.needs
+        return (
+            provided(context, self._execution.executors.overrides, *needs) if any(needs) else nullcontext(({}, {}, {}))
+        )
+
+    async def batches(self, context: Context, given: Given) -> Batches:
+        """Yield what fetch hands out: a coroutine's batch, and again if streaming, or all batches of a generator."""
+        if self._flow.generates:
+            async with _closing(self._flow.fetch(context, **given)) as generator:
+                async for found in generator:
+                    yield _checked(found)
+            return
+        fetch = self._awaitable(self._flow.sendable, given)
+        yield _checked(await fetch(context))
+        while self._config.streaming:
+            yield _checked(await fetch(context))
+
+    def cut(self, context: Context) -> HandlerScope:
+        """Return what cuts off a fetch, which the present task makes, and names it if it does not heed."""
+        task, job = asyncio.current_task(), self._execution.job
+        assert task is not None  # as always in a coroutine
+        if self._flow.generates or is_async(self._flow.fetch):
+            return HandlerScope(partial(warn_unheeded, job, context, task))
+        return HandlerScope(lambda: None, threads=True)
+
+    def process(self, given: Given) -> Call:
+        """Return process with the time limit and the retries that are wanted, each attempt within its own limit."""
+        call = once = self._awaitable(self._process, given)
+        limit = self._config.record_timeout
+
+        async def within(context: Context, record: Any) -> object:
+            with fail_after(limit):
+                return await once(context, record)
+
+        if limit is not None:
+            call = within
+        return call if self._flow.retry is None else self._flow.retry.wraps(call)
+
+    def dead(self, given: Given) -> Call | None:
+        """Return what is shown the records that have failed for good, if anything is."""
+        return self._dead and self._awaitable(self._dead, given)
+
+    def _awaitable(self, handler: Handler, given: Given) -> Call:
+        """Return the handler if it is async, else what runs it in a thread or a process."""
+        if not is_async(handler):
+            return partial(self._execution.executors.call, self._config.executor, handler, **given)
+        return partial(handler, **given) if given else handler
+
+
+@asynccontextmanager
+async def _closing(generator: AsyncGenerator[object, None]) -> AsyncIterator[AsyncGenerator[object, None]]:
+    """Close a generator at the end; a task group that it was left in makes a group of what closes it."""
+    try:
+        yield generator
+    finally:
+        try:
+            await generator.aclose()
+        except BaseExceptionGroup as group:
+            _, others = group.split(GeneratorExit)
+            if others is not None:
+                raise others from None
+
+
+def _checked(found: object) -> Sequence[object]:
+    """Return the records that fetch handed out.
+
+    Raises:
+        InvalidSetting: it is no batch.
+    """
+    if found is None or found == ():
+        return ()
+    if isinstance(found, tuple | str | bytes | bytearray) or not isinstance(found, Sequence):
+        raise InvalidSetting("fetch", short(found), "must hand out lists of records, or None when there are none left")
+    return found if type(found) is list else list(found)  # a sequence of their own may fail where nobody expects it

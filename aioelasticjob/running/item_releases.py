@@ -1,0 +1,95 @@
+"""Items of ours that another instance still runs: they are waited for one by one, and are ours to run again then."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from anyio import sleep
+
+from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.commit import connected
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.record_cache import is_cut_off
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.scheduler import TaskScope
+
+LOOK_AGAIN_AFTER = 1.0
+"""Seconds between two looks at a run that the leader has yet to give up."""
+
+
+class ItemReleases:
+    """Waits until items run nowhere; ``released`` is called whenever one does."""
+
+    def __init__(
+        self, member: Member, state: StateDriver, claims: Claims, tasks: TaskScope, freed: Callable[[], None]
+    ) -> None:
+        self._member, self._state, self._claims, self.tasks, self._freed = member, state, claims, tasks, freed
+
+    def follow(self, items: Iterable[int]) -> None:
+        """Wait for each of these items."""
+        for item in items:
+            self.tasks.start_soon(self._until_free, item)
+
+    def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
+        """Let another instance finish what it runs of ours; then run the newest moment, if misfire is wanted."""
+        self._state.runs_elsewhere(items, fire)
+        missed = (view, fire.slot) if view.config.misfire and fire.source is not FireSource.TRIGGER else None
+        for item in sorted(items):
+            self.tasks.start_soon(self._until_free, item, missed)
+
+    async def release_left(self) -> None:
+        """Remove the locks that an earlier life of the job left under this session, also of items held elsewhere."""
+        await self._steadily(lambda: self._claims.release_all(hand_over=self._state.view.config.failover))
+
+    async def _until_free(self, item: int, missed: tuple[JobView, int] | None = None) -> None:
+        """Wait until an item runs nowhere; before that note for operators that it ``missed`` a moment, if it did."""
+        if missed is not None:
+            view, slot = missed
+            await self._claims.mark_misfired(view, item, slot)
+        if await self._steadily(lambda: self._ended(item)):
+            self._state.released(item)
+            self._freed()
+
+    async def _ended(self, item: int) -> None:
+        await self._claims.release(item, hand_over=self._state.view.config.failover)
+        await self._member.session.wait_deleted(self._member.layout.item(item).running)
+        while item in self._state.cache.known():
+            await self._state.cache.learn([item])  # before the offset, which is then the one that this run left
+            await self._state.offsets.learn([item])
+            if not self._is_to_be_given_up(item):
+                return
+            await sleep(LOOK_AGAIN_AFTER)
+
+    def _is_to_be_given_up(self, item: int) -> bool:
+        """Whether the leader has yet to give up an item's run.
+
+        It changes the record only, which nobody mirrors: without looking again, the item would count as being rescued
+        until something else of the job changes, and run no more.
+        """
+        config, cache = self._state.view.config, self._state.cache
+        if not config.failover or item not in cache.known():  # it may have gone to another instance meanwhile
+            return False
+        record = cache.record(item)
+        return is_cut_off(record) and record.rescues >= config.max_rescues
+
+    async def _steadily(self, attempt: Callable[[], Awaitable[None]]) -> bool:
+        """Try something until the registry can be read for it; False if the session ended before that."""
+        session, failures = self._member.session, 0
+        while await connected(session, self._member.incarnation):
+            try:
+                await attempt()
+            except Suspended:
+                continue
+            except SessionEnded:
+                return False
+            except RegistryError as error:
+                self._member.refusals.refused("to read which items run elsewhere", error)
+                await session.back_off(failures)
+                failures += 1
+            else:
+                self._member.refusals.accepted("to read which items run elsewhere")
+                return True
+        return False

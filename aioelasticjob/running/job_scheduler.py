@@ -1,0 +1,397 @@
+"""A job's fires here, one flight at a time: what is owed is claimed, run and settled.  The loop is the lock."""
+
+from __future__ import annotations
+
+from asyncio import sleep
+from collections.abc import Callable
+from math import inf
+
+from anyio import CancelScope, current_time, get_cancelled_exc_class, move_on_after
+
+from aioelasticjob.coordination.claims import SCHEDULED, ClaimResult, Claims
+from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.progress import RunOffsets
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.context import Context, run_lease
+from aioelasticjob.latest import Latest
+from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.registry.session import SessionState
+from aioelasticjob.running.cancellation import HandlerScope
+from aioelasticjob.running.claim_ahead import ASLEEP, ClaimAhead
+from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.health import JobHealth
+from aioelasticjob.running.item_releases import ItemReleases
+from aioelasticjob.running.listeners import with_listeners
+from aioelasticjob.running.missed import UNKEPT
+from aioelasticjob.running.process_context import ProcessContext
+from aioelasticjob.running.rescues import Rescues
+from aioelasticjob.running.schedule import Passed
+from aioelasticjob.running.scheduler import TaskScope, Work
+from aioelasticjob.running.state import Items
+from aioelasticjob.running.stats import ExecutionStats
+from aioelasticjob.running.stopping import Stopping
+from aioelasticjob.running.stream_control import StreamControl, left_open
+from aioelasticjob.running.trace import Trace
+from aioelasticjob.running.triggers import Triggers
+
+LONGEST_NAP = 60.0
+"""Seconds after which the wall clock is looked at again: it may have been set, or the machine may have slept."""
+UNCERTAIN = 1.0
+"""Seconds until a job that is not monitored looks again whether its session is certain to live."""
+
+
+class JobScheduler:
+    """The single flight of one job in one session."""
+
+    def __init__(
+        self,
+        job: Job,
+        member: Member,
+        views: Latest[JobView],
+        shared: ProcessContext,
+        tasks: TaskScope,
+        over: Callable[[], None],
+        up_since: float,
+        accounted: int,
+        items: Items,
+    ) -> None:
+        self._job, self._member, self._views, self._shared = job, member, views, shared
+        self._tasks, self._over = tasks, over
+        self.wake: Callable[[], None] = lambda: None
+        """Asks for a turn."""
+        self._state = StateDriver(member, views.value, shared.clock, shared.events, shared.limited_log, up_since, items)
+        self._state.accounted = accounted
+        self._claims = Claims(member, self._state.cache)
+        self._accounts = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher)
+        self.run_counts = self._accounts.run_counts
+        """Runs that ended here; the coordinator publishes them."""
+        self._requests = Triggers(member, self._state, self._accounts, job.listeners)
+        self.rescues = Rescues(member, self._state, self._accounts, self._claims, views)
+        self._waiting = ItemReleases(member, self._state, self._claims, tasks, self._freed)
+        self.stopping = Stopping(member)
+        self._ahead = ClaimAhead(member.session, shared.starts, job.config.job_name)
+        self.left = False
+        """Whether this instance leaves because it was asked to."""
+        self._refused = 0
+        self._rest_first: float | None = None
+        """Seconds to rest before what is owed is tried again: it could not be had, and nothing will change at once."""
+        self._nap: CancelScope | None = None
+        self._execution: HandlerScope | None = None
+        self._reins: StreamControl | None = None
+
+    @property
+    def accounted(self) -> int:
+        """The newest moment that was run here or reported, in milliseconds since the epoch; 0 before the first."""
+        return max(self._state.accounted, self._state.missed.newest_of_all)
+
+    @property
+    def standing(self) -> tuple[str, int, bool]:
+        """The job, how many of its items are held here, and whether this instance leads."""
+        return self._member.layout.job, len(self._state.held), self._views.value.leader == self._member.id
+
+    @property
+    def health(self) -> JobHealth:
+        """What the job holds and runs here."""
+        return JobHealth.of(self._views.value, self._member.id, self._accounts.under_way, self._shared.clock.now())
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether nothing is run because the clocks differ by more than the job tolerates."""
+        return self._state.intolerable_skew() is not None
+
+    @property
+    def shutdown_timeout(self) -> float:
+        """Seconds that running items may take to finish when the job leaves."""
+        return self._views.value.config.shutdown_timeout
+
+    def leave(self) -> None:
+        """Claim nothing any more, and leave once nothing runs."""
+        self.left = True
+        if self._nap is not None:
+            self._nap.cancel()
+        self._stop_fetching()
+        self.reconsider()
+
+    def release_left(self) -> None:
+        """Remove the locks that an earlier life of the job may have left under this session."""
+        self._tasks.start_soon(self._waiting.release_left)
+
+    def end(self) -> None:
+        """Report what was put off and will not be run here any more."""
+        self._requests.give_up()
+
+    def reconsider(self) -> None:
+        """Take back a claim that waits for its moment, and look again: what was decided may be wrong by now."""
+        self._ahead.take_back()
+        self.wake()
+
+    def look_again(self) -> None:
+        """Look anew at what is due: the time was set."""
+        self._state.now()  # which notices it, also while a flight is under way
+        if self._nap is not None:
+            self._nap.cancel()
+        self.reconsider()
+
+    async def ask_time(self) -> None:
+        """Ask the registry what time it is; a RegistryError says why it cannot."""
+        await self._member.session.server_time(self._member.layout.system_time)
+
+    def _stop_fetching(self) -> None:
+        """Let a run that could go on for ever end after what it has in process."""
+        if self._reins is not None:
+            self._reins.end.set()
+
+    def cut(self) -> None:
+        """Cancel the flight; its items are settled as cancelled."""
+        if self._execution is not None:
+            self._execution.cancel()
+
+    def turn(self) -> float | Work:
+        """Begin to do what is to be done now."""
+        return self._run
+
+    async def _run(self) -> float:
+        """Run all that is due; return the seconds until the next moment, after which there will be more to do."""
+        run_lease.set(self._member.session.tenure(self._member.incarnation))
+        while not self.left:
+            try:
+                view = await self._up_to_date()
+                if begun := await self._state.look(view):
+                    self._waiting.follow(begun)
+                self._rest_first = None
+                busy = (
+                    (view.orphans and await self.rescues.answer(view, self._run_claimed))
+                    or (self._requests.are_open(view) and await self._requests.answer(view, self._run_claimed))
+                    or await self._run_owed(view)
+                    or await self._run_ahead(view)
+                )
+                self._refused = 0
+                self._member.refusals.accepted("to read what is due")
+            except Suspended:
+                if self._member.session.status.value.state is not SessionState.CONNECTED:
+                    return inf  # a new connection wakes it
+            except SessionEnded:
+                break
+            except RegistryError as error:  # what is owed stays owed
+                self._member.refusals.refused("to read what is due", error)
+                await self._back_off()
+            else:
+                if not busy or self._rest_first is not None:
+                    return self._rest(view) if self._rest_first is None else self._rest_first
+        self._over()
+        return inf
+
+    async def _back_off(self) -> None:
+        """Wait before something that the registry has refused is tried again."""
+        with CancelScope() as self._nap:
+            if not self.left:
+                await self._member.session.back_off(self._refused)
+        self._refused += 1
+
+    async def _up_to_date(self) -> JobView:
+        """Return the newest view, after an outage one read since: what is due may be another schedule's by then."""
+        if not self._views.value.tree.outdated:
+            return self._views.value
+        with move_on_after(MIRROR_TIMEOUT):
+            while self._views.value.tree.outdated and not self.left:
+                with CancelScope() as self._nap:
+                    await self._views.changed()
+        self._views.value.tree.accept_as_newest()  # with what is known, rather than run nothing
+        return self._views.value
+
+    async def _run_owed(self, view: JobView) -> bool:
+        owed = self._state.owed() if view.settled else frozenset()
+        if not owed:
+            return False
+        if skew := self._state.intolerable_skew():
+            self._state.pass_over()
+            self._accounts.refused(str(skew))
+            return True
+        self._accounts.accepted()
+        await self._run_claimed(view, Fire(self._state.timetable.newest, self._state.source(owed)), owed)
+        return True
+
+    async def _run_ahead(self, view: JobView) -> bool:
+        """Fly at the next moment, claimed just before: the claims of all that are due together leave at once.
+
+        If anything changes until it comes, the claim is withdrawn and what is owed is looked up anew.
+        """
+        upcoming, state = self._state.timetable.upcoming or 0, self._state
+        if not 0 < upcoming - state.clock.now <= self._ahead.lead or state.intolerable_skew():
+            return False
+        self._accounts.accepted()
+        if not (view.settled and view.config.monitor_execution and self._member.id in view.eligible):
+            return False
+        owed = state.owed(upcoming) - view.disabled_items
+        # what was told of by a clock that has been set back since is a rerun, once it has come
+        if items := frozenset(item for item in owed if not state.items[item].knows(upcoming)):
+            await self._run_claimed(view, Fire(upcoming, FireSource.CRON), items)
+        return bool(items)
+
+    async def _run_claimed(self, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
+        """Claim, run and settle; return whether anything was run."""
+        execution: Execution | None = None
+        try:
+            with HandlerScope(
+                lambda: execution.tell_unheeded() if execution else None, threads=self._job.blocking
+            ) as scope:
+                execution = await self._prepare(view, fire, items)
+                if execution is not None:
+                    self._execution = scope
+                    await self._handle(view, execution, scope)
+        except get_cancelled_exc_class():
+            if execution is not None:
+                with move_on_after(self.stopping.last_word, shield=True):
+                    await self._settle(execution)
+            raise
+        if execution is None:
+            return False
+        if not await self._settle(execution):
+            raise SessionEnded("the session was lost before its items were settled")
+        if execution.begun:
+            self._state.collapse(await self._up_to_date(), rerun=self._views.value.config.misfire)
+        return execution.begun
+
+    async def _prepare(self, view: JobView, fire: Fire, items: frozenset[int]) -> Execution | None:
+        # of an item rescued nothing is known here: it is another's
+        offsets = await self._state.offsets.read(items, anew=fire.source is FireSource.FAILOVER)
+        taken = await self._claim(view, fire, items)
+        claim = taken.claim
+        if claim is None:
+            return None
+        if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # another ran it since we read
+            offsets = {item: value for item, value in offsets.items() if item not in renewed}
+            offsets |= await self._state.offsets.reread(renewed, claim.incarnation)
+        checkpoints = RunOffsets(self._state.offsets, claim, offsets)
+        events, clock = self._shared.events, self._shared.clock
+        trace = Trace.of(claim, view.config, events, clock) if events.heard else None
+        complain = self._failed if trace is None else trace.complaining(self._failed)
+        execution = Execution(self._job, view.config, claim, checkpoints, self._shared.executors, complain, trace=trace)
+        execution.is_proven, execution.handling = self._member.session.is_proven, self.stopping.handling
+        return execution
+
+    async def _handle(self, view: JobView, execution: Execution, scope: HandlerScope) -> None:
+        """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
+        session = self._member.session
+        session.bind(scope, self._member.incarnation)
+        try:
+            execution.begun = await self._reach(view, execution.claim.fire)
+            if execution.begun:
+                if execution.job.engine is not None:
+                    self._set_up_engine(view, execution)
+                fire, began = execution.claim.fire, current_time()
+                catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
+                self._accounts.began(execution, catch_up=catch_up)
+                try:
+                    # a reply that comes too late shall not start a handler's first step
+                    if session.is_proven() and not scope.cancel_called:
+                        await with_listeners(execution, self._member, self._views)
+                finally:
+                    self._accounts.ended(execution, current_time() - began)
+        finally:
+            session.unbind(scope)
+        await sleep(0)
+        await session.wait_for_delayed()
+
+    def _set_up_engine(self, view: JobView, execution: Execution) -> None:
+        """Give an engine what it has to know; a rescued item goes back after one batch if its owner is there."""
+        execution.stream_control = self._reins = StreamControl(view, self._views, self.run_counts, self._shared.events)
+        if self.left or (execution.claim.fire.source is FireSource.FAILOVER and view.settled):
+            self._stop_fetching()
+
+    async def _reach(self, view: JobView, fire: Fire) -> bool:
+        """Wait for the fire's moment, if it has not come; False if what it was decided on has changed until then."""
+        now = self._state.now()
+        if fire.slot > now and fire.source is FireSource.CRON:
+            if self.left or self._views.value is not view:
+                return False
+            if not await self._ahead.wait(fire.slot, now) or self._state.now() - fire.slot > ASLEEP:
+                return False
+        if fire.source is FireSource.CRON:
+            self._state.reach(fire.slot)  # or what is being run would seem to have come meanwhile
+        return True
+
+    async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> ClaimResult:
+        state = self._state
+        if not view.config.monitor_execution:
+            if self._member.session.status.value.state is not SessionState.CONNECTED:
+                raise Suspended("there is no connection to the registry")
+            if not self._member.session.is_proven():  # of a claim that is written the registry's client sees to it
+                self._rest_first = UNCERTAIN
+                return ClaimResult(None)
+            taken = ClaimResult(self._claims.unmonitored(fire, items))
+            if fire.source is FireSource.TRIGGER:
+                await self._requests.claimed(fire, taken)
+            return taken
+        if view.tree.outdated:  # the connection was away, and has come back since this was decided
+            return ClaimResult(None)
+        now, following, hold = state.now(), state.timetable.upcoming or 0, None
+        if fire.slot == following and fire.source is FireSource.CRON:
+            hold = self._ahead.hold(fire.slot, now, lambda: self._views.value is view and not self.left)
+            now, following = fire.slot, state.timetable.following()
+        taken = await self._claims.claim(view, fire, items, now, following, hold)
+        if taken.elsewhere or taken.refused:
+            state.now()
+            state.reach(fire.slot)  # then those items are reported as missing this moment
+        if taken.cut_off:
+            state.report_lost_runs(taken.cut_off)
+        if taken.refused:
+            state.is_obstructed(taken.refused, fire)
+        if fire.source is FireSource.TRIGGER:
+            await self._requests.claimed(fire, taken)
+        if taken.elsewhere and fire.source is not FireSource.FAILOVER:
+            self._waiting.refused(view, fire, frozenset(taken.elsewhere))
+        if taken.stale and fire.source is not FireSource.FAILOVER and not self.left:
+            self._rest_first = self._rest(view)
+        if taken.claim is not None and taken.claim.incarnation != self._member.session.incarnation:
+            raise SessionEnded("the session was lost while claiming")
+        return taken
+
+    async def _settle(self, execution: Execution) -> bool:
+        """Give the items back; False if the session was lost.  A claim without fences has written nothing."""
+        claim, state = execution.claim, self._state
+        if execution.begun and claim.fire.source in SCHEDULED:
+            state.items.ran(claim.items, claim.fire.slot)
+        unfinished = execution.stream_control.unfinished if execution.stream_control is not None else ()
+        if not claim.fences:
+            state.cache.assume(unfinished, claim.fire.slot - 1)
+            if execution.begun:  # no record tells the next holder
+                slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - execution.outcomes.keys()
+                state.report(cut_off.difference(unfinished), slot, UNKEPT, self._member.id)
+            return True
+        if not execution.begun:
+            return await self._claims.withdraw(claim)
+        ended, hand_over = left_open(claim, unfinished) if unfinished else claim, self._views.value.config.failover
+        self.stopping.settling = claim
+        removed = self._member.id not in self._views.value.instances
+        handed_over = await self._claims.settle(
+            ended, execution.outcomes, state.now(), hand_over=hand_over, removed=removed
+        )
+        self.stopping.settling = None
+        if handed_over and execution.trace is not None:
+            execution.trace.handed_over(handed_over)
+        return handed_over is not None
+
+    def _freed(self) -> None:
+        """Look again: an item of ours runs nowhere else any more."""
+        if self._nap is not None:
+            self._nap.cancel()
+        self._stop_fetching()
+        self.wake()
+
+    def _failed(self, context: Context, error: Exception) -> None:
+        self._accounts.failed(self._views.value.config, context, error)
+
+    def _rest(self, view: JobView) -> float:
+        """Return the seconds until the next moment, or until the time is to be looked at again; 0 for a newer view."""
+        if self._views.value is not view:
+            return 0.0
+        upcoming = self._state.timetable.upcoming
+        delay = LONGEST_NAP * 1000 if upcoming is None else max(0, upcoming - self._state.now())
+        if view.config.monitor_execution and delay > self._ahead.lead:
+            delay -= self._ahead.lead
+        return min(LONGEST_NAP, delay / 1000, self._state.unsteady)

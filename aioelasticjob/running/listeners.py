@@ -1,0 +1,200 @@
+"""Listeners around a flight: once in the whole cluster, and inside of that on every instance.
+
+Of those that are called once, the first instance that comes to a run calls ``before``, and whoever comes later waits
+until it is through; the instance that ends the last item calls ``after``.  Nobody waits for items to be claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from anyio import move_on_after
+
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.run_barrier import BEGUN, FAILED, OVER, RunBarrier, moment_of, run_of
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.jobs.base import instance_context
+from aioelasticjob.jobs.context import InstanceContext
+from aioelasticjob.jobs.listeners import JobListener, Listener, ListenerFunction, OnceListener
+from aioelasticjob.latest import Latest
+from aioelasticjob.model import Fire, FireSource, Outcome
+from aioelasticjob.observers.failures import cause
+from aioelasticjob.registry.transaction import Check
+from aioelasticjob.running.execution import Execution, execute
+from aioelasticjob.user_code import UserCode
+
+HARMLESS = "raised by a listener's `after`: the items themselves ended as their outcomes say"
+
+
+async def join_run(listeners: Sequence[Listener], member: Member, fire: Fire, items: frozenset[int]) -> bool:
+    """Note that items take part in a run that was asked for, before it is claimed; False if it is asked for no more."""
+    if not items or not any(isinstance(listener, OnceListener) for listener in listeners):
+        return True
+    request = None if fire.request is None else Check(*fire.request)
+    return await RunBarrier(member).join(run_of(fire), items, request)
+
+
+async def with_listeners(execution: Execution, member: Member, views: Latest[JobView]) -> None:
+    """Run a flight's handlers, and what listens around them."""
+    if not (listeners := execution.job.listeners):
+        with execution.handling():
+            await execute(execution)
+        return
+    context = instance_context(execution.config, execution.claim, execution.checkpoints)
+    shared = tuple(one for one in listeners if isinstance(one, OnceListener))
+    once = _OncePerCluster(shared, execution, member, views, context) if shared else None
+    own = [one for one in listeners if isinstance(one, JobListener)]
+    if await _before(execution, context, own, once):
+        with execution.handling():
+            await execute(execution)
+        for listener in own:
+            if listener.after is not None:
+                await _after(execution, context, listener.after)
+    if once is not None:
+        await once.end()
+
+
+async def _before(
+    execution: Execution, context: InstanceContext, own: Sequence[JobListener], once: _OncePerCluster | None
+) -> bool:
+    """Call what is to be called before the items start; False if they must not, with their failure told."""
+    try:
+        if once is not None:
+            await once.begin()
+        for listener in own:
+            if listener.before is not None:
+                await _call(execution, listener.before, context)
+    except Exception as error:
+        execution.outcomes.update(dict.fromkeys(execution.claim.items, Outcome.FAILED))
+        execution.report_error(context, error)
+        return False
+    return True
+
+
+async def _after(execution: Execution, context: InstanceContext, listener: ListenerFunction) -> None:
+    try:
+        await _call(execution, listener, context)
+    except Exception as error:
+        error.add_note(HARMLESS)
+        execution.report_error(context, error)
+
+
+async def _call(execution: Execution, listener: ListenerFunction, context: InstanceContext) -> None:
+    with execution.handling():
+        async with UserCode("the listener"):
+            await listener(context)
+
+
+@dataclass(slots=True)
+class _OncePerCluster:
+    """The part that a flight takes in a run of the whole cluster."""
+
+    listeners: tuple[OnceListener, ...]
+    execution: Execution
+    member: Member
+    views: Latest[JobView]
+    context: InstanceContext
+    run: str = ""
+
+    async def begin(self) -> None:
+        """Return once ``before`` of this run is through, called by us or by somebody else.
+
+        Raises:
+            TimeoutError: it took too long.
+            RuntimeError: it failed on another instance.
+            Exception: it failed here.
+        """
+        marks, claim = RunBarrier(self.member), self.execution.claim
+        self.run = await self._rescued(marks) or run_of(claim.fire)
+        await marks.join(self.run, claim.items)
+        await self._conclude(besides=self.run)
+        while not await marks.acquire(self.run, None):
+            state = await marks.state(self.run)
+            if state is not None:
+                if state.startswith(FAILED):
+                    raise RuntimeError(f"`before` {state}")
+                return
+            await self._wait(marks)
+        await self._call_before(marks)
+
+    async def end(self) -> None:
+        """Note which items have ended, and call ``after`` if they were the last ones."""
+        execution = self.execution
+        unfinished = execution.stream_control.unfinished if execution.stream_control is not None else set[int]()
+        try:
+            await RunBarrier(self.member).end(self.run, execution.outcomes.keys() - unfinished)
+            await self._conclude()
+        except Exception as error:
+            error.add_note(HARMLESS)
+            execution.report_error(self.context, error)
+
+    async def _rescued(self, marks: RunBarrier) -> str | None:
+        """Return the triggered run that a rescue goes on with, which the item's mark tells."""
+        claim = self.execution.claim
+        if claim.fire.source is not FireSource.FAILOVER:
+            return None
+        (item,) = claim.items
+        if not (asked := claim.before[item].asked):
+            return None
+        begun = await marks.begun_in(item)
+        return f"trigger-{asked}" if begun is None or moment_of(begun) is not None else begun
+
+    async def _wait(self, marks: RunBarrier) -> None:
+        """Wait for whoever calls ``before``: as long as he may take, and as the registry to notice that he is dead."""
+        longest = sum(one.started_timeout for one in self.listeners) + self.member.session.timeout
+        with move_on_after(longest) as limit, self.execution.handling():
+            await marks.wait_for_caller(self.run)
+        if limit.cancelled_caught and (caller := await marks.caller(self.run)):
+            raise TimeoutError(
+                f"`before` is still being called by {caller}: waited {longest:g} s, started_timeout and session timeout"
+            )
+
+    async def _call_before(self, marks: RunBarrier) -> None:
+        noted = False
+        try:
+            for listener in self.listeners:
+                if listener.before is not None:
+                    await self._in_time(listener.before, listener.started_timeout)
+        except Exception as error:
+            await marks.note(self.run, f"{FAILED}on {self.member.id}: {cause(error)[:200]}")
+            noted = True
+            raise
+        else:
+            await marks.note(self.run, BEGUN)
+            noted = True
+        finally:
+            if not noted:
+                await marks.release(self.run)
+
+    async def _in_time(self, listener: ListenerFunction, seconds: float) -> None:
+        with move_on_after(seconds) as limit:
+            await _call(self.execution, listener, self.context)
+        if limit.cancelled_caught:
+            raise TimeoutError(f"`before` took longer than started_timeout = {seconds:g} s")
+
+    async def _conclude(self, besides: str | None = None) -> None:
+        """Call ``after`` of the runs that are over: ours, or earlier ones that some items have passed over."""
+        marks = RunBarrier(self.member)
+        for run in await marks.finished_runs(self.views.value, besides):
+            if not await marks.acquire(run, BEGUN):
+                continue  # somebody else calls it
+            noted = False
+            try:
+                for listener in self.listeners:
+                    if listener.after is not None:
+                        await _after(self.execution, self._context_of(run), listener.after)
+                await marks.note(run, OVER)
+                noted = True
+            finally:
+                if not noted:
+                    await marks.release(run)
+            await marks.tidy(self.views.value)
+
+    def _context_of(self, run: str) -> InstanceContext:
+        moment, claim = moment_of(run), self.execution.claim
+        if run == self.run:
+            return self.context
+        fire = Fire(claim.fire.slot, FireSource.TRIGGER) if moment is None else Fire(moment, FireSource.CRON)
+        claim = replace(claim, fire=fire)
+        return instance_context(self.execution.config, claim, self.execution.checkpoints)

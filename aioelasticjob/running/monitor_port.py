@@ -1,0 +1,132 @@
+"""The monitor port of a job: says what the registry holds, to anybody on this machine who asks.
+
+A client sends ``dump`` or ``dump@masked`` and a newline, as with Elastic-Job, and reads until the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from math import inf
+
+from anyio import move_on_after
+
+from aioelasticjob.coordination.dump import render
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import InvalidSetting, RegistryError
+from aioelasticjob.latest import Latest
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.session import Session
+
+HERE = "127.0.0.1"
+OFF = -1
+RETRY_PAUSE = 10.0
+"""Seconds before a port that was taken is tried again."""
+REQUEST_TIMEOUT = 10.0
+"""Seconds for a question, its answer, and reading it."""
+MAX_COMMAND_BYTES = 256
+"""Bytes of a question."""
+MAX_DUMP_BYTES = 8 * 1024 * 1024
+"""Characters of a dump; the command has no limit."""
+MAX_CONNECTIONS = 8
+"""Clients at a time."""
+COMMANDS = {"dump": False, "dump@masked": True}
+"""Whether addresses are masked, by what is asked."""
+
+log = logging.getLogger(__name__)
+
+
+class MonitorPort:
+    """A job's monitor port, wherever the newest view says, and those who ask there."""
+
+    def __init__(self, session: Session, layout: Layout, views: Latest[JobView]) -> None:
+        self._session, self._layout, self._views = session, layout, views
+        self._wanted = OFF
+        self._refused = OFF
+        self._server: asyncio.Server | None = None
+        self._clients: set[StreamWriter] = set()
+
+    def turn(self) -> float | Callable[[], Awaitable[float]]:
+        """Follow the newest view; a port that could not be had is tried again."""
+        if self._views.value.config.monitor_port == self._wanted and not self.missing:
+            return inf
+        return self._follow
+
+    async def _follow(self) -> float:
+        await self.move(self._views.value.config.monitor_port, strict=False)
+        return RETRY_PAUSE if self.missing else inf
+
+    @property
+    def missing(self) -> bool:
+        """Whether the port that is wanted could not be had."""
+        return self._wanted != OFF and self._server is None
+
+    async def move(self, port: int, *, strict: bool) -> None:
+        """Listen on another port, or no more; try again for one that could not be had.
+
+        Raises:
+            InvalidSetting: if ``strict``: the port cannot be had.  Otherwise that is logged: the port belongs to one
+                process, which may go.
+        """
+        if port == self._wanted and not self.missing:
+            return
+        self.close()
+        self._wanted = port
+        if port == OFF:
+            self._refused = OFF
+            return
+        try:
+            self._server = await asyncio.start_server(self._attend, HERE, port, limit=MAX_COMMAND_BYTES)
+        except OSError as error:
+            refusal = InvalidSetting(
+                "monitor_port", port, f"cannot be had ({error.strerror or error}): 0 picks a free one"
+            )
+            if strict:
+                raise refusal from None
+            if port != self._refused:
+                log.error("not monitored: %s; tried again", refusal, extra={"job": self._layout.job})
+            self._refused = port
+            return
+        self._refused = OFF
+        found = self._server.sockets[0].getsockname()[1]
+        log.info("monitor port %d", found, extra={"job": self._layout.job, "port": found})
+
+    def close(self) -> None:
+        """Stop listening, and talking."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for client in tuple(self._clients):
+            client.transport.abort()
+
+    async def _attend(self, reader: StreamReader, writer: StreamWriter) -> None:
+        if len(self._clients) >= MAX_CONNECTIONS:
+            writer.write(b"busy: try again\n")
+            writer.close()
+            return
+        self._clients.add(writer)
+        try:
+            with move_on_after(REQUEST_TIMEOUT), suppress(OSError):
+                writer.write((await self._answer(reader) + "\n").encode())
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        finally:
+            self._clients.discard(writer)
+            writer.transport.abort()
+
+    async def _answer(self, reader: StreamReader) -> str:
+        try:
+            asked = (await reader.readline()).decode("utf-8", "replace").strip()
+        except ValueError:  # longer than anything we know
+            asked = "…"
+        if asked not in COMMANDS:
+            return f"unknown command {asked[:40]!r}: send {' or '.join(COMMANDS)}"
+        try:
+            tree = await self._session.subtree([self._layout.root])
+        except RegistryError as error:
+            return f"error: {error}"
+        return render(tree, self._layout, masked=COMMANDS[asked], limit=MAX_DUMP_BYTES)

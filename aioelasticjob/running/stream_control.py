@@ -1,0 +1,69 @@
+"""How a run that could go on for ever is held: it is asked to end, and ends after what it has in process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+from anyio import Event
+
+from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.events import Events
+from aioelasticjob.latest import Latest
+from aioelasticjob.model import Claim, FireSource
+
+
+@dataclass(slots=True)
+class StreamControl:
+    """What an engine is given besides its flight: when to end, and where to count."""
+
+    view: JobView
+    """What the run was decided on."""
+    views: Latest[JobView]
+    """The newest view."""
+    run_counts: RunCounts
+    events: Events
+    end: Event = field(default_factory=Event)
+    """Set when the run is to end: nothing more is fetched."""
+    unfinished: set[int] = field(default_factory=set)
+    """Items that would have had more to do: their moment is left open, for whoever holds them next."""
+
+
+def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
+    """Whether a streaming run has to give way, so that what an operator or the leader wants can happen.
+
+    Elastic-Job ends a stream when resharding is wanted (DataflowJobExecutor, isNeedSharding); pause, disable, a changed
+    setting, a trigger and an orphan wait for it all the same, so they end it too.
+    """
+    if now is begun:
+        return False
+    me, items, trigger = claim.instance, frozenset(claim.items), now.layout.trigger(claim.instance)
+    return (
+        (begun.settled and not now.settled)
+        or now.sharding_version != begun.sharding_version
+        or now.config != begun.config
+        or me not in now.eligible
+        or not now.disabled_items.isdisjoint(items)
+        or (trigger in now.tree and not now.obstructed(trigger))
+        or (claim.fire.source is not FireSource.FAILOVER and any(now.assignment.get(item) != me for item in items))
+        or (now.config.failover and any(map(now.awaits_rescue, now.orphans - now.disabled_items)))
+        or bool(_within_reach(now, me) - _within_reach(begun, me) - items)
+    )
+
+
+def left_open(claim: Claim, items: Collection[int]) -> Claim:
+    """Return the claim as if the moment of these items were still to come: so it is claimed again, by their holder."""
+    if not items:
+        return claim
+    records = dict(claim.items)
+    for item in items:
+        seen = records[item]
+        records[item] = replace(seen, record=replace(seen.record, slot=seen.record.slot - 1))
+    return replace(claim, items=records)
+
+
+def _within_reach(view: JobView, me: str) -> frozenset[int]:
+    """Return the items of ours that nobody and nothing keeps from us."""
+    mine = frozenset(item for item, holder in view.assignment.items() if holder == me)
+    return mine - view.disabled_items - view.orphans - view.rescues.keys()

@@ -1,0 +1,151 @@
+"""What somebody asked for by hand: neither lost nor run twice, for the claim that runs it removes it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from aioelasticjob.coordination.claims import ClaimResult
+from aioelasticjob.coordination.commit import WriteRefused, write
+from aioelasticjob.coordination.diagnostics import missing_features_text
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.records import too_large
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import Conflict
+from aioelasticjob.jobs.listeners import Listener
+from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.registry.transaction import Delete
+from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.listeners import join_run
+from aioelasticjob.running.schedule import Passed
+from aioelasticjob.running.stats import ExecutionStats
+
+log = logging.getLogger(__name__)
+
+RunClaimed: TypeAlias = Callable[[JobView, Fire, frozenset[int]], Awaitable[bool]]
+
+
+class Triggers:
+    """The triggers of one instance, and the items that could not be had when theirs was answered."""
+
+    def __init__(
+        self, member: Member, state: StateDriver, accounts: ExecutionStats, listeners: Sequence[Listener]
+    ) -> None:
+        self._member, self._state, self._accounts, self._listeners = member, state, accounts, listeners
+        self.deferred: dict[int, Fire] = {}
+        """What was asked for of items that could not be had then."""
+        self._asked: frozenset[int] = frozenset()
+        """All items that the fire under way is meant for, whether or not they can be had now."""
+
+    def are_open(self, view: JobView) -> bool:
+        """Whether something was asked for by hand and has not been run."""
+        return bool(self.deferred) or self._member.id in view.triggered
+
+    async def answer(self, view: JobView, fly: RunClaimed) -> bool:
+        """Run what was asked for; True if there was something to answer."""
+        if (later := self._due(view)) is not None:
+            await self._run_deferred(view, fly, *later)
+            return True
+        if (fire := self._newest(view)) is None:
+            return False
+        state = self._state
+        refusal = state.intolerable_skew() or too_large((fire.parameter or "").encode())
+        closed = refusal is not None or self._member.id not in view.eligible
+        items = frozenset[int]() if closed else state.held - view.disabled_items
+        free = items - state.blocked()
+        if not await join_run(self._listeners, self._member, fire, items):
+            return False
+        if free and view.config.monitor_execution:
+            self._asked = items
+            await fly(view, fire, free)
+            return True
+        if not await self._drop(fire):  # for there is no claim that would remove it
+            return False
+        if refusal is not None:  # told once the request is gone, or it would be told again until the mirror knows
+            self._accounts.refused(str(refusal))
+        elif not items:
+            self._say_why_not(view)
+        self._put_off(items, fire)
+        return True
+
+    async def claimed(self, fire: Fire, taken: ClaimResult) -> None:
+        """See to what the claim for a request could not have: it is still asked for, or still put off."""
+        got = frozenset[int]() if taken.claim is None else taken.claim.items.keys()
+        if not got and (taken.stale or not await self._drop(fire)):
+            return
+        for item in got | taken.refused:
+            self.deferred.pop(item, None)
+        self._put_off(self._asked - got - taken.refused, fire)
+
+    def give_up(self) -> None:
+        """Tell of what was put off: this instance leaves, or its session is over."""
+        self._tell(self.deferred, "it was asked for by hand, and this instance has gone before it could be run")
+
+    async def _run_deferred(self, view: JobView, fly: RunClaimed, fire: Fire, items: frozenset[int]) -> None:
+        """Fly what was put off, which it remains until a claim has it, unless it is refused."""
+        if skew := self._state.intolerable_skew():
+            self._accounts.refused(str(skew))
+            for item in items:
+                del self.deferred[item]
+            return
+        self._asked = items
+        await fly(view, fire, items)
+
+    def _newest(self, view: JobView) -> Fire | None:
+        """Return what is asked of this instance, None if nothing is, or nothing can be answered yet."""
+        path = self._member.layout.trigger(self._member.id)
+        asked = view.tree.get(path)
+        if asked is None or view.obstructed(path) or not view.settled:
+            return None
+        parameter = asked.data.decode("utf-8", "replace") or None  # without data the configured one holds
+        return Fire(self._state.now(), FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
+
+    def _say_why_not(self, view: JobView) -> None:
+        """Log what a request comes to nothing for; that nothing is held here is no reason to."""
+        open_ = self._member.id in view.eligible
+        if self._state.held or not open_:
+            why = "all its items here are switched off" if open_ else "this server is switched off"
+            if self._member.id in view.lacking:
+                why = missing_features_text(view.lacking[self._member.id])
+            extra = {"job": self._member.layout.job}
+            log.warning("not run: it was asked for by hand, and %s", why, extra=extra)
+
+    async def _drop(self, fire: Fire) -> bool:
+        """Remove a request that no claim removes; False if it is another by now, or has been taken.
+
+        Raises:
+            RegistryError: there is no connection, or it is refused; nothing was removed.
+        """
+        if fire.request is None:
+            return True
+        match await write(self._member, [Delete(*fire.request)], "to take a request"):
+            case WriteRefused(Conflict()):  # the mirror has not heard of it yet
+                return False
+            case written:
+                written.get()
+                return True
+
+    def _put_off(self, items: Iterable[int], fire: Fire) -> None:
+        """Run items later, for they cannot be had now."""
+        self.deferred.update(dict.fromkeys(items, replace(fire, request=None)))
+
+    def _due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
+        """Return a fire that was put off, and the items that can be had for it now; tell of those that have moved."""
+        fires = self.deferred
+        why = "it was asked for by hand, and moved to another instance before it could be run"
+        self._tell(fires.keys() - self._state.held, why)
+        ready = fires.keys() - self._state.blocked() - view.disabled_items
+        if not ready or not view.settled or self._member.id not in view.eligible:
+            return None
+        parameter, asked = fires[min(ready)].parameter, fires[min(ready)].request_id
+        alike = frozenset(
+            item for item in ready if (fires[item].parameter, fires[item].request_id) == (parameter, asked)
+        )
+        return Fire(self._state.now(), FireSource.TRIGGER, parameter, request_id=asked), alike
+
+    def _tell(self, items: Collection[int], why: str) -> None:
+        for item in sorted(items):
+            fire = self.deferred.pop(item)
+            self._state.report([item], Passed(fire.slot, fire.slot), why)

@@ -1,0 +1,99 @@
+"""What an application is in one process: its clock, its ears, and, while it runs, its session and its crew."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from aioelasticjob.addresses import Address, open_registry
+from aioelasticjob.clock import Clock
+from aioelasticjob.config import JobConfig
+from aioelasticjob.error_handlers import ErrorDispatcher
+from aioelasticjob.errors import unwrapped
+from aioelasticjob.events import Events
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.observers.endpoint import Endpoint
+from aioelasticjob.observers.recorder import Recorder
+from aioelasticjob.observers.vitals import Vitals
+from aioelasticjob.registry.session import Session
+from aioelasticjob.running.executors import Executors, pickled
+from aioelasticjob.running.health import Health
+from aioelasticjob.running.job import Host
+from aioelasticjob.running.process import run_jobs
+from aioelasticjob.running.process_context import ProcessContext
+from aioelasticjob.running.watchdog import watchdog
+
+
+@dataclass(slots=True, eq=False)
+class RunningApp:
+    """All that an application has for itself in each process, and nothing that its processes have in common."""
+
+    clock: Clock
+    recorder: Recorder | None = None
+    endpoint: Endpoint | None = None
+    events: Events = field(default_factory=Events)
+    running: bool = False
+    session: Session | None = None
+    shared: ProcessContext | None = None
+
+    @property
+    def vitals(self) -> Vitals:
+        """How things stand at the moment, for those who measure."""
+        standings = [runner.standing for runner in self.shared.runners] if self.shared else []
+        return Vitals.of(self.session, standings, self.recorder.counts if self.recorder else None)
+
+    def health(self, declared: Iterable[JobConfig]) -> Health:
+        """Return what is held and run here, and how things stand with the registry."""
+        if self.shared is None:
+            return Health.of(self.session, declared, (), {})
+        joined = [*self.shared.standing_by.values(), *(runner.health for runner in self.shared.runners)]
+        return Health.of(self.session, declared, joined, self.shared.refusals)
+
+    @asynccontextmanager
+    async def open(self, registry: Address, jobs: Iterable[Job], executors: Executors) -> AsyncIterator[Session]:
+        """Run the jobs while the block is open; leave gracefully at its end.
+
+        Raises:
+            RegistryUnreachable: no registry answered.
+            AuthenticationFailed: the registry refused the digest.
+            InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
+        """
+        self.running = True
+        failure: Exception | None = None
+        try:
+            async with AsyncExitStack() as stack:
+                stack.enter_context(unwrapped())
+                stack.enter_context(watchdog())
+                if self.recorder is not None:
+                    await stack.enter_async_context(self.recorder.open(self.events, self.clock))
+                if self.endpoint is not None:
+                    await stack.enter_async_context(self.endpoint.open())
+                session = await stack.enter_async_context(open_registry(registry, clock=self.clock))
+                self.session = session
+                stack.callback(self._forget_session)
+                await stack.enter_async_context(self._run_jobs(session, tuple(jobs), executors))
+                try:
+                    yield session
+                except Exception as error:  # the caller's own: kept out of our groups, which would wrap it
+                    failure = error
+        finally:
+            self.running = False
+        if failure is not None:
+            raise failure
+
+    def _forget_session(self) -> None:
+        self.session = self.shared = None
+
+    @asynccontextmanager
+    async def _run_jobs(self, session: Session, jobs: tuple[Job, ...], executors: Executors) -> AsyncIterator[None]:
+        for job in jobs:
+            if job.blocking and job.engine is None and job.config.executor == "process":
+                pickled(job.handler)
+        dispatcher = ErrorDispatcher(self.clock, self.events.counts)
+        shared = self.shared = ProcessContext(self.clock, self.events, executors, dispatcher)
+        host = Host(session.host, socket.gethostname(), os.getpid())
+        async with executors.processes.open(), run_jobs(session, jobs, host, shared):
+            yield

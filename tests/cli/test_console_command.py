@@ -1,0 +1,40 @@
+"""What people read: text of others is shown, and never obeyed."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Group
+from rich.text import Text
+
+from aioelasticjob.cli.tables import TextTable
+from aioelasticjob.cli.terminal import SafeConsole, out, print_error
+
+HOSTILE = "a\x1b[2J\x1b]0;owned\x07b\x9b31m\rc\x7f\td\n"
+
+
+def test_a_terminal_obeys_no_text_of_others() -> None:
+    rows = TextTable("Job", "Host")
+    rows.add(Text(HOSTILE, style="red"), HOSTILE)
+    console = SafeConsole(file=io.StringIO(), force_terminal=True, color_system=None, width=100)
+    for one in (Text(HOSTILE), rows, Group(Text(HOSTILE, style="bold"), HOSTILE)):
+        console.print(one, markup=False)
+    told = console.file.getvalue()  # type: ignore[attr-defined]
+    assert not set(told) & set("\x1b\x07\x9b\r\x7f")
+    assert "a␛[2J␛]0;owned" in told
+
+
+def test_colours_of_our_own_stay() -> None:
+    console = SafeConsole(file=io.StringIO(), force_terminal=True, color_system="standard", width=100)
+    console.print(Text("failed", style="red"))
+    assert console.file.getvalue() == "\x1b[31mfailed\x1b[0m\n"  # type: ignore[attr-defined]
+
+
+def test_errors_and_results_go_that_way(capsys: pytest.CaptureFixture[str]) -> None:
+    out().print(Text(HOSTILE))
+    print_error(HOSTILE)
+    told = capsys.readouterr()
+    assert "\x1b[2J" not in told.out + told.err
+    assert "␛[2J" in told.out
+    assert "␛[2J" in told.err

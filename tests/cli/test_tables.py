@@ -1,0 +1,50 @@
+"""Tables as they are written: as wide as they need, and folded only where a terminal is too narrow."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.console import Console
+from rich.text import Text
+
+from aioelasticjob.cli.tables import TextTable
+
+
+def shown(rows: TextTable, *, terminal: bool, width: int) -> list[str]:
+    out = StringIO()
+    console = Console(file=out, force_terminal=terminal, width=width, soft_wrap=not terminal, color_system=None)
+    console.print(rows)
+    return [line.rstrip() for line in out.getvalue().splitlines() if line.strip()]
+
+
+def rows(*names: str) -> TextTable:
+    made = TextTable("Job", ">Items", "State", whole=("Job",))
+    for number, name in enumerate(names):
+        made.add(name, f"{10**number}", Text("waiting", style="green"))
+    return made
+
+
+def test_columns_stand_below_each_other_numbers_at_the_right() -> None:
+    for terminal in (True, False):
+        assert shown(rows("a", "日报", "[bold]x"), terminal=terminal, width=80) == [
+            " Job      Items  State",
+            " " + "─" * 23,
+            " a            1  waiting",
+            " 日报        10  waiting",
+            " [bold]x    100  waiting",
+        ]
+
+
+def test_a_file_gets_whole_lines_however_long() -> None:
+    long = "x" * 200
+    assert any(long in line and "waiting" in line for line in shown(rows(long), terminal=False, width=40))
+
+
+def test_a_narrow_terminal_gets_folded_cells_and_whole_names() -> None:
+    lines = shown(rows("report-of-the-day"), terminal=True, width=30)
+    assert all(len(line) <= 30 for line in lines)
+    assert any("report-of-the-day" in line for line in lines)
+
+
+def test_nothing_is_a_head_alone() -> None:
+    assert len(shown(rows(), terminal=True, width=80)) == 2

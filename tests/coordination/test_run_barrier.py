@@ -1,0 +1,69 @@
+"""The marks of listeners that are called once, where others write them at the same time."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.run_barrier import BEGUN, RunBarrier
+from aioelasticjob.errors import Conflict
+from aioelasticjob.registry.transaction import Check, Create, Delete
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
+
+REQUEST = Check(LAYOUT.trigger("me"), 0)
+
+
+def _marks(here: SimulatedJobs) -> RunBarrier:
+    session = here.observer
+    return RunBarrier(Member(session, LAYOUT, "me", "10.0.0.1", "host", 1, session.incarnation))
+
+
+def test_items_take_part_in_what_is_asked_for_as_long_as_it_is() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await here.write(*map(Create, LAYOUT.skeleton), Create(REQUEST.path))
+        marks = _marks(here)
+        assert await marks.join("trigger-1", {0, 1}, REQUEST)
+        assert await here.names(LAYOUT.started) == ("0", "1")
+        await here.write(Delete(REQUEST.path))
+        assert not await marks.join("trigger-2", {0, 1}, REQUEST)
+        assert await marks.begun_in(0) == "trigger-1"
+        await marks.end("trigger-1", {0, 1})
+        await marks.end("trigger-1", {0, 1})
+        assert await here.names(LAYOUT.started) == ()
+
+    simulate(scene)
+
+
+def test_a_job_that_was_removed_gets_no_marks() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        marks = _marks(here)
+        with pytest.raises(Conflict):
+            await marks.join("1", {0})
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.triggers), Create(REQUEST.path))
+        await marks.join("1", {0})
+        assert await here.names(LAYOUT.started) == ("0",)
+
+    simulate(scene)
+
+
+def test_what_is_noted_stands_though_the_right_to_call_was_removed_by_hand() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await here.write(*map(Create, LAYOUT.skeleton))
+        marks = _marks(here)
+        assert await marks.acquire("1", None)
+        await here.write(Delete(LAYOUT.calling("1")))
+        await marks.note("1", BEGUN)
+        assert await marks.state("1") == BEGUN
+        assert not await marks.acquire("1", None)
+
+    simulate(scene)
+
+
+def test_what_somebody_keeps_changing_is_given_up() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await here.write(*map(Create, LAYOUT.skeleton))
+        await here.write(Delete(LAYOUT.guarantee), Create(LAYOUT.guarantee, ephemeral=True))
+        with pytest.raises(Conflict, match="no ephemeral children"):
+            await _marks(here).join("1", {0})
+
+    simulate(scene)

@@ -1,0 +1,299 @@
+"""Failures on their way: no target waits for another, and nothing gets lost without a word."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from aioelasticjob import ItemContext
+from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options, dispatcher, escalate
+from aioelasticjob.events import Counts
+from aioelasticjob.registry.transaction import Set
+from aioelasticjob.testing import VirtualClock, run
+from tests.error_handlers.failures import delivered_by, failure
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
+
+
+class Desk:
+    """An error dispatcher in a virtual loop, and who was told of what, when."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        delivered_by(patch, hanging=self.hang, quick=self.take, broken=self.fail)
+        self.counts: defaultdict[str, Counts] = defaultdict(Counts)
+        self.told: list[tuple[float, str]] = []
+
+    async def hang(self, failed: Failure, options: Options) -> None:
+        await anyio.sleep_forever()
+
+    async def take(self, failed: Failure, options: Options) -> None:
+        await anyio.sleep(1)
+        self.told.append((round(anyio.current_time() - self.start), str(failed.error)))
+
+    async def fail(self, failed: Failure, options: Options) -> None:
+        raise OSError("line is dead")
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[ErrorDispatcher]:
+        self.start, mine = anyio.current_time(), ErrorDispatcher(VirtualClock(), self.counts)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(mine.deliver)
+            yield mine
+            tasks.cancel_scope.cancel()
+
+    def alerts(self, job: str = "billing") -> dict[str, int]:
+        return dict(self.counts[job].alerts)
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    return Desk(monkeypatch)
+
+
+def stacks(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was logged with a stack: the message and the error."""
+    return [f"{one.getMessage()}: {one.exc_info[1]}" for one in caplog.records if one.exc_info]
+
+
+def test_what_is_for_the_log_is_there_at_once_and_what_is_to_be_ignored_is_not(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with desk.open() as mine:
+            mine.put("ignore", {}, failure("unheard"))
+            mine.put("log", {}, failure("heard"))
+            assert stacks(caplog) == ["item failed: heard"]
+            await mine.wait_until_delivered()
+
+    run(main)
+    assert len(caplog.records) == 1
+    assert not desk.alerts()
+
+
+def test_a_target_that_hangs_holds_up_no_other(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with desk.open() as mine:
+            for n in range(3):
+                mine.put("hanging", {}, failure(f"hung {n}"))
+                mine.put("quick", {"to": "a"}, failure(f"a{n}"))
+                mine.put("quick", {"to": "b"}, failure(f"b{n}"))
+            assert [one.getMessage() for one in caplog.records][:2] == [
+                "item failed: ValueError: hung 0 (telling hanging)",
+                "item failed: ValueError: a0 (telling quick)",
+            ]
+            await anyio.sleep(89)
+            assert [one.split(": ")[-1] for one in stacks(caplog)] == ["hung 0", "hung 1"]
+            await mine.wait_until_delivered()
+            assert anyio.current_time() - desk.start == pytest.approx(90)
+
+    run(main)
+    assert sorted(desk.told) == [(1, "a0"), (1, "b0"), (2, "a1"), (2, "b1"), (3, "a2"), (3, "b2")]
+    assert "error handler hanging failed: was not done within 30 s" in caplog.text
+    assert desk.alerts() == {"failed": 3, "told": 6}
+
+
+def test_jobs_take_turns_at_one_target(desk: Desk) -> None:
+    async def main() -> None:
+        async with desk.open() as mine:
+            for n in range(3):
+                mine.put("quick", {}, failure(f"a{n}", job="a"))
+            mine.put("quick", {}, failure("b0", job="b"))
+            await mine.wait_until_delivered()
+
+    run(main)
+    assert desk.told == [(1, "a0"), (2, "b0"), (3, "a1"), (4, "a2")]
+
+
+def test_only_so_many_targets_are_told_at_once_and_those_that_hang_give_way(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "MAX_TARGETS_AT_ONCE", 1)
+
+    async def main() -> None:
+        async with desk.open() as mine:
+            for _ in range(3):
+                mine.put("hanging", {}, failure())
+            await anyio.sleep(0.5)
+            mine.put("quick", {}, failure("quick"))
+            await mine.wait_until_delivered()
+
+    run(main)
+    assert desk.told == [(31, "quick")]
+
+
+def test_of_too_many_the_oldest_of_the_most_is_dropped_and_logged(
+    desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "MAX_WAITING_FAILURES", 3)
+
+    async def main() -> None:
+        async with desk.open() as mine:
+            mine.put("quick", {}, failure("b", job="b"))
+            for n in range(5):
+                mine.put("quick", {}, failure(f"a{n}", job="a"))
+            await mine.wait_until_delivered()
+
+    run(main)
+    assert [text for _, text in desk.told] == ["b", "a3", "a4"]
+    assert (desk.alerts("a"), desk.alerts("b")) == ({"dropped": 3, "told": 2}, {"told": 1})
+    assert stacks(caplog)[0] == (
+        "item failed, and nobody was told: 3 wait already, and this was the oldest of the most (1 dropped so far): a0"
+    )
+    assert [one.dropped for one in caplog.records if one.exc_info] == [1, 2, 3]  # type: ignore[attr-defined]
+
+
+def test_a_lane_whose_failures_have_been_dropped_while_it_waited_ends(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "MAX_WAITING_FAILURES", 1)
+    monkeypatch.setattr(dispatcher, "MAX_TARGETS_AT_ONCE", 1)
+
+    async def main() -> None:
+        async with desk.open() as mine:
+            mine.put("hanging", {}, failure())
+            await anyio.sleep(1)
+            mine.put("quick", {"to": "a"}, failure("a"))
+            await anyio.sleep(1)
+            mine.put("quick", {"to": "b"}, failure("b"))
+            await mine.wait_until_delivered()
+
+    run(main)
+    assert [text for _, text in desk.told] == ["b"]
+
+
+def test_what_is_left_at_the_end_is_logged_with_its_number(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with desk.open() as mine:
+            for n in range(3):
+                mine.put("hanging", {}, failure(f"hung {n}"))
+            await anyio.sleep(1)
+        await mine.wait_until_delivered()
+        mine.put("quick", {}, failure("late"))
+        assert mine._lanes == {}
+
+    run(main)
+    unheard = "item failed, and nobody was told: the application"
+    assert stacks(caplog) == [
+        *(f"{unheard} ended before hanging was done: hung {n}" for n in range(3)),
+        f"{unheard} has ended, quick is not called any more: late",
+    ]
+    assert "ended before error handlers had told all: 3 failures are only in the log" in caplog.text
+    assert desk.alerts() == {"dropped": 4}
+
+
+def test_a_handler_that_fails_itself_leaves_both_errors_in_the_log(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with desk.open() as mine:
+            mine.put("broken", {}, failure())
+            mine.put("no-such", {}, failure())
+            await mine.wait_until_delivered()
+
+    run(main)
+    assert "error handler broken failed: OSError: line is dead" in caplog.text
+    assert "error handler no-such failed: error_handler = 'no-such': must be one of" in caplog.text
+    assert stacks(caplog) == ["item failed: no luck"] * 2
+    assert desk.alerts() == {"failed": 2}
+
+
+def test_a_handler_that_awaits_what_was_cancelled_fails_like_any_other(
+    desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancelled(failed: Failure, options: Options) -> None:
+        raise asyncio.CancelledError
+
+    delivered_by(monkeypatch, cancelled=cancelled)
+
+    async def main() -> None:
+        async with desk.open() as mine:
+            for _ in range(2):
+                mine.put("cancelled", {}, failure())
+            await mine.wait_until_delivered()
+
+    run(main)
+    assert caplog.text.count("error handler cancelled failed: it was cancelled from within, not by us") == 2
+
+
+def test_raise_waits_for_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def delegating(failed: Failure, options: Options) -> None:
+        await escalate(failed, options)
+
+    delivered_by(monkeypatch, delegating=delegating)
+
+    async def main(handler: str) -> float:
+        start, mine = anyio.current_time(), ErrorDispatcher(VirtualClock(), desk.counts)
+        mine.put("hanging", {}, failure())
+        mine.put(handler, {}, failure("enough"))
+        mine.put(handler, {}, failure("more than enough"))
+        with pytest.raises(ValueError, match=r"^enough$"):
+            await mine.deliver()
+        return anyio.current_time() - start
+
+    for handler in ("raise", "delegating"):
+        assert run(lambda handler=handler: main(handler)) == 0  # type: ignore[misc]
+
+
+def test_failures_of_one_job_are_in_the_log_while_anothers_target_hangs(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async def handler(context: ItemContext) -> None:
+            raise ValueError(context.job_name)
+
+        app = here.app(handler, cron="* * * * * ?", error_handler="hanging")
+        app.add(handler, name="other", cron="0/5 * * * * ?")
+        async with app.running():
+            await here.until(21)
+            assert stacks(caplog) == ["item failed: other"] * 4
+        assert stacks(caplog)[-1].endswith("the application ended before hanging was done: job")
+        assert app.counts["job"].alerts["dropped"] == 20
+
+    with caplog.at_level(logging.WARNING):
+        simulate(scene)
+
+
+def test_the_handler_is_changed_while_the_job_runs_and_a_slow_one_delays_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+
+    async def slow(failed: Failure, options: Options) -> None:
+        await anyio.sleep(20)
+        told.append(f"{failed.items} {options['to']}")
+
+    delivered_by(monkeypatch, mine=slow)
+
+    async def scene(here: SimulatedJobs) -> None:
+        async def handler(context: ItemContext) -> None:
+            here.runs.append((here.now(), 0, "", 0))
+            raise ValueError("no luck")
+
+        app = here.app(handler, cron="0/10 * * * * ?", error_handler="ignore")
+        async with app.running():
+            await here.until(15)
+            chosen = app.jobs[0].changed(error_handler="mine", error_handler_options={"to": "ops"})
+            await here.write(Set(LAYOUT.config, chosen.to_json(), -1))
+            await here.until(65)
+
+    here = simulate(scene)
+    assert [round(at) for at, *_ in here.runs] == [10, 20, 30, 40, 50, 60]
+    assert told == ["(0,) ops"] * 2
+
+
+def test_raise_ends_the_application_with_the_error() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async def handler(context: ItemContext) -> None:
+            raise ZeroDivisionError("enough")
+
+        with pytest.raises(ZeroDivisionError, match="enough"):
+            async with here.app(handler, cron="0/10 * * * * ?", error_handler="raise").running():
+                await here.until(60)
+        assert round(here.now()) == 10
+
+    simulate(scene)

@@ -1,0 +1,384 @@
+"""What operators do has the effect it is said to have, on a cluster in virtual time, and is not done twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+
+from aioelasticjob import InvalidSetting, JobConfig, operations
+from aioelasticjob.errors import OutcomeUnknown, RegistryError
+from aioelasticjob.layout import Layout
+from aioelasticjob.operations import ChangedMeanwhile, NotPossible
+from aioelasticjob.operations.results import commit
+from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.registry.transaction import Check, Create, Delete, Op
+from tests.running.test_settings_changes import SOON, staff
+from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
+
+HOSTILE = ("", "..", ".", "a/b", "/job", "<script>", "job\0", "job\n", "x" * 300, "zookeeper", "nosuch")
+
+
+def test_one_instance_is_triggered_with_a_parameter_for_that_run() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here)
+        b = await them.id_of("b")
+        done = await operations.trigger(here.observer, "job", instance=b, parameter="now")
+        assert done.summary == f"job: asked {b} to run its items now with the parameter 'now'"
+        assert done.paths == (LAYOUT.trigger(b),)
+        assert done.zxid > 0
+        await anyio.sleep(SOON)
+        assert {(run.host, run.source, run.parameter) for run in them.runs} == {("b", "TRIGGER", "now")}
+
+    simulate(scene)
+
+
+def test_all_are_triggered_in_one_transaction_but_those_switched_off() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "abc", job_parameter="daily")
+        await operations.pause(here.observer, "job", server="10.0.0.2")
+        await anyio.sleep(1)
+        done = await operations.trigger(here.observer, "job")
+        assert done.summary == "job: asked 2 instances to run its items now"
+        await anyio.sleep(SOON)
+        assert sorted(item for run in them.runs for item in run.items) == [0, 1, 2, 3]
+        assert {run.host for run in them.runs} == {"a", "c"}
+        assert {run.parameter for run in them.runs} == {"daily"}
+
+    simulate(scene)
+
+
+def test_a_trigger_that_waits_is_not_asked_for_twice_nor_overwritten() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "a", work=3)
+        await operations.trigger(here.observer, "job", parameter="first")
+        await anyio.sleep(SOON)
+        for changed in (True, False):
+            done = await operations.trigger(here.observer, "job", parameter="second")
+            assert done.changed is changed
+        for other, said in (("third", "'second' waits already for .*ask again"), (None, "'second' waits")):
+            with pytest.raises(NotPossible, match=said):
+                await operations.trigger(here.observer, "job", parameter=other)
+        await here.until(9.5)
+        assert Counter(run.parameter for run in them.runs) == {"first": 4, "second": 4}
+
+    simulate(scene)
+
+
+def test_a_run_of_nothing_is_not_asked_for() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "ab", sharding_total_count=1)
+        (holder,) = set((await them.holders()).values())
+        idle = await them.id_of("b" if holder == "a" else "a")
+        with pytest.raises(NotPossible, match="holds no item"):
+            await operations.trigger(here.observer, "job", instance=idle)
+        assert (await operations.trigger(here.observer, "job")).changed
+        await anyio.sleep(SOON)
+        await operations.disable(here.observer, "job", item=0)
+        with pytest.raises(NotPossible, match="all items of 2 instances are disabled: enable one first"):
+            await operations.trigger(here.observer, "job")
+        assert await here.names(LAYOUT.triggers) == ()
+
+    simulate(scene)
+
+
+def test_a_flag_with_nodes_below_it_is_said_to_be_in_the_way() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await staff(here, "a")
+        await operations.pause(here.observer, "job")
+        await operations.disable(here.observer, "job", item=0)
+        await here.write(Create(LAYOUT.server_paused("10.0.0.1") + "/x"), Create(LAYOUT.item(0).disabled + "/x"))
+        for undo in (
+            operations.resume(here.observer, "job"),
+            operations.resume_server(here.observer, "10.0.0.1"),
+            operations.enable(here.observer, "job", item=0),
+        ):
+            with pytest.raises(NotPossible, match=r"has nodes below it.*remove those first"):
+                await undo
+        await here.write(Delete(LAYOUT.server_paused("10.0.0.1") + "/x"))
+        assert (await operations.resume(here.observer, "job")).changed
+
+    simulate(scene)
+
+
+def test_a_request_to_leave_that_comes_while_one_leaves_is_not_left_behind() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await staff(here, "ab", work=5)
+        await here.until(11)
+        for _ in range(2):
+            await operations.shut_down(here.observer, "job")
+            await anyio.sleep(1)
+        assert len(await here.names(LAYOUT.shutdowns)) == 2
+        await here.until(20)
+        assert await here.names(LAYOUT.instances) == ()
+        assert await here.names(LAYOUT.shutdowns) == ()
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize(("on", "off", "said"), [("pause", "resume", "paused"), ("disable", "enable", "disabled")])
+@pytest.mark.parametrize("server", [None, "10.0.0.1"])
+def test_servers_are_switched_off_and_on_again_and_asked_twice_it_says_so(
+    on: str, off: str, said: str, server: str | None
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here)
+        where = server or "10.0.0.1, 10.0.0.2"
+        first = await getattr(operations, on)(here.observer, "job", server=server)
+        assert (first.summary, first.changed) == (f"job: {said} on {where}", True)
+        again = await getattr(operations, on)(here.observer, "job", server=server)
+        assert (again.summary, again.changed) == (f"job: is {said} on {where} already", False)
+        await here.until(15)
+        assert {run.host for run in them.runs} == ({"b"} if server else set())
+        assert (await getattr(operations, off)(here.observer, "job", server=server)).changed
+        last = await getattr(operations, off)(here.observer, "job", server=server)
+        assert (last.summary, last.changed) == (f"job: is not {said} on {where}", False)
+        await here.until(25)
+        assert {run.host for run in them.since(19)} == {"a", "b"}
+
+    simulate(scene)
+
+
+def test_one_item_is_switched_off_and_on_again() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here)
+        assert (await operations.disable(here.observer, "job", item=2)).summary == "job: item 2 is disabled"
+        assert not (await operations.disable(here.observer, "job", item=2)).changed
+        await here.until(15)
+        assert {item for run in them.runs for item in run.items} == {0, 1, 3}
+        assert (await operations.enable(here.observer, "job", item=2)).changed
+        assert (await operations.enable(here.observer, "job", item=2)).summary == "job: item 2 is not disabled"
+        await here.until(25)
+        assert {item for run in them.since(19) for item in run.items} == {0, 1, 2, 3}
+
+    simulate(scene)
+
+
+def test_an_item_can_be_switched_off_before_anybody_has_run_the_job() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        config = JobConfig(job_name="job", cron="0/10 * * * * ?", sharding_total_count=4)
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.config, config.to_json()))
+        assert (await operations.disable(here.observer, "job", item=1)).changed
+        them = await staff(here, "a")
+        await here.until(15)
+        assert {item for run in them.runs for item in run.items} == {0, 2, 3}
+
+    simulate(scene)
+
+
+def test_a_server_is_switched_off_in_all_jobs_at_once() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here)
+        done = await operations.pause_server(here.observer, "10.0.0.1")
+        assert done.summary == "server 10.0.0.1: paused in 2 jobs (job, other)"
+        assert not (await operations.pause_server(here.observer, "10.0.0.1")).changed
+        await here.until(15)
+        assert {run.host for run in them.runs} == {"b"}
+        assert set(them.others) == {"b"}
+        assert (await operations.resume_server(here.observer, "10.0.0.1")).changed
+        assert (await operations.disable_server(here.observer, "10.0.0.1")).changed
+        assert (await operations.enable_server(here.observer, "10.0.0.1")).summary == (
+            "server 10.0.0.1: enabled in 2 jobs (job, other)"
+        )
+        assert not (await operations.enable_server(here.observer, "10.0.0.1")).changed
+        await here.until(25)
+        assert {run.host for run in them.since(19)} == {"a", "b"}
+
+    simulate(scene)
+
+
+def test_an_instance_leaves_and_then_all_do() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here)
+        a = await them.id_of("a")
+        done = await operations.shut_down(here.observer, "job", instance=a)
+        assert done.summary == f"job: asked {a} to leave"
+        await here.until(15)
+        assert len(await here.names(LAYOUT.instances)) == 1
+        assert (await operations.shut_down(here.observer, "job")).changed
+        await here.until(25)
+        assert await here.names(LAYOUT.instances) == ()
+        assert set(them.others) == {"a", "b"}
+        for action in (operations.shut_down, operations.trigger):
+            with pytest.raises(NotPossible, match="no instance is there"):
+                await action(here.observer, "job")
+
+    simulate(scene)
+
+
+def test_nobody_is_asked_to_run_what_he_may_not() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here)
+        await operations.disable(here.observer, "job", server="10.0.0.1")
+        with pytest.raises(NotPossible, match="is switched off: resume or enable first"):
+            await operations.trigger(here.observer, "job", instance=await them.id_of("a"))
+        await operations.pause(here.observer, "job")
+        with pytest.raises(NotPossible, match="its servers are switched off"):
+            await operations.trigger(here.observer, "job")
+        assert await here.names(LAYOUT.triggers) == ()
+
+    simulate(scene)
+
+
+def test_names_that_are_not_there_are_answered_with_those_that_are_and_write_nothing() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await staff(here)
+        before = await here.observer.subtree(["/"])
+        for name in HOSTILE:
+            for of_a_job in (operations.trigger, operations.pause, operations.disable, operations.shut_down):
+                with pytest.raises(InvalidSetting, match="there are: job, other"):
+                    await of_a_job(here.observer, name)
+            with pytest.raises(InvalidSetting, match=r"there are: 10\.0\.0\.1, 10\.0\.0\.2"):
+                await operations.pause(here.observer, "job", server=name)
+            with pytest.raises(InvalidSetting, match=r"there are: 10\.0\.0\.1, 10\.0\.0\.2"):
+                await operations.pause_server(here.observer, name)
+            for of_an_instance in (operations.trigger, operations.shut_down):
+                with pytest.raises(InvalidSetting, match=r"no such instance; there are: 10\.0\.0\.1@-@"):
+                    await of_an_instance(here.observer, "job", instance=name)
+        for item in (-1, 4, 10**9, True, "2", "../2"):
+            with pytest.raises(InvalidSetting, match="has the items 0 to 3"):
+                await operations.disable(here.observer, "job", item=item)  # type: ignore[arg-type]
+        with pytest.raises(InvalidSetting, match="either an item or a server"):
+            await operations.enable(here.observer, "job", item=1, server="10.0.0.1")
+        with pytest.raises(InvalidSetting, match="must be text"):
+            await operations.trigger(here.observer, "job", parameter=7)  # type: ignore[arg-type]
+        with pytest.raises(InvalidSetting, match="must be at most 65536 bytes, is 65537"):
+            await operations.trigger(here.observer, "job", parameter="x" * 65537)
+        with pytest.raises(InvalidSetting, match="UTF-8"):
+            await operations.trigger(here.observer, "job", parameter="\ud800")
+        assert set(await here.observer.subtree(["/"])) == set(before)
+
+    simulate(scene)
+
+
+class Meddled(Session):
+    """A session in which somebody else is faster with every transaction."""
+
+    def __init__(self, session: Session, *faster: Op) -> None:
+        self.__dict__ = session.__dict__
+        self._faster = faster
+
+    async def commit(self, ops, *, incarnation, delay=None):  # type: ignore[no-untyped-def]
+        await super().commit(self._faster, incarnation=incarnation)
+        return await super().commit(ops, incarnation=incarnation, delay=delay)
+
+
+def test_what_somebody_else_did_meanwhile_is_named_and_nothing_is_written() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here)
+        a, observer = await them.id_of("a"), here.observer
+        paused = LAYOUT.server_paused("10.0.0.1")
+        with pytest.raises(ChangedMeanwhile, match=f"{paused} was made meanwhile: nothing was written") as made:
+            await operations.pause(Meddled(observer, Create(paused)), "job")
+        assert made.value.path == paused
+        assert await observer.exists(LAYOUT.server_paused("10.0.0.2")) is None
+        with pytest.raises(ChangedMeanwhile, match=f"{paused} was removed meanwhile"):
+            await operations.resume(Meddled(observer, Delete(paused)), "job")
+        with pytest.raises(ChangedMeanwhile) as gone:
+            await operations.trigger(Meddled(observer, Delete(LAYOUT.instance(a))), "job")
+        assert gone.value.path == LAYOUT.instance(a)
+        with pytest.raises(ChangedMeanwhile, match="/job/config was removed meanwhile"):
+            await operations.disable(Meddled(observer, Delete(LAYOUT.config)), "job")
+
+    simulate(scene)
+
+
+def test_of_two_operators_who_pause_at_once_one_does_it_and_the_other_is_told() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await staff(here)
+        answers = await asyncio.gather(
+            *(operations.pause(here.observer, "job") for _ in range(2)), return_exceptions=True
+        )
+        assert sorted(type(answer).__name__ for answer in answers) == ["ChangedMeanwhile", "OperationResult"]
+
+    simulate(scene)
+
+
+def test_a_condition_alone_writes_nothing() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        done = await commit(here.observer, [Check("/nosuch")], "nothing to do")
+        assert (done.summary, done.changed, done.zxid) == ("nothing to do", False, here.observer.zxid)
+
+    simulate(scene)
+
+
+def test_all_of_it_on_either_registry(registry_address: str) -> None:
+    layout, me = Layout("report"), "10.0.0.5@-@1-a"
+
+    async def main() -> None:
+        async with open_session(ConnectionSettings.parse(registry_address)) as session:
+            config = JobConfig(job_name="report", sharding_total_count=2)
+            nodes = [Create(path) for path in layout.skeleton]
+            nodes += [Create(layout.config, config.to_json()), Create(layout.server("10.0.0.5"))]
+            nodes.append(Create(layout.instance(me), b'{"ip": "10.0.0.5"}', ephemeral=True))
+            await session.commit(nodes, incarnation=session.incarnation)
+            done = [
+                await operations.trigger(session, "report", parameter="x"),
+                await operations.disable(session, "report", item=1),
+                await operations.pause_server(session, "10.0.0.5"),
+                await operations.disable(session, "report"),
+                await operations.shut_down(session, "report"),
+            ]
+            again = await operations.shut_down(session, "report")
+            assert (again.summary, again.changed) == (f"report: {me} was asked to leave already", False)
+            assert [one.zxid for one in done] == sorted({one.zxid for one in done})
+            status = await operations.job(session, "report", now=0)
+            assert status.state == "switched off"
+            assert (status.servers[0].paused, status.servers[0].disabled, status.items[0].disabled) == (True,) * 3
+            assert (await session.get(layout.trigger(me))).data == b"x"
+            await operations.enable(session, "report", item=1)
+            await operations.resume_server(session, "10.0.0.5")
+            await operations.enable(session, "report")
+            assert (await operations.job(session, "report", now=0)).state == "waiting"
+            with pytest.raises(ChangedMeanwhile):
+                await operations.pause(Meddled(session, Create(layout.server_paused("10.0.0.5"))), "report")
+
+    asyncio.run(main())
+
+
+def test_a_registry_that_disappears_is_a_typed_error_within_a_bounded_time_and_one_that_returns_is_used() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await staff(here)
+        network = here.faults.network
+        network.unpowered.add(REGISTRY)
+        network.links_changed()
+        begun = here.now()
+        actions: list[Callable[[], Awaitable[object]]] = [
+            lambda: operations.pause(here.observer, "job"),
+            lambda: operations.configure(here.observer, "job", {"cron": "@daily"}),
+            lambda: operations.remove(here.observer, "job", force=True),
+            lambda: operations.import_jobs(here.observer, "jobName: fresh"),
+        ]
+        for action in actions:
+            with pytest.raises(RegistryError):
+                await action()
+        assert here.now() - begun < 120
+        network.unpowered.discard(REGISTRY)
+        network.links_changed()
+        await here.observer.connected()
+        assert (await operations.pause(here.observer, "job")).changed
+
+    simulate(scene)
+
+
+def test_an_answer_that_is_lost_leaves_an_action_that_can_be_asked_for_again() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await staff(here)
+
+        class Lost(Session):
+            def __init__(self, session: Session) -> None:
+                self.__dict__ = session.__dict__
+
+            async def commit(self, ops, *, incarnation, delay=None):  # type: ignore[no-untyped-def]
+                await super().commit(ops, incarnation=incarnation, delay=delay)
+                raise OutcomeUnknown("connection lost before the reply")
+
+        with pytest.raises(OutcomeUnknown):
+            await operations.pause(Lost(here.observer), "job")
+        again = await operations.pause(here.observer, "job")
+        assert (again.summary, again.changed) == ("job: is paused on 10.0.0.1, 10.0.0.2 already", False)
+
+    simulate(scene)

@@ -1,0 +1,247 @@
+"""The same faults on real sockets: a proxy before either server, and an ensemble that loses members."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from aioelasticjob.errors import OutcomeUnknown, Suspended
+from aioelasticjob.registry.mirror import mirror
+from aioelasticjob.registry.session import Session, SessionState, open_session
+from aioelasticjob.registry.transaction import Create, Set
+from tests.support.loops import LoopKind, run_async
+from tests.support.proxy import Proxy, proxy_to
+from tests.support.real_zookeeper import Ensemble, RealServer
+from tests.support.simulated_registry import fresh, settings
+
+CONNECTED, SUSPENDED = SessionState.CONNECTED, SessionState.SUSPENDED
+T = 2.0
+
+
+def place(server: str) -> tuple[str, int]:
+    host, port = server.split(":")
+    return host, int(port)
+
+
+@asynccontextmanager
+async def tapped(server: str) -> AsyncIterator[tuple[Proxy, Session]]:
+    """Open a session through a proxy."""
+    async with (
+        proxy_to(*place(server)) as proxy,
+        open_session(fresh(proxy.address, session_timeout=T)) as session,
+    ):
+        yield proxy, session
+
+
+async def until(session: Session, state: SessionState) -> float:
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    async with asyncio.timeout(20):
+        await session.status.until(lambda status: status.state is state)
+    return loop.time() - start
+
+
+@pytest.mark.parametrize("end", ["cut", "reset"])
+def test_an_ended_connection_is_noticed_at_once_and_the_session_goes_on(
+    registry_server: str, real_loop_kind: LoopKind, end: str
+) -> None:
+    async def main() -> None:
+        async with tapped(registry_server) as (proxy, session):
+            incarnation = session.incarnation
+            await session.commit([Create("/mine", ephemeral=True)], incarnation=incarnation)
+            with session.deadline(incarnation) as scope:
+                for _ in range(3):
+                    getattr(proxy, end)()
+                    assert await until(session, SUSPENDED) < 0.5
+                    assert await until(session, CONNECTED) < T / 2
+                    assert await session.exists("/mine") is not None
+                    assert session.incarnation == incarnation
+            assert not scope.cancelled_caught
+
+    run_async(real_loop_kind, main)
+
+
+def test_a_write_whose_reply_is_lost_has_an_unknown_outcome(registry_server: str, real_loop_kind: LoopKind) -> None:
+    async def main() -> None:
+        async with tapped(registry_server) as (proxy, session):
+            incarnation = session.incarnation
+            await session.commit([Create("/a")], incarnation=incarnation)
+            proxy.swallow("down")
+            start = asyncio.get_running_loop().time()
+            with pytest.raises(OutcomeUnknown):
+                await session.commit([Set("/a", b"arrived", 0)], incarnation=incarnation)
+            assert asyncio.get_running_loop().time() - start < T * 2 / 3
+            with pytest.raises(Suspended):
+                await session.commit([Set("/a", b"not sent", -1)], incarnation=incarnation)
+            proxy.heal()
+            node = await session.get("/a")
+            assert (node.data, node.stat.version) == (b"arrived", 1)
+
+    run_async(real_loop_kind, main)
+
+
+def test_work_ends_before_the_server_ends_the_session(registry_server: str, real_loop_kind: LoopKind) -> None:
+    """Measured from the server's side: by one who watches the ephemeral node go."""
+
+    async def watched(proxy: Proxy) -> float:
+        loop = asyncio.get_running_loop()
+        options = fresh(proxy.address, session_timeout=T)
+        async with (
+            open_session(options) as session,
+            open_session(settings(f"zk://{registry_server}/{options.namespace}")) as observer,
+        ):
+            await session.commit([Create("/mine", ephemeral=True)], incarnation=session.incarnation)
+            waiting = asyncio.ensure_future(observer.wait_deleted("/mine"))
+            with session.deadline(session.incarnation) as scope:
+                proxy.swallow("up", "down")
+                await asyncio.sleep(10)
+            assert scope.cancelled_caught
+            cancelled = loop.time()
+            assert not waiting.done()
+            await waiting
+            ended = loop.time()
+            proxy.heal()
+            old = session.incarnation
+            await session.status.until(lambda status: status.state is CONNECTED and status.incarnation != old)
+            return ended - cancelled
+
+    async def main() -> None:
+        async with proxy_to(*place(registry_server)) as proxy:
+            assert await watched(proxy) > 0.05
+
+    run_async(real_loop_kind, main)
+
+
+def test_a_mute_host_is_passed_over(registry_server: str, real_loop_kind: LoopKind) -> None:
+    async def main() -> None:
+        async with proxy_to(*place(registry_server)) as mute, proxy_to(*place(registry_server)) as good:
+            mute.swallow("up", "down")
+            for seed in range(3):
+                options = fresh(f"{mute.address},{good.address}", session_timeout=T)
+                async with open_session(options, seed=seed) as session:
+                    assert session.status.value.state is CONNECTED
+            assert mute.passed == {"up": 0, "down": 0}
+
+    run_async(real_loop_kind, main)
+
+
+@pytest.mark.parametrize("state", ["connected", "swallowed", "suspended"])
+def test_closing_is_a_matter_of_a_moment(registry_server: str, real_loop_kind: LoopKind, state: str) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with tapped(registry_server) as (proxy, session):
+            if state != "connected":
+                proxy.swallow("up", "down")
+            if state == "suspended":
+                await until(session, SUSPENDED)
+            start = loop.time()
+        assert loop.time() - start < T / 3 + 0.3
+        assert session.status.value.state is SessionState.CLOSED
+
+    run_async(real_loop_kind, main)
+
+
+async def steady(session: Session, work: asyncio.Event) -> int:
+    """Write until told to stop, return how often it went well."""
+    done = 0
+    while not work.is_set():
+        try:
+            await session.commit([Set("/a", b"", -1)], incarnation=session.incarnation)
+            done += 1
+            await asyncio.sleep(0.01)
+        except (Suspended, OutcomeUnknown):
+            await session.connected()
+    return done
+
+
+def member_of(ensemble: Ensemble, session: Session) -> RealServer:
+    assert session._keeper.connection is not None
+    return next(member for member in ensemble.members if member.address == session._keeper.connection.peer)
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("fault", ["kill", "freeze"])
+def test_a_member_that_dies_or_freezes_costs_no_session(
+    real_ensemble: Ensemble, real_loop_kind: LoopKind, fault: str
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with open_session(fresh(real_ensemble.addresses, session_timeout=6)) as session:
+            incarnation, stop = session.incarnation, asyncio.Event()
+            while member_of(real_ensemble, session) is real_ensemble.leader():  # a follower is to fall
+                connection = session._keeper.connection
+                assert connection is not None
+                connection.abort("moving on")
+                await until(session, CONNECTED)
+            await session.commit([Create("/a"), Create("/mine", ephemeral=True)], incarnation=incarnation)
+            async with mirror(session, ["/a"]) as trees, asyncio.TaskGroup() as tasks:
+                writing = tasks.create_task(steady(session, stop))
+                with session.deadline(incarnation) as scope:
+                    member, start = member_of(real_ensemble, session), loop.time()
+                    if fault == "kill":
+                        await asyncio.to_thread(member.kill)
+                    else:
+                        member.process.pause()
+                    await until(session, SUSPENDED)
+                    noticed = loop.time() - start
+                    await until(session, CONNECTED)
+                    back = loop.time() - start
+                    await asyncio.sleep(0.5)
+                assert noticed < (0.5 if fault == "kill" else 6 / 2 + 0.5)
+                assert back < (1 if fault == "kill" else 6 / 2 + 1.5)
+                assert not scope.cancelled_caught  # work was not even disturbed
+                assert session.incarnation == incarnation
+                assert await session.exists("/mine") is not None
+                stop.set()
+                await writing
+                version = (await session.get("/a")).stat.version
+                await trees.until(lambda tree: (node := tree.get("/a")) is not None and node.stat.version == version)
+            assert writing.result() > 20
+
+    run_async(real_loop_kind, main)
+
+
+@pytest.mark.zookeeper
+def test_a_follower_without_its_leader_is_found_out_though_it_answers_reads(real_ensemble: Ensemble) -> None:
+    async def main() -> None:
+        leader = await asyncio.to_thread(real_ensemble.leader)
+        followers = ",".join(member.address for member in real_ensemble.members if member is not leader)
+        async with open_session(fresh(followers, session_timeout=4)) as session:
+            loop, connection = asyncio.get_running_loop(), session._keeper.connection
+            assert connection is not None
+            await session.commit([Create("/a", b"old")], incarnation=session.incarnation)
+            leader.process.pause()
+            start, proven = loop.time(), session._keeper.lease.proven
+            assert (await session.get("/a")).data == b"old"  # nothing wrong to be seen
+            assert session._keeper.lease.proven == proven  # but it proves nothing
+            await until(session, SUSPENDED)
+            assert loop.time() - start < 4 / 2 + 4 / 6 + 0.5
+            assert connection.reason == "silent"
+
+    asyncio.run(main())
+
+
+@pytest.mark.zookeeper
+def test_an_election_costs_no_session(real_ensemble: Ensemble) -> None:
+    async def main() -> None:
+        async with open_session(fresh(real_ensemble.addresses, session_timeout=10)) as session:
+            incarnation = session.incarnation
+            await session.commit([Create("/mine", ephemeral=True)], incarnation=incarnation)
+            leader = await asyncio.to_thread(real_ensemble.leader)
+            await asyncio.to_thread(leader.kill)
+            await until(session, SUSPENDED)
+            async with asyncio.timeout(20):
+                while True:
+                    with suppress(Suspended, OutcomeUnknown):
+                        await session.commit([Create("/after")], incarnation=incarnation)
+                        break
+                    await session.connected()
+            assert session.incarnation == incarnation
+            stat = await session.exists("/mine")
+            assert stat is not None
+            assert stat.ephemeral_owner == incarnation
+
+    asyncio.run(main())

@@ -1,0 +1,111 @@
+"""A dataflow's engine alone, in virtual time: a flight without a registry, and what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.events import Events
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.context import Context
+from aioelasticjob.jobs.dataflow import Dataflow, RetryStrategy
+from aioelasticjob.latest import Latest
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.registry.tree import Tree
+from aioelasticjob.running.dataflow import DataflowEngine
+from aioelasticjob.running.execution import Execution, execute
+from aioelasticjob.running.executors import Executors
+from aioelasticjob.running.stream_control import StreamControl
+from aioelasticjob.testing import run
+
+Handler = Callable[..., Any]
+
+
+@dataclass
+class SavedOffsets:
+    """Offsets, and every save of one."""
+
+    offsets: dict[int, str] = field(default_factory=dict)
+    saves: list[tuple[int, str]] = field(default_factory=list)
+    failure: Exception | None = None
+
+    def get(self, item: int) -> str | None:
+        return self.offsets.get(item)
+
+    async def save(self, item: int, value: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.offsets[item] = value
+        self.saves.append((item, value))
+
+
+@dataclass
+class DataflowRun:
+    """A flight, and whatever it complained of."""
+
+    config: JobConfig
+    fetch: Handler
+    process: Handler
+    dead: Handler | None = None
+    items: Iterable[int] = (0,)
+    retry: RetryStrategy | None = None
+    saved: SavedOffsets = field(default_factory=SavedOffsets)
+    events: Events = field(default_factory=Events)
+    complaints: list[BaseException] = field(default_factory=list)
+    executors: Executors = field(default_factory=Executors)
+    stream_control: StreamControl = field(init=False)
+    execution: Execution = field(init=False)
+
+    def __post_init__(self) -> None:
+        flow = Dataflow(self.config, self.fetch, self.retry)
+        flow.process(self.process)
+        if self.dead is not None:
+            flow.dead(self.dead)
+        engine = DataflowEngine(flow)
+        self._job = Job(self.config, self.fetch, engine.check(), engine=engine)
+
+    async def fly(self) -> None:
+        seen = {item: VersionedRecord(Record(), 0) for item in self.items}
+        claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(self.items, 1), seen, {})
+        view = JobView(Layout("flow"), Tree(), self.config)
+        self.stream_control = StreamControl(view, Latest(view), RunCounts(), self.events)
+        self.execution = Execution(
+            self._job, self.config, claim, self.saved, self.executors, self._complain, self.stream_control
+        )
+        await execute(self.execution)
+
+    def _complain(self, context: Context, error: BaseException) -> None:
+        self.complaints.append(error)
+
+    @property
+    def outcomes(self) -> dict[int, Outcome]:
+        return self.execution.outcomes
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        return self.stream_control.run_counts.succeeded, self.stream_control.run_counts.failed
+
+
+def dataflow(**settings: Any) -> JobConfig:
+    return JobConfig.build(job_name="flow", job_type="DATAFLOW", **settings)
+
+
+def run_dataflow(execution: DataflowRun, *beside: Callable[[], Coroutine[Any, Any, None]]) -> DataflowRun:
+    """Fly it in virtual time, with others beside it."""
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            for other in beside:
+                tasks.start_soon(other)
+            await execution.fly()
+            tasks.cancel_scope.cancel()
+
+    run(main)
+    return execution

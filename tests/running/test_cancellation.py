@@ -1,0 +1,149 @@
+"""Handlers that will not end: named once, asked again in moderation, and not allowed to burn a processor."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+
+from aioelasticjob import ItemContext
+from aioelasticjob.running.cancellation import MAX_REPEATED_CANCELS, UNHEEDED_AFTER, HandlerScope, stack
+from aioelasticjob.testing import run
+from tests.support.loops import LoopKind, run_async
+from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
+
+
+async def dig_in(seconds: float, asked: list[float]) -> None:
+    """Swallow every cancellation for a while."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while loop.time() < until:
+        try:
+            await asyncio.sleep(until - loop.time())
+        except asyncio.CancelledError:
+            asked.append(loop.time())
+
+
+def named(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if "after it was cancelled" in one.getMessage()]
+
+
+def test_what_does_not_heed_is_told_once_and_asked_once_a_second() -> None:
+    async def main() -> None:
+        asked, told = list[float](), list[float]()
+        loop = asyncio.get_running_loop()
+        with HandlerScope(lambda: told.append(loop.time())) as cut:
+            cut.cancel()
+            cut.cancel()
+            await dig_in(10.5, asked)
+        assert cut.cancel_called
+        assert told == [UNHEEDED_AFTER]
+        late = [at for at in asked if at >= UNHEEDED_AFTER]
+        assert late == [float(second) for second in range(1, 11)]
+        assert 1 <= len(asked) - len(late) <= MAX_REPEATED_CANCELS + 1
+        assert loop.time() == 10.5
+
+    run(main)
+
+
+def test_what_heeds_ends_at_once_and_nothing_is_left_behind() -> None:
+    async def main() -> None:
+        told = list[str]()
+        with HandlerScope(lambda: told.append("unheeded"), after=3) as cut:
+            await anyio.sleep(10)
+        assert cut.cancel_called
+        assert anyio.current_time() == 3
+        with HandlerScope(lambda: told.append("unheeded"), after=3) as cut:
+            await anyio.sleep(1)
+        cut.cancel()
+        assert not cut.cancel_called
+        await anyio.sleep(10)
+        assert told == []
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    run(main)
+
+
+def test_one_that_gives_in_later_is_cancelled_then() -> None:
+    async def main() -> None:
+        asked = list[float]()
+        with HandlerScope(lambda: None) as cut:
+            cut.cancel()
+            await dig_in(4.5, asked)
+            await anyio.sleep(60)
+        assert anyio.current_time() == 5.0
+
+    run(main)
+
+
+def test_a_stack_goes_down_to_where_the_task_waits() -> None:
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(dig_in, 5, [])
+            await anyio.sleep(1)
+            (task,) = [one for one in asyncio.all_tasks() if one is not asyncio.current_task()]
+            assert "in dig_in" in stack(task)
+            assert "in sleep" in stack(task).rpartition("File")[2]
+            assert stack(task, asyncio.sleep.__code__).count("File") == 1
+
+    run(main)
+
+
+def test_it_costs_no_processor_time(real_loop_kind: LoopKind) -> None:
+    async def main() -> float:
+        with HandlerScope(lambda: None) as cut:
+            cut.cancel()
+            with suppress(asyncio.CancelledError):
+                await dig_in(UNHEEDED_AFTER + 0.1, [])
+            before = time.process_time()
+            await dig_in(1.0, [])
+            return time.process_time() - before
+
+    assert run_async(real_loop_kind, main) < 0.5  # a loop that turns all the time takes all of it
+
+
+@pytest.mark.parametrize("items", [1, 3])
+@pytest.mark.parametrize("how", ["timeout", "deadline", "shutdown"])
+def test_a_handler_that_swallows_its_cancellation_is_named_with_its_stack(
+    how: str, items: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def scene(here: SimulatedJobs) -> None:
+        asked, outcomes = list[float](), list[str]()
+
+        async def stubborn(context: ItemContext) -> None:
+            if context.item == 0 and not asked:
+                await dig_in(12, asked)
+            else:
+                await anyio.sleep(12)
+
+        settings: dict[str, Any] = {"timeout": 3} if how == "timeout" else {}
+        if how == "shutdown":
+            settings["shutdown_timeout"] = 1
+        app = here.app(stubborn, cron="0 * * * * ?", sharding_total_count=items, **settings)
+        async with app.running():
+            await here.until(61)
+            if how == "deadline":
+                here.faults.partition(["127.0.0.1"], [REGISTRY])
+            elif how == "shutdown":
+                (me,) = await here.names(LAYOUT.instances)
+                await here.flag(LAYOUT.shutdown(me))
+            await here.until(100)
+            here.faults.heal()
+            outcomes.append("over")
+        assert outcomes == ["over"]
+        assert 0 < len([at for at in asked if at > min(asked) + UNHEEDED_AFTER]) <= 12
+
+    simulate(scene)
+    (told,) = named(caplog)
+    assert "stubborn of item 0 goes on 1 s after it was cancelled" in told
+    assert "in dig_in" in told
+    assert caplog.records[[one.getMessage() for one in caplog.records].index(told)].__dict__["job"] == "job"

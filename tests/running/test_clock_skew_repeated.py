@@ -1,0 +1,202 @@
+"""The registry's clock is set more than once: each moment is run or reported."""
+
+from __future__ import annotations
+
+from asyncio import get_running_loop
+from dataclasses import dataclass
+from random import Random
+from types import SimpleNamespace
+from typing import cast
+
+import anyio
+import pytest
+
+from aioelasticjob.errors import NotPermitted
+from aioelasticjob.registry.session import Session
+from aioelasticjob.running.clock_skew import STEADY
+from aioelasticjob.running.missed import SKIPPED
+from aioelasticjob.running.process import watch_clock
+from aioelasticjob.running.process_context import ProcessContext
+from aioelasticjob.running.state import SET_BACK
+from aioelasticjob.testing import VirtualClock, run, simulated
+from tests.running.test_clock_skew import Setting
+
+BORN = 3
+"""Seconds after the start when every script's job has begun."""
+SEEDS = (0, 1, 2, 35, 119, 130)
+"""The last three found moments that were neither run nor reported."""
+
+
+@pytest.mark.parametrize("monitored", [True, False])
+@pytest.mark.parametrize("second_step", [10, 20, 33], ids=["before any report", "after a report", "late"])
+def test_a_clock_put_right_in_two_steps_silences_no_moment(monitored: bool, second_step: int) -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(monitor_execution=monitored)
+        await here.open(off=50)
+        await here.until(5.03)
+        here.off = 30
+        await here.until(second_step)
+        here.off = 0
+        await here.until(80)
+        told = here.told()
+        assert {*here.runs, *told} >= set(range(second_step + 1, 80))
+        assert all(why == [SET_BACK] for why in told.values())
+        assert not told.keys() & here.runs.keys()
+        assert all(len(runs) == 1 for runs in here.runs.values())
+        await here.cluster.close()
+
+    test()
+
+
+def test_the_next_holder_knows_all_that_was_reported_at_both_steps() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting()
+        await here.open(off=50)
+        await here.until(5.03)
+        here.off = 30
+        await here.until(20)
+        here.off = 0
+        await here.cluster.start(here.app)
+        await here.until(35)
+        (holder,) = [one for one in here.cluster.instances if await one.holds()]
+        holder.kill()
+        await here.until(80)
+        assert {*here.runs, *here.told()} >= set(range(21, 80))
+        assert all(why == [SET_BACK] for second, why in here.told().items() if second <= 50)
+        await here.cluster.close()
+
+    test()
+
+
+def test_what_came_in_the_last_seconds_before_the_job_began_is_reported_as_well() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting()
+        await here.open(off=8)  # the job begins at 8.5 or so, and the clock is set to a moment shortly before that
+        await here.until(6.03)
+        here.off = 0
+        await here.until(40)
+        assert {*here.runs, *here.told()} >= set(range(7, 40))
+        await here.cluster.close()
+
+    test()
+
+
+def test_a_jump_ahead_is_named_as_the_reason_for_what_it_skipped() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(misfire=False)
+        await here.open()
+        await here.until(20.5)
+        here.off = 30
+        await here.until(40)
+        told = here.told()
+        assert set(range(22, 50)) <= told.keys() <= set(range(21, 53))
+        assert {why for whys in told.values() for why in whys} == {SKIPPED}
+        await here.cluster.close()
+
+    test()
+
+
+@dataclass(frozen=True)
+class Script:
+    """How far the registry's clock is ahead at first, and to how much it is set when; in seconds."""
+
+    first: float
+    steps: tuple[tuple[float, float], ...]
+    workers: int
+    monitored: bool
+    misfire: bool
+
+    @classmethod
+    def drawn(cls, seed: int) -> Script:
+        dice, now, steps = Random(seed), 0.0, list[tuple[float, float]]()
+        first = dice.choice((0.0, dice.uniform(2, 9), dice.uniform(2, 55)))
+        for _ in range(dice.randint(1, 4)):
+            now += dice.choice((dice.uniform(2, 9), dice.uniform(10, 40)))
+            steps.append((now, dice.choice((0.0, dice.uniform(2, 9), dice.uniform(2, 55)))))
+        steps.append((now + dice.uniform(2, 30), 0.0))
+        return cls(first, tuple(steps), dice.randint(1, 2), dice.random() < 0.7, dice.random() < 0.7)
+
+    def came(self, until: float) -> set[int]:
+        """Return the seconds that the clock showed one after the other; what it only skipped is not among them.
+
+        Nor is what it showed when it was set back for some seconds only: nothing is concluded from that.
+        """
+        found, since, off, before = set[int](), float(BORN), self.first, self.first
+        for at, following in (*self.steps, (until, 0.0)):
+            if not (off < before and following > off and at - since < STEADY + 2):
+                found.update(range(int(since + off) + 1, int(at + off) + 1))
+            since, before, off = max(at, since), off, following
+        return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_moment_that_the_clock_shows_is_run_or_reported_however_it_is_set(seed: int) -> None:
+    script = Script.drawn(seed)
+
+    @simulated
+    async def test() -> None:
+        here = Setting(monitor_execution=script.monitored, misfire=script.misfire)
+        await here.open(off=script.first, workers=script.workers)
+        for at, off in script.steps:
+            await here.until(at)
+            here.off = off
+        end = script.steps[-1][0] + 120
+        await here.until(end)
+        assert sorted(script.came(end - 2) - here.runs.keys() - here.told().keys()) == [], script
+        await here.cluster.close()
+
+    test()
+
+
+def test_the_time_is_asked_for_through_another_job_if_one_may_not_be_written() -> None:
+    asked = list[str]()
+
+    class Asking:
+        is_refusing = False
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def ask_time(self) -> None:
+            asked.append(self.name)
+            if self.name == "read-only":
+                raise NotPermitted("/read-only")
+
+    async def main() -> None:
+        session = _five_seconds_ahead()
+        shared = SimpleNamespace(clock=VirtualClock(), runners={Asking("read-only"): None, Asking("open"): None})
+        with anyio.move_on_after(9.5):
+            await watch_clock(cast(Session, session), cast(ProcessContext, shared))
+
+    run(main, seed=0)
+    assert (asked[0], set(asked[1:])) == ("read-only", {"open"})
+
+
+def test_the_time_is_asked_for_less_and_less_often_if_no_job_may_be_written() -> None:
+    asked = list[float]()
+
+    class ReadOnly:
+        is_refusing = False
+
+        async def ask_time(self) -> None:
+            asked.append(get_running_loop().time())
+            raise NotPermitted("/read-only")
+
+    async def main() -> None:
+        session = _five_seconds_ahead()
+        shared = SimpleNamespace(clock=VirtualClock(), runners={ReadOnly(): None, ReadOnly(): None})
+        with anyio.move_on_after(600):
+            await watch_clock(cast(Session, session), cast(ProcessContext, shared))
+
+    run(main, seed=0)
+    assert len(asked) < 60
+
+
+def _five_seconds_ahead() -> SimpleNamespace:
+    """Return a session whose registry is behind this host's clock."""
+    time = get_running_loop().time
+    return SimpleNamespace(steady_time=time, compare_clocks=lambda _: (time(), 5.0, 0.0), outages=())

@@ -1,0 +1,101 @@
+"""Handlers in threads: the only part of a flight that needs a real loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+
+import anyio
+import pytest
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.context import ItemContext
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.running.execution import Execution, execute
+from aioelasticjob.running.executors import Executors
+from tests.support.loops import LoopKind, run_async
+
+REQUEST: ContextVar[str] = ContextVar("REQUEST")
+
+
+class NoCheckpoints:
+    def get(self, item: int) -> str | None:
+        return None
+
+    async def save(self, item: int, value: str) -> None:
+        raise NotImplementedError
+
+
+def flight(config: JobConfig, handler: Callable[[ItemContext], None], *items: int) -> Execution:
+    seen = dict.fromkeys(items, VersionedRecord(Record(), 0))
+    claim = Claim(Fire(0, FireSource.CRON), "me", 1, dict.fromkeys(items, 1), seen, {})
+    return Execution(
+        Job.declare(config, handler),
+        config,
+        claim,
+        NoCheckpoints(),
+        Executors(anyio.CapacityLimiter(5)),
+        lambda *_: None,
+    )
+
+
+def test_plain_functions_run_side_by_side_in_threads(real_loop_kind: LoopKind) -> None:
+    meeting, threads = threading.Barrier(3, timeout=10), set[int]()
+
+    def handler(context: ItemContext) -> None:
+        threads.add(threading.get_ident())
+        assert REQUEST.get() == "seen"
+        meeting.wait()
+
+    async def main() -> dict[int, Outcome]:
+        REQUEST.set("seen")
+        config = JobConfig.build(job_name="job", sharding_total_count=3)
+        flown = flight(config, handler, 0, 1, 2)
+        await execute(flown)
+        return flown.outcomes
+
+    assert run_async(real_loop_kind, main) == dict.fromkeys(range(3), Outcome.COMPLETED)
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads
+
+
+def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_loop_kind: LoopKind) -> None:
+    finish, ended = threading.Event(), list[str]()
+
+    def handler(context: ItemContext) -> None:
+        finish.wait(10)
+        ended.append("thread")
+
+    async def main() -> dict[int, Outcome]:
+        flown = flight(JobConfig.build(job_name="job", timeout=0.01), handler, 0)
+        async with anyio.create_task_group() as tasks:
+
+            async def let_it_end() -> None:
+                await anyio.sleep(0.05)  # well past the timeout of a thread that nothing can interrupt
+                assert ended == []
+                finish.set()
+
+            tasks.start_soon(let_it_end)
+            await execute(flown)
+            ended.append("flight")
+        return flown.outcomes
+
+    assert run_async(real_loop_kind, main) == {0: Outcome.TIMED_OUT}
+    assert ended == ["thread", "flight"]
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), asyncio.CancelledError(), BaseExceptionGroup("x", [SystemExit()])])
+def test_what_a_thread_raises_is_the_outcome_of_its_item(real_loop_kind: LoopKind, raised: BaseException) -> None:
+    def handler(context: ItemContext) -> None:
+        if context.item == 0:
+            raise raised
+
+    async def main() -> dict[int, Outcome]:
+        flown = flight(JobConfig.build(job_name="job", sharding_total_count=2), handler, 0, 1)
+        await execute(flown)
+        return flown.outcomes
+
+    assert run_async(real_loop_kind, main) == {0: Outcome.FAILED, 1: Outcome.COMPLETED}

@@ -1,0 +1,385 @@
+"""Plain functions in processes and threads: sized, and cancelled as far as the platform lets them be."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import anyio
+import anyio.from_thread
+import pytest
+
+from aioelasticjob import Depends, ElasticJob, InvalidSetting, ItemContext, JobConfig
+from aioelasticjob.jobs.base import Job, instance_context, item_context
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.running.execution import Execution, execute
+from aioelasticjob.running.executors import Executors, ProcessDied, Processes, processors
+from aioelasticjob.running.process_worker import Unsendable
+from tests.running import process_functions
+from tests.support.embedded import EmbeddedServer
+from tests.support.loops import LoopKind, run_async
+from tests.support.processes import ROOT, Workers
+
+T = TypeVar("T")
+REQUEST: ContextVar[str] = ContextVar("REQUEST")
+TIMEOUT = 90.0
+
+
+class Checkpoints:
+    def get(self, item: int) -> str | None:
+        return f"offset of {item}"
+
+    async def save(self, item: int, value: str) -> None:
+        raise NotImplementedError
+
+
+def claim(*items: int) -> Claim:
+    seen = dict.fromkeys(items, VersionedRecord(Record(), 0))
+    return Claim(Fire(1_000, FireSource.CRON), "me", 1, dict.fromkeys(items, 17), seen, {})
+
+
+@pytest.fixture(autouse=True)
+def _nobody_is_left() -> Iterator[None]:
+    yield
+    assert multiprocessing.active_children() == []
+
+
+def with_processes(main: Callable[[Executors], Awaitable[T]], most: int = 1, kind: LoopKind = "asyncio") -> T:
+    async def body() -> T:
+        executors = Executors(processes=Processes(most))
+        async with executors.processes.open():
+            return await main(executors)
+
+    return run_async(kind, body)
+
+
+async def appears(path: Path) -> list[int]:
+    """Return the numbers in a file as soon as it is there."""
+    with anyio.fail_after(TIMEOUT):
+        while not path.exists():
+            await anyio.sleep(0.01)
+    return [int(word) for word in path.read_text().split()]
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there and has not ended; one that nobody has buried yet has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def ends(pid: int) -> bool:
+    deadline = time.monotonic() + TIMEOUT
+    while lives(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not lives(pid)
+
+
+# Processes
+
+
+def test_functions_run_side_by_side_in_processes_that_are_kept(real_loop_kind: LoopKind, tmp_path: Path) -> None:
+    async def main(executors: Executors) -> None:
+        pids = set[int]()
+
+        async def come() -> None:
+            pids.add(await executors.call("process", process_functions.meet, tmp_path, 2))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(come)
+        assert len(pids | {os.getpid()}) == 3
+        assert await executors.call("process", process_functions.pid) in pids
+
+    with_processes(main, 2, real_loop_kind)
+
+
+def test_no_more_run_than_there_are_places(tmp_path: Path) -> None:
+    async def main(executors: Executors) -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(executors.call, "process", process_functions.alone, tmp_path)
+
+    with_processes(main)
+
+
+def test_a_process_is_killed_with_what_it_has_started_when_its_call_is_cancelled(
+    real_loop_kind: LoopKind, tmp_path: Path
+) -> None:
+    async def main(executors: Executors) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(executors.call, "process", process_functions.hang, tmp_path / "pids")
+            own, program = await appears(tmp_path / "pids")
+            assert lives(own)
+            assert lives(program)
+            tasks.cancel_scope.cancel()
+        assert not lives(own)
+        assert ends(program)
+        assert await executors.call("process", process_functions.pid) != own
+
+    with_processes(main, 1, real_loop_kind)
+
+
+FAILURES: tuple[tuple[str, type[BaseException], str], ...] = (
+    ("error", ValueError, "bad record"),
+    ("exit", SystemExit, "3"),
+    ("awkward", Unsendable, "Awkward: 1 and 2"),
+    ("interrupt", Unsendable, "KeyboardInterrupt"),
+    ("panic", Unsendable, "Panic: index out of bounds"),
+    ("spiteful", Unsendable, "Spiteful: .its text cannot be had"),
+    ("spiteful result", Unsendable, "the result cannot be pickled: Panic: not me"),
+    ("unsendable", Unsendable, "the result cannot be pickled"),
+    ("vanish", ProcessDied, "ran fail ended with exit code 3"),
+    ("killed", ProcessDied, "ran fail ended by signal 9"),
+)
+
+
+def test_what_a_function_fails_with_comes_back_and_the_next_one_runs() -> None:
+    async def main(executors: Executors) -> None:
+        for how, error, says in FAILURES:
+            with pytest.raises(error, match=says) as caught:
+                await executors.call("process", process_functions.fail, how)
+            if how == "error":
+                assert "raise ValueError" in str(caught.value.__cause__)
+        assert await executors.call("process", process_functions.fail, "fine") == "fine"
+
+    with_processes(main)
+
+
+def test_signals_for_the_whole_group_are_left_to_the_parent() -> None:
+    async def main(executors: Executors) -> None:
+        assert (
+            await executors.call("process", process_functions.withstand, signal.SIGINT, signal.SIGTERM) == "still here"
+        )
+
+    with_processes(main)
+
+
+def test_what_a_function_logs_is_logged_here_as_the_loggers_are_set(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "tests.plain")
+    caplog.set_level(logging.DEBUG, "tests.chatty")
+    with_processes(lambda executors: executors.call("process", process_functions.speak))
+    said, chatted = (one for one in caplog.records if one.name.startswith("tests."))
+    assert (said.getMessage(), said.__dict__["files"], chatted.getMessage()) == ("said 2 times", 3, "wanted")
+    assert "ValueError: bad record" in said.getMessage() + str(said.exc_text)
+
+
+def test_a_context_goes_along_with_what_can_be_read_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    context = item_context(JobConfig.build(job_name="job", sharding_total_count=3), claim(2), 2, Checkpoints())
+    several = instance_context(JobConfig.build(job_name="job", sharding_total_count=3), claim(1, 2), Checkpoints())
+    context.log.warning("looked at before: the logger is made")
+
+    async def main(executors: Executors) -> None:
+        assert await executors.call("process", process_functions.look, context) == {
+            "fence": 17,
+            "offset": "offset of 2",
+            "task_id": context.task_id,
+            "at": context.fire_time,
+        }
+        assert await executors.call("process", process_functions.offsets, several) == {
+            1: "offset of 1",
+            2: "offset of 2",
+        }
+        with pytest.raises(InvalidSetting, match="offsets are saved where the session is"):
+            await executors.call("process", process_functions.save, context)
+
+    with_processes(main)
+    assert [one.__dict__["item"] for one in caplog.records if one.getMessage() == "looking"] == [2]
+
+
+def test_what_cannot_be_sent_is_told_before_anything_is_started() -> None:
+    async def main(executors: Executors) -> None:
+        with pytest.raises(InvalidSetting, match=r"executor = 'process': .*<lambda> or what it is given cannot be"):
+            await executors.call("process", lambda: None)
+        with pytest.raises(InvalidSetting, match="pid or what it is given cannot be pickled"):
+            await executors.call("process", process_functions.pid, threading.Lock())
+
+    with_processes(main)
+
+
+def test_a_daemonic_process_says_that_it_may_not_start_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+    with pytest.raises(InvalidSetting, match="a daemonic process"):
+        with_processes(lambda executors: executors.call("process", process_functions.pid))
+
+
+PARENT = """
+import anyio, pathlib, sys
+from aioelasticjob.running.executors import Executors, Processes
+from tests.running import process_functions
+
+if __name__ == "__main__":
+    anyio.run(Executors(processes=Processes(1)).call, "process", process_functions.hang, pathlib.Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.process
+def test_a_process_ends_with_its_parent_and_what_it_has_started_with_it(
+    tmp_path: Path, worker_processes: Workers
+) -> None:
+    program = tmp_path / "parent.py"
+    program.write_text(PARENT)
+    parent = worker_processes.start(str(program), str(tmp_path / "pids"), environment={"PYTHONPATH": str(ROOT)})
+    own, started = anyio.run(appears, tmp_path / "pids")
+    assert lives(own)
+    parent.kill()
+    assert ends(own)
+    assert ends(started)
+
+
+# As a job
+
+
+def flight(executors: Executors, handler: Callable[..., object], **settings: Any) -> Execution:
+    config = JobConfig.build(job_name="job", **settings)
+    return Execution(Job.declare(config, handler), config, claim(0), Checkpoints(), executors, lambda *_: None)
+
+
+def test_a_run_in_a_process_that_takes_too_long_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+
+    async def main(executors: Executors) -> None:
+        await executors.call("process", process_functions.pid)  # started already: the timeout is the function's
+        flown = flight(executors, process_functions.hang_at, executor="process", timeout=1, job_parameter=str(path))
+        await execute(flown)
+        assert flown.outcomes == {0: Outcome.TIMED_OUT}
+        own, started = await appears(path)
+        assert not lives(own)
+        assert ends(started)
+
+    with_processes(main)
+
+
+def test_a_thread_that_looks_gives_way_when_its_time_is_up(real_loop_kind: LoopKind) -> None:
+    def handler(context: object) -> None:
+        deadline = time.monotonic() + TIMEOUT
+        while time.monotonic() < deadline:
+            anyio.from_thread.check_cancelled()
+            time.sleep(0.01)
+
+    async def main(executors: Executors) -> None:
+        flown = flight(executors, handler, timeout=0.05)
+        await execute(flown)
+        assert flown.outcomes == {0: Outcome.TIMED_OUT}
+        with anyio.move_on_after(0.05) as cut:
+            await execute(flown := flight(executors, handler))
+        assert cut.cancelled_caught
+        assert flown.outcomes == {}
+
+    with_processes(main, 1, real_loop_kind)
+
+
+def test_context_variables_go_along_into_threads() -> None:
+    async def main(executors: Executors) -> None:
+        REQUEST.set("seen")
+        assert await executors.call("thread", REQUEST.get) == "seen"
+
+    with_processes(main)
+
+
+def test_a_thread_saves_offsets_through_the_loop() -> None:
+    saved: dict[int, str] = {}
+
+    class Saved(Checkpoints):
+        async def save(self, item: int, value: str) -> None:
+            saved[item] = value
+
+    def handler(context: ItemContext) -> None:
+        anyio.from_thread.run(context.save_offset, "42")
+
+    async def main(executors: Executors) -> None:
+        config = JobConfig.build(job_name="job")
+        await execute(Execution(Job.declare(config, handler), config, claim(0), Saved(), executors, lambda *_: None))
+
+    with_processes(main)
+    assert saved == {0: "42"}
+
+
+def name() -> str:
+    return "provided"
+
+
+def write(context: Any, name: Annotated[str, Depends(name)]) -> None:
+    process_functions.write(context, name)
+
+
+def test_an_application_runs_its_handler_in_processes_and_leaves_none(embedded: EmbeddedServer, tmp_path: Path) -> None:
+    app = ElasticJob(f"zk://{embedded.address}/blocking", processes=1)
+    provided = functools.partial(process_functions.write, name="given")
+    app.add(provided, name="job", cron="* * * * * ?", executor="process", job_parameter=str(tmp_path / "written"))
+
+    async def main() -> list[str]:
+        with app.events() as events, anyio.fail_after(TIMEOUT):
+            async with app.running():
+                async for event in events:
+                    if getattr(event, "outcome", None) is Outcome.COMPLETED:
+                        break
+        return (tmp_path / "written").read_text().splitlines()
+
+    item, pid, given = anyio.run(main)[0].split()
+    assert (item, given) == ("0", "given")
+    assert int(pid) != os.getpid()
+
+
+def test_what_is_provided_goes_along_into_a_process(tmp_path: Path) -> None:
+    async def main(executors: Executors) -> None:
+        job = JobConfig.build(job_name="job", executor="process", job_parameter=str(tmp_path / "written"))
+        flown = Execution(Job.declare(job, write), job, claim(0), Checkpoints(), executors, lambda *_: None)
+        await execute(flown)
+        assert flown.outcomes == {0: Outcome.COMPLETED}
+
+    with_processes(main)
+    assert (tmp_path / "written").read_text().endswith(" provided\n")
+
+
+# Told before it runs
+
+
+async def asynchronous(context: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("handler", "says"),
+    [
+        (asynchronous, "asynchronous is async: only plain functions"),
+        (lambda context: None, "<lambda> cannot be pickled: define it at the top"),
+    ],
+)
+def test_a_handler_that_cannot_run_in_a_process_is_refused_when_it_is_declared(handler: Any, says: str) -> None:
+    with pytest.raises(InvalidSetting, match=says):
+        ElasticJob("zk://127.0.0.1:1/nobody").add(handler, name="job", executor="process")
+
+
+def test_what_only_shows_when_its_module_is_complete_is_refused_at_the_start(embedded: EmbeddedServer) -> None:
+    app = ElasticJob(f"zk://{embedded.address}/blocking")
+    app.add(functools.partial(lambda more, context: None, 1), name="job", executor="process")
+
+    async def main() -> None:
+        async with app.running():
+            pass
+
+    with pytest.raises(InvalidSetting, match="cannot be pickled"):
+        anyio.run(main)
+
+
+@pytest.mark.parametrize("setting", ["threads", "processes"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "many"])
+def test_a_size_is_a_whole_number_above_zero(setting: str, value: Any) -> None:
+    with pytest.raises(InvalidSetting, match=f"{setting} = {value!r}: must be a whole number, 1 or more"):
+        ElasticJob("embedded://", **{setting: value})
+
+
+def test_there_are_as_many_processes_as_processors_unless_said_otherwise() -> None:
+    assert 1 <= processors() <= (os.cpu_count() or 1)
+    assert sys.platform != "linux" or processors() == len(os.sched_getaffinity(0))

@@ -1,0 +1,58 @@
+"""Records are switched off, and an item is gained in the same view: what others ran by its record is not run again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.view import read
+from aioelasticjob.errors import Suspended
+from aioelasticjob.events import Events
+from aioelasticjob.model import Record
+from aioelasticjob.registry.transaction import Create, Set
+from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.limited_log import LimitedLog
+from aioelasticjob.running.state import Items
+from tests.coordination.test_claims import CONFIG, LAYOUT, ME, Desk, done
+
+OTHER = b"10.0.0.2@-@1"
+SLOT = 1010
+
+
+@dataclass
+class Clock:
+    """A clock that stands where it was set."""
+
+    time: float
+
+    def now(self) -> float:
+        return self.time
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("away", [False, True])
+def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrupted: bool) -> None:
+    desk, clock = Desk(1), Clock(SLOT - 5)
+    on = CONFIG.changed(sharding_total_count=1, cron="0/10 * * * * ?")
+    paths, off = LAYOUT.item(0), on.changed(monitor_execution=False)
+    desk.write(Set(paths.instance, OTHER, -1), Set(LAYOUT.config, on.to_json(), -1))
+    view = read(desk.registry.tree(), LAYOUT, on)
+    state = StateDriver(desk.member, view, clock, Events(), LimitedLog(), clock.now(), Items())
+    done(state.look(view))
+    clock.time = SLOT + 0.2
+    if not away:  # else there was no connection when the moment came
+        done(state.look(view))
+    record = Record(slot=SLOT * 1000, instance=OTHER.decode(), begun=SLOT * 1000 - 500)
+    desk.write(Create(paths.execution, records.encode(record)))
+    desk.write(Set(paths.instance, ME.encode(), -1), Set(LAYOUT.config, off.to_json(), -1))
+    clock.time = SLOT + 0.5
+    view = read(desk.registry.tree(), LAYOUT, on)
+    if interrupted:
+        desk.line.reads.append("suspended")
+        with pytest.raises(Suspended):
+            done(state.look(view))
+    done(state.look(view))
+    assert state.timetable.newest == SLOT * 1000
+    assert not state.owed()

@@ -1,0 +1,266 @@
+"""Whoever leaves finishes what it has begun; what it has not is others' at once, and so is the leader's seat."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from aioelasticjob import ElasticJob, ItemContext, operations
+from aioelasticjob.layout import Layout
+from aioelasticjob.operations import JobStatus, NotPossible
+from aioelasticjob.registry.transaction import Create, Delete
+from aioelasticjob.testing import Process, VirtualClock, VirtualCluster
+from aioelasticjob.testing.loop import START
+from tests.running.test_settings_changes import EVERY_TEN, Staff, staff
+from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
+
+EVERY_MINUTE = "0 * * * * ?"
+SOON = 1.0
+"""Seconds: an election, ``sharding_quiet`` and an assignment."""
+
+
+async def look(here: SimulatedJobs) -> JobStatus:
+    return await operations.job(here.observer, "job", now=here.now())
+
+
+async def leader(here: SimulatedJobs) -> str:
+    """Return the name of the one who leads, or ``nobody``."""
+    found = await here.observer.get_many([LAYOUT.host])
+    return "nobody" if found[0] is None else _name(found[0].data.decode())
+
+
+async def leavers(here: SimulatedJobs) -> list[str]:
+    return [_name(one.id) for one in (await look(here)).instances if one.leaving]
+
+
+def _name(instance: str) -> str:
+    return chr(96 + int(instance.partition("@")[0].rpartition(".")[2]))
+
+
+async def dismiss(here: SimulatedJobs, them: Staff, name: str, how: str) -> None:
+    """Ask somebody to leave, or end its process, or remove its node."""
+    me = await them.id_of(name)
+    if how == "the process ends":
+        them.people[name].terminate()
+    else:
+        await here.write(Create(LAYOUT.shutdown(me)) if how == "asked to" else Delete(LAYOUT.instance(me)))
+
+
+@asynccontextmanager
+async def draining(
+    here: SimulatedJobs, how: str = "asked to", names: str = "abc", who: str | None = None
+) -> AsyncIterator[tuple[Staff, str]]:
+    """Yield when the leader, or ``who``, has been leaving for a second, with 38 seconds of a run before it."""
+    them = await staff(here, names, work=40, cron=EVERY_MINUTE, shutdown_timeout=120.0, failover=True)
+    await here.until(61)
+    who = who or await leader(here)
+    await dismiss(here, them, who, how)
+    await here.until(61 + SOON)
+    yield them, who
+
+
+WAYS = ["asked to", "the process ends", "removed"]
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_leader_that_leaves_gives_up_its_seat_and_its_items_before_its_run_is_over(how: str) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async with draining(here, how) as (them, left):
+            others = set("abc") - {left}
+            assert await leader(here) in others
+            assert set((await them.holders()).values()) == others
+            assert await leavers(here) == ([] if how == "removed" else [left])
+            await here.until(130)
+            assert len(await here.names(LAYOUT.instances)) == 2
+            assert them.cancelled == []
+            assert sorted(item for run in them.runs if 59 < run.at < 61 for item in run.items) == [0, 1, 2, 3]
+            again = them.since(61)
+            assert sorted(item for run in again for item in run.items) == [0, 1, 2, 3]
+            assert {(round(run.at), run.source) for run in again} == {(120, "CRON")}
+            assert {run.host for run in again} == others
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_the_next_leader_does_not_hesitate_as_if_somebody_had_torn_the_last_one_from_its_seat(how: str) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "abc", work=40, cron=EVERY_MINUTE, shutdown_timeout=120.0)
+        await here.until(61)
+        left = await leader(here)
+        await dismiss(here, them, left, how)
+        await here.until(61.2)
+        assert await leader(here) in set("abc") - {left}
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_crash_while_the_leader_drains_is_noticed_at_once(how: str) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async with draining(here, how) as (them, left):
+            victim, last = sorted(set("abc") - {left})
+            here.faults.crash(them.people[victim])
+            await here.until(62 + 5 + SOON)  # its session has ended
+            assert set((await them.holders()).values()) == {last}
+            assert await here.names(LAYOUT.orphans)
+            assert await leader(here) == last
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_who_joins_while_the_leader_drains_gets_items_at_once_and_who_drains_gets_none(how: str) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async with draining(here, how) as (them, left):
+            await them.hire("d")
+            await here.until(62 + 2 * SOON)
+            assert set((await them.holders()).values()) == {*"abcd"} - {left}
+
+    simulate(scene)
+
+
+async def test_what_a_dead_instance_held_is_not_given_to_one_that_leaves(virtual_cluster: VirtualCluster) -> None:
+    ran: list[tuple[int, int]] = []
+    app = ElasticJob("zk://zk1:2181/shop", session_timeout=5)
+
+    @app.job(cron=EVERY_TEN, sharding_total_count=3, shutdown_timeout=100.0)
+    async def till(context: ItemContext) -> None:
+        ran.append((context.item, round(context.fire_time.timestamp() - START)))
+        await anyio.sleep(60 if ran[-1] == (0, 10) else 0)
+
+    crew = [await virtual_cluster.start(app) for _ in range(3)]
+    await virtual_cluster.settled("till")
+    held = {item: one for one in crew for item in await one.holds()}
+    await anyio.sleep(12 - VirtualClock().now() + START)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(held[0].stop)
+        held[1].kill()
+        await anyio.sleep(10)
+        assert await held[2].holds() == (0, 1, 2)
+        await anyio.sleep(30)
+        assert {(1, second) for second in (20, 30, 40, 50)} <= set(ran)
+        assert held[0].alive
+    assert len(ran) == len(set(ran))
+
+
+@pytest.mark.parametrize("how", ["asked to", "the process ends"])
+def test_the_only_instance_keeps_its_items_until_somebody_joins(how: str) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async with draining(here, how, "a") as (them, _):
+            assert set((await them.holders()).values()) == {"a"}
+            assert (await leader(here), await leavers(here)) == ("nobody", ["a"])
+            with pytest.raises(NotPossible, match="all its instances are leaving"):
+                await operations.trigger(here.observer, "job")
+            with pytest.raises(NotPossible, match=r"10\.0\.0\.1@-@\S+ is leaving"):
+                await operations.trigger(here.observer, "job", instance=await them.id_of("a"))
+            told = (await operations.preview(here.observer, "job", {"description": "x"}, now=here.now())).warnings
+            assert "all instances are leaving: it takes effect when that changes" in told
+            await them.hire("b")
+            await here.until(62 + 2 * SOON)
+            assert (await leader(here), set((await them.holders()).values())) == ("b", {"b"})
+            await here.until(130)
+            assert them.cancelled == []
+            assert {run.host for run in them.since(119)} == {"b"}
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("how", ["asked to", "the process ends"])
+def test_who_has_nothing_to_finish_is_gone_without_notice(how: str) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "ab")
+        name = await leader(here)
+        await dismiss(here, them, name, how)
+        while (status := await look(here)) and len(status.instances) == 2:
+            assert not any(one.leaving for one in status.instances)
+            await anyio.sleep(0.001)
+        assert here.now() < 5.2
+
+    simulate(scene)
+
+
+def test_without_a_connection_a_drain_waits_for_nothing_and_the_notice_is_given_later() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "ab", work=10, cron=EVERY_MINUTE)
+        await here.until(61)
+        name = await leader(here)
+        here.faults.reset("10.0.9.9", _ip(name))
+        here.faults.drop("10.0.9.9", _ip(name))
+        await here.until(62)
+        process = them.people[name]
+        await dismiss(here, them, name, "the process ends")
+        await here.until(63)
+        assert await leader(here) == name
+        here.faults.heal("10.0.9.9", _ip(name))
+        await here.until(66)
+        assert await leader(here) != name
+        assert set((await them.holders()).values()) == {"a", "b"} - {name}
+        await ended(process)
+        assert 69 < here.now() < 71
+        assert them.cancelled == []
+
+    simulate(scene)
+
+
+def _ip(name: str) -> str:
+    return f"10.0.0.{ord(name) - 96}"
+
+
+async def ended(process: Process) -> None:
+    while not process.ended:
+        await anyio.sleep(0.05)
+
+
+def test_who_was_shut_down_by_an_operator_knows_that_it_leads_no_more() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(work=20, cron=EVERY_TEN, sharding_total_count=2)
+        async with app.running():
+            await here.until(11)
+            assert [(job.leads, job.running) for job in app.health.jobs] == [(True, (0, 1))]
+            (me,) = await here.names(LAYOUT.instances)
+            await here.write(Create(LAYOUT.shutdown(me)))
+            await here.until(12)
+            assert [(job.leads, job.running) for job in app.health.jobs] == [(False, (0, 1))]
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("work", [0.0, 3.0])
+def test_a_job_that_leaves_while_the_registry_is_away_leaves_nothing_behind_though_its_process_goes_on(
+    work: float,
+) -> None:
+    us = "10.0.0.1"
+
+    async def scene(here: SimulatedJobs) -> None:
+        async def main() -> None:
+            app = here.app(work=work, cron=EVERY_MINUTE)
+            app.add(_nothing, name="other", cron=EVERY_MINUTE)
+            async with app.running():
+                await anyio.sleep_forever()
+
+        here.faults.start("a", us, main)
+        await here.until(61)
+        (name,) = await here.names(LAYOUT.instances)
+        here.faults.drop(REGISTRY, us)  # the request arrives once the network is back
+        await here.write(Create(LAYOUT.shutdown(name)))
+        await here.until(62)
+        here.faults.heal()
+        while LAYOUT.shutdown(name).rpartition("/")[2] in await here.names(LAYOUT.shutdown(name).rpartition("/")[0]):
+            await anyio.sleep(0.001)
+        here.faults.partition([us], [REGISTRY])
+        await here.until(69)  # its handler is over since 63
+        here.faults.heal()
+        await here.until(75)
+        assert await here.names(LAYOUT.instances) == ()
+        assert await leader(here) == "nobody"
+        assert "running" not in await here.names(LAYOUT.item(0).execution)
+        assert len(await here.names(Layout("other").instances)) == 1
+
+    simulate(scene)
+
+
+async def _nothing(context: ItemContext) -> None: ...

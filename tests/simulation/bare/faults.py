@@ -1,0 +1,134 @@
+"""What befalls the processes of the bare tree: what breaks, and what operators do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aioelasticjob.registry.transaction import Create, Delete, Set
+from tests.simulation.bare.judge import ITEMS
+from tests.simulation.bare.process import Process
+from tests.simulation.bare.world import LAYOUT, MOST, World, configured
+
+
+def happen(world: World) -> None:
+    """Let one thing happen to somebody."""
+    if world.processes:
+        world.dice.choices(_EVENTS, _WEIGHTS)[0](world, world.dice.choice(world.processes))
+    else:
+        world.start(world.free_number())
+
+
+def cut(world: World, process: Process) -> None:
+    """Break a connection, or mend it."""
+    if not process.session.is_connected:
+        world.mend(process)
+        return
+    world.say(f"{process.number} loses its connection")
+    process.session.cut()
+    if world.dice.random() < 0.5:
+        world.mend(process)
+
+
+def expire(world: World, process: Process) -> None:
+    """Let the registry end the session of somebody who is dead, cut off or asleep."""
+    if world.zombies and world.dice.random() < 0.7:
+        session = world.zombies.pop()
+        world.say(f"the session {session.incarnation} of a dead process ends")
+        session.expire()
+    elif not process.session.over:
+        world.say(f"{process.number}'s session ends")
+        process.session.expire()
+        if world.dice.random() < 0.4:
+            world.mend(process)
+
+
+def miss_deadline(world: World, process: Process) -> None:
+    """Stay cut off for so long that handlers are cancelled."""
+    if not process.session.is_connected:
+        world.say(f"{process.number} gives up its handlers")
+        process.session.lose_proof()
+
+
+def pause(world: World, process: Process) -> None:
+    """Let a process fall asleep, or wake it."""
+    process.body.paused = not process.body.paused
+    world.say(f"{process.number} {'falls asleep' if process.body.paused else 'wakes'}")
+
+
+def crash(world: World, process: Process) -> None:
+    """Kill a process; its session lives on for a while."""
+    world.say(f"{process.number} crashes")
+    world.kill(process)
+
+
+def start(world: World, _process: Process) -> None:
+    """Start another process."""
+    if len(world.processes) < MOST:
+        world.start(world.free_number())
+
+
+def leaves(world: World, process: Process) -> None:
+    """Ask a process to leave."""
+    world.say(f"{process.number} shall leave")
+    process.leave()
+
+
+def switch_server(world: World, process: Process) -> None:
+    """Disable or enable a server."""
+    path = world.dice.choice([LAYOUT.server_disabled, LAYOUT.server_paused])(process.ip)
+    world.by_hand(Delete(path) if path in world.registry.nodes else Create(path))
+
+
+def switch_item(world: World, _process: Process) -> None:
+    """Disable or enable an item."""
+    path = LAYOUT.item(world.dice.randrange(ITEMS)).disabled
+    world.by_hand(Delete(path) if path in world.registry.nodes else Create(path))
+
+
+def reconfigure(world: World, _process: Process) -> None:
+    """Change the count, or switch failover or misfire."""
+    name = world.dice.choice(["sharding_total_count", "sharding_total_count", "failover", "misfire"])
+    count = name == "sharding_total_count"
+    world.settings[name] = world.dice.randint(1, 8) if count else not world.settings[name]
+    world.config = configured(**world.settings)
+    world.by_hand(Set(LAYOUT.config, world.config.to_json(), -1))
+
+
+def trigger(world: World, process: Process) -> None:
+    """Ask an instance to run now."""
+    if process.id:
+        world.by_hand(Create(LAYOUT.trigger(process.id)))
+
+
+def dismiss(world: World, process: Process) -> None:
+    """Ask an instance to leave through the registry, or remove its node."""
+    if process.id:
+        remove = Delete(LAYOUT.instance(process.id))
+        world.by_hand(remove if world.dice.random() < 0.3 else Create(LAYOUT.shutdown(process.id)))
+
+
+def meddle(world: World, _process: Process) -> None:
+    """Remove a mark by hand."""
+    item = LAYOUT.item(world.dice.randrange(ITEMS))
+    marks = [item.orphan, item.misfire, item.failover, LAYOUT.necessary, LAYOUT.processing, LAYOUT.host]
+    there = [path for path in marks if path in world.registry.nodes]
+    if there:
+        world.by_hand(Delete(world.dice.choice(there)))
+
+
+_CHANCES: dict[Callable[[World, Process], None], int] = {
+    cut: 8,
+    expire: 6,
+    miss_deadline: 2,
+    pause: 6,
+    crash: 7,
+    start: 6,
+    leaves: 4,
+    switch_server: 3,
+    switch_item: 2,
+    reconfigure: 3,
+    trigger: 3,
+    dismiss: 1,
+    meddle: 3,
+}
+_EVENTS, _WEIGHTS = tuple(_CHANCES), tuple(_CHANCES.values())

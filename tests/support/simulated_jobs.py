@@ -1,0 +1,119 @@
+"""A registry and applications in one virtual loop, for tests of how jobs run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.coordination.records import decode
+from aioelasticjob.errors import NodeMissing
+from aioelasticjob.events import JobEvent
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import Record
+from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
+from aioelasticjob.registry.transaction import Create, Op
+from aioelasticjob.testing import Faults, VirtualClock, run
+from aioelasticjob.testing.loop import START
+from aioelasticjob.zookeeper.server import serve
+
+LAYOUT = Layout("job")
+REGISTRY = "10.0.9.9"
+Handler = Callable[[Any], Awaitable[object]]
+
+
+@dataclass
+class SimulatedJobs:
+    """A registry, somebody who looks into it, and what the handlers did."""
+
+    address: str
+    observer: Session
+    start: float
+    faults: Faults
+    runs: list[tuple[float, int, str, float]] = field(default_factory=list)
+    """Seconds after the start, item, source, scheduled second after the start."""
+    apps: list[ElasticJob] = field(default_factory=list)
+    told: list[JobEvent] = field(default_factory=list)
+
+    def now(self) -> float:
+        return VirtualClock().now() - self.start
+
+    def app(self, handler: Handler | None = None, *, work: float = 0.0, **settings: Any) -> ElasticJob:
+        """Return an application with one job; by default its handler notes the run and works for a while."""
+
+        async def note(context: ItemContext) -> None:
+            fired = context.fire_time.timestamp() - self.start
+            self.runs.append((round(self.now(), 1), context.item, context.source.value, round(fired, 1)))
+            await anyio.sleep(work)
+
+        app = ElasticJob(self.address, clock=VirtualClock(), session_timeout=10)
+        app.add(handler or note, name="job", **settings)
+        self.apps.append(app)
+        return app
+
+    async def until(self, second: float) -> None:
+        await anyio.sleep(second - self.now())
+
+    async def write(self, *operations: Op) -> None:
+        await self.observer.commit(operations, incarnation=self.observer.incarnation)
+
+    async def flag(self, path: str) -> None:
+        await self.write(Create(path))
+
+    async def record(self, item: int) -> Record:
+        record = decode((await self.observer.get(LAYOUT.item(item).execution)).data)
+        assert record is not None
+        return record
+
+    async def names(self, path: str) -> tuple[str, ...]:
+        try:
+            return await self.observer.children(path)
+        except NodeMissing:
+            return ()
+
+    def starts(self, item: int = 0) -> list[tuple[float, str, float]]:
+        return [(at, source, fired) for at, one, source, fired in self.runs if one == item]
+
+
+@asynccontextmanager
+async def simulated_jobs() -> AsyncIterator[SimulatedJobs]:
+    faults, address = Faults(), f"zk://{REGISTRY}:2181/office"
+    server = faults.start("registry", REGISTRY, _registry)
+    async with open_session(ConnectionSettings.parse(address), clock=VirtualClock()) as observer:
+        yield SimulatedJobs(address, observer, START, faults)
+    server.terminate()
+
+
+async def _registry() -> None:
+    async with serve("0.0.0.0", 2181, clock=VirtualClock().now, tick_time=1000):
+        await anyio.sleep_forever()
+
+
+@asynccontextmanager
+async def listening(here: SimulatedJobs, app: ElasticJob) -> AsyncIterator[None]:
+    """Collect the application's events while the block is open."""
+    with app.events() as events:
+        async with anyio.create_task_group() as tasks:
+
+            async def collect() -> None:
+                async for event in events:
+                    here.told.append(event)
+
+            tasks.start_soon(collect)
+            yield
+            tasks.cancel_scope.cancel()
+
+
+def simulate(scene: Callable[[SimulatedJobs], Awaitable[None]], *, seed: int = 0) -> SimulatedJobs:
+    """Play a scene in virtual time, starting at a whole minute, and return the office as it is afterwards."""
+
+    async def main() -> SimulatedJobs:
+        async with simulated_jobs() as here:
+            await scene(here)
+            return here
+
+    return run(main, seed=seed)
