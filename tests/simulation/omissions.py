@@ -13,7 +13,7 @@ import aioelasticjob
 from aioelasticjob.coordination import claims, coordinator, effects
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.effects import Effect, Mourn, TakeSeat, Transaction
-from aioelasticjob.coordination.ledger import Ledger
+from aioelasticjob.coordination.ledger import Entry
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Offsets
 from aioelasticjob.coordination.view import JobView
@@ -256,7 +256,7 @@ def always_catch_up() -> AbstractContextManager[object]:
 
 def never_read_again() -> AbstractContextManager[object]:
     """Keep what was read of an item that was given away and came back."""
-    return mock.patch.object(Ledger, "forget")
+    return mock.patch.object(Entry, "forget")
 
 
 def look_with_old_eyes() -> AbstractContextManager[object]:
