@@ -19,6 +19,10 @@ class FireSource(StrEnum):
     FAILOVER = "FAILOVER"
 
 
+SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
+"""Why a run is made if its schedule asks for it."""
+
+
 class Outcome(StrEnum):
     """How the run of an item ended."""
 

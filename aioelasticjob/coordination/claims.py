@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRefused, write
@@ -20,14 +21,16 @@ from aioelasticjob.coordination.record_cache import RecordCache, is_cut_off
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
 
 ITEMS_AT_ONCE = MAX_OPERATIONS // 3
 """Items that one transaction claims or settles."""
 MAX_TEXT = 512 * 1024
 """Bytes of triggers' parameters in one transaction: half of what a registry takes."""
-SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
+
+Ended: TypeAlias = dict[int, VersionedRecord]
+"""The records of items whose runs have ended, to be written."""
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +96,7 @@ class Claims:
         while rest and not taken.stale:
             part, rest = rest[:at_once], rest[at_once:]
             before = {item: cache.record(item) for item in part}
-            wanted = {item: _begun(record, fire, member.id, *times) for item, record in before.items()}
+            wanted = {item: records.begun(record, fire, member.id, *times) for item, record in before.items()}
             try:
                 committed = await self._take(view, fire, wanted, delay, before, taken)
             except SessionEnded:
@@ -135,7 +138,7 @@ class Claims:
         at_once = _at_once([claim.fire.parameter, *(seen.record.unknown for seen in claim.items.values())])
         while rest:
             part, rest = rest[:at_once], rest[at_once:]
-            ended = {item: _ended(claim.items[item], outcomes.get(item), now) for item in part}
+            ended = {item: records.ended(claim.items[item], outcomes.get(item), now) for item in part}
             if (given := await self._give_back(ended, hand_over, removed=removed)) is None:
                 return None
             handed_over |= given
@@ -271,19 +274,17 @@ class Claims:
         running = await self._cache.learn(list(wanted))
         for item in list(wanted):
             record = self._cache.record(item)
-            if item in running or (record.completed if fire.source is FireSource.FAILOVER else _is_taken(record, fire)):
+            if item in running or (
+                record.completed if fire.source is FireSource.FAILOVER else records.is_taken(record, fire)
+            ):
                 del wanted[item]
             else:
-                wanted[item] = _begun(record, fire, self._member.id, wanted[item].begun, wanted[item].next_fire)
+                last = wanted[item]
+                wanted[item] = records.begun(record, fire, self._member.id, last.begun, last.next_fire)
         return set(running)
 
     async def _give_back(
-        self,
-        ended: dict[int, VersionedRecord],
-        hand_over: bool,
-        what: str = "to settle items",
-        *,
-        removed: bool = False,
+        self, ended: Ended, hand_over: bool, what: str = "to settle items", *, removed: bool = False
     ) -> frozenset[int] | None:
         """Write the ends of items' runs; return those put up for rescue, None if the session was lost.
 
@@ -319,7 +320,7 @@ class Claims:
             entry.rescuing = entry.executing = entry.locked = False
         return cut_off
 
-    async def _still_mine(self, ended: dict[int, VersionedRecord]) -> dict[int, VersionedRecord]:
+    async def _still_mine(self, ended: Ended) -> Ended:
         """Return what is yet to be settled, at the records' present versions: somebody touched them by hand."""
         await self._cache.learn(list(ended))
         entries, version = self._cache.items, self._cache.version
@@ -383,30 +384,3 @@ def _as_written(fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int
     """Return the records as a claim wrote them, at the versions it gave them."""
     first = _before_items(fire, len(wanted))
     return {item: VersionedRecord(record, versions[first + 2 * n]) for n, (item, record) in enumerate(wanted.items())}
-
-
-def _begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record:
-    slot, asked, parameter = last.slot, 0, None
-    if fire.source in SCHEDULED:
-        slot = fire.slot
-    elif fire.source is FireSource.TRIGGER:
-        asked, parameter = fire.slot, fire.parameter
-    else:  # whoever rescues the rescue has to know as well
-        asked, parameter = last.asked, last.parameter
-    begun = Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
-    ahead = last.ahead if last.ahead > slot else 0
-    begun = replace(begun, asked=asked, parameter=parameter, ahead=ahead) if asked or ahead else begun
-    rescues = last.rescues + 1 if fire.source is FireSource.FAILOVER else 0
-    return replace(begun, rescues=rescues, unknown=last.unknown) if rescues or last.unknown else begun
-
-
-def _is_taken(record: Record, fire: Fire) -> bool:
-    return fire.source in SCHEDULED and (record.slot >= fire.slot or record.ahead == fire.slot)
-
-
-def _ended(seen: VersionedRecord, outcome: Outcome | None, now: int) -> VersionedRecord:
-    outcome = outcome or Outcome.CANCELLED
-    done = outcome is not Outcome.CANCELLED
-    rescues = 0 if done else seen.record.rescues
-    ended = replace(seen.record, completed=done, completed_at=now, outcome=outcome.value, rescues=rescues)
-    return VersionedRecord(ended, seen.version)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import unencodable_text
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.model import Record
+from aioelasticjob.model import SCHEDULED, Fire, FireSource, Outcome, Record, VersionedRecord
 
 MAX_MILLISECONDS = 253_402_300_799_999
 """The last millisecond of the year 9999, where calendars end."""
@@ -117,3 +118,33 @@ def _iso(milliseconds: int) -> str | None:
         return moment(milliseconds / 1000).isoformat(timespec="milliseconds") if milliseconds else None
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record:
+    """Return the record of a run that is claimed: what the last one says and the next holder has to know is kept."""
+    slot, asked, parameter = last.slot, 0, None
+    if fire.source in SCHEDULED:
+        slot = fire.slot
+    elif fire.source is FireSource.TRIGGER:
+        asked, parameter = fire.slot, fire.parameter
+    else:  # whoever rescues the rescue has to know as well
+        asked, parameter = last.asked, last.parameter
+    record = Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
+    ahead = last.ahead if last.ahead > slot else 0
+    record = replace(record, asked=asked, parameter=parameter, ahead=ahead) if asked or ahead else record
+    rescues = last.rescues + 1 if fire.source is FireSource.FAILOVER else 0
+    return replace(record, rescues=rescues, unknown=last.unknown) if rescues or last.unknown else record
+
+
+def is_taken(record: Record, fire: Fire) -> bool:
+    """Whether a scheduled moment, or a later one, has been claimed."""
+    return fire.source in SCHEDULED and (record.slot >= fire.slot or record.ahead == fire.slot)
+
+
+def ended(seen: VersionedRecord, outcome: Outcome | None, now: int) -> VersionedRecord:
+    """Return the record of a run that has ended; without an outcome it was cut off."""
+    outcome = outcome or Outcome.CANCELLED
+    done = outcome is not Outcome.CANCELLED
+    rescues = 0 if done else seen.record.rescues
+    record = replace(seen.record, completed=done, completed_at=now, outcome=outcome.value, rescues=rescues)
+    return VersionedRecord(record, seen.version)

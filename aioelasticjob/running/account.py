@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable
 from math import inf
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.claims import SCHEDULED
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.model import SCHEDULED, Fire, FireSource
 from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor, Reading
 from aioelasticjob.running.commands import Command
 from aioelasticjob.running.missed import MissedMoments

@@ -8,7 +8,7 @@ from math import inf
 
 from anyio import CancelScope, current_time, get_cancelled_exc_class, move_on_after
 
-from aioelasticjob.coordination.claims import SCHEDULED, ClaimResult, Claims
+from aioelasticjob.coordination.claims import ClaimResult, Claims
 from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunOffsets
@@ -17,7 +17,7 @@ from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_lease
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.model import SCHEDULED, Fire, FireSource
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.claim_ahead import ASLEEP, ClaimAhead

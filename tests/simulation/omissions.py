@@ -15,7 +15,7 @@ from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan, Transaction
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import Offsets
-from aioelasticjob.coordination.record_cache import RecordCache
+from aioelasticjob.coordination.record_cache import Entry
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome
@@ -261,7 +261,7 @@ def always_catch_up() -> AbstractContextManager[object]:
 
 def never_read_again() -> AbstractContextManager[object]:
     """Keep what was read of an item that was given away and came back."""
-    return mock.patch.object(RecordCache, "forget")
+    return mock.patch.object(Entry, "forget")
 
 
 def look_with_old_eyes() -> AbstractContextManager[object]:

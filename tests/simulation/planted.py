@@ -83,7 +83,7 @@ class Planted:
 CHECKPOINTS = "drop,expire,pause"
 PLANTED = (
     Planted(defects.no_deadline, "one runner", "drop", dragging, seeds=5),
-    Planted(defects.claim_on_hearsay, "one run per slot", "delay,expire,leave,crash", hasty, seeds=5),
+    Planted(defects.claim_on_hearsay, "one run per slot", "delay,expire,leave,crash", hasty, seeds=4),
     Planted(defects.claim_without_lock, "one runner", "crash,leave,pause,reconfigure", dragging, seeds=2),
     Planted(defects.deaf_mirror, "convergence", "reset,leave,crash,drop", dragging, seeds=6),
     Planted(defects.settle_in_any_session, "no dead writes", "expire,drop", dragging),
@@ -119,7 +119,7 @@ PLANTED = (
     Planted(omissions.lease_without_margin, "lease", "drop", dragging),
     Planted(omissions.lease_too_late, "lease", "drop", dragging, seeds=3),
     Planted(omissions.epoch_not_raised, "epochs rise", "coup"),
-    Planted(omissions.lose_deferred_triggers, "deferred triggers", "trigger,reconfigure,leave", dragging, seeds=15),
+    Planted(omissions.lose_deferred_triggers, "deferred triggers", "trigger,reconfigure,leave", dragging, seeds=22),
     Planted(omissions.prune_what_runs, "nothing that runs is removed", "reconfigure", dragging),
     Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=4),
 )
@@ -174,7 +174,7 @@ BEHIND = (
         wild,
         seeds=3,
     ),
-    Behind(omissions.renew_what_is_taken, "one run per slot", (omissions.never_read_again,), bare, seeds=5),
+    Behind(omissions.renew_what_is_taken, "one run per slot", (omissions.never_read_again,), bare, seeds=45),
     Behind(omissions.mourn_unversioned, "only the dead are mourned", (omissions.look_with_old_eyes,), bare, seeds=9),
     Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=3),
 )
