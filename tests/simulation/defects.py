@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from aioelasticjob.coordination import claims, effects, records, rules
-from aioelasticjob.coordination.claims import Claims, _ended
+from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.effects import Effect
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.pacing import Pacing
@@ -80,7 +80,7 @@ def settle_in_any_session() -> AbstractContextManager[object]:
     async def settle(self: Claims, claim: Claim, outcomes: Mapping[int, Outcome], now: int, **_options: object) -> bool:
         session, layout = self._member.session, self._member.layout
         for item, seen in claim.items.items():
-            ended = _ended(seen, outcomes.get(item), now)
+            ended = records.ended(seen, outcomes.get(item), now)
             operation = Set(layout.item(item).execution, records.encode(ended.record), -1)
             try:
                 await session.connected()

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from aioelasticjob.coordination import claims, coordinator, effects, records, rules
-from aioelasticjob.coordination.claims import Claims, _ended
+from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.effects import Assign, BecomeLeader, MarkOrphan, Transaction, to_transactions
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.rules.failover import mark_orphans
@@ -216,7 +216,7 @@ def settle_in_any_session() -> AbstractContextManager[object]:
     async def settle(self: Claims, claim: Claim, outcomes: Mapping[int, Outcome], now: int, **options: Any) -> bool:
         session = self._member.session
         for item, seen in claim.items.items():
-            record = records.encode(_ended(seen, outcomes.get(item), now).record)
+            record = records.encode(records.ended(seen, outcomes.get(item), now).record)
             await session.status.until(lambda status: status.state == "connected")
             with suppress(RegistryError):
                 operation = Set(self._member.layout.item(item).execution, record, -1)
