@@ -22,12 +22,13 @@ from aioelasticjob.errors import Conflict, RegistryError
 from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.mirror import Follower
-from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.session import Session, SessionStatus
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.running import execution
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.job_scheduler import JobScheduler
+from aioelasticjob.running.life import Life
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.triggers import RunClaimed, Triggers
@@ -40,6 +41,16 @@ _claiming, _commit = claims._claiming, Session.commit
 def no_deadline() -> AbstractContextManager[object]:
     """Let handlers run on when the session can no longer be proven alive."""
     return mock.patch.object(Session, "bind")
+
+
+def live_on() -> AbstractContextManager[object]:
+    """Let a job live on when its session is over, until something that it asks for is refused."""
+
+    def session_changed(self: Life, _status: SessionStatus) -> None:
+        for activity in self._activities:
+            activity.wake()
+
+    return mock.patch.object(Life, "session_changed", session_changed)
 
 
 def claim_on_hearsay() -> AbstractContextManager[object]:
@@ -94,14 +105,16 @@ def settle_in_any_session() -> AbstractContextManager[object]:
     return mock.patch.object(Claims, "settle", settle)
 
 
-def commit_in_any_session() -> AbstractContextManager[object]:
-    """Write in the present session what was decided in an earlier one."""
+@contextlib.contextmanager
+def commit_in_any_session() -> Iterator[None]:
+    """Write in the present session what was decided in an earlier one, by a job that lives on."""
 
     async def commit(self: Session, ops: list[Op], *, incarnation: int, **options: Any) -> Committed:
         await self.connected()
         return await _commit(self, ops, incarnation=self.incarnation, **options)
 
-    return mock.patch.object(Session, "commit", commit)
+    with live_on(), mock.patch.object(Session, "commit", commit):
+        yield
 
 
 def lead_without_epoch() -> AbstractContextManager[object]:
@@ -220,7 +233,7 @@ def save_unfenced() -> Iterator[None]:
             write: Op = Create(path, value.encode()) if known is None else Set(path, value.encode(), -1)
             await session.commit([write], incarnation=session.incarnation)
 
-    with no_deadline(), mock.patch.object(Offsets, "save", save):
+    with no_deadline(), live_on(), mock.patch.object(Offsets, "save", save):
         yield
 
 

@@ -87,7 +87,7 @@ PLANTED = (
     Planted(defects.claim_without_lock, "one runner", "crash,leave,pause,reconfigure", dragging, seeds=2),
     Planted(defects.deaf_mirror, "convergence", "reset,leave,crash,drop", dragging, seeds=6),
     Planted(defects.settle_in_any_session, "no dead writes", "expire,drop", dragging),
-    Planted(defects.commit_in_any_session, "no dead writes", "expire,delay,coup", dragging, seeds=12),
+    Planted(defects.commit_in_any_session, "no dead writes", "expire,delay,coup", dragging, seeds=4),
     Planted(defects.lead_without_epoch, "leaders assign", "coup", in_parts),
     Planted(defects.claim_unsettled, "settled claims", "", dragging, seeds=2),
     Planted(defects.save_unfenced, "fenced checkpoint", CHECKPOINTS, dragging, wild=True),
