@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+from asyncio import get_running_loop
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
@@ -34,8 +34,6 @@ REJOIN_PAUSE = 1.0
 """Seconds before a job joins again under the session that it had, or tries again what was refused."""
 
 READABLE = (SessionState.CONNECTED, SessionState.CLOSED)
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +136,8 @@ class LocalJob:
         if isinstance(life.error, ElasticJobError):
             self._past.warn_rejoin(life.error, self._job.config.job_name)
         elif life.error is not None:
-            name = self._job.config.job_name
-            log.error("%s: joins again after an error of ours", name, exc_info=life.error, extra={"job": name})
+            message = f"{self._job.config.job_name}: an error in this package; the job joins again, the others go on"
+            get_running_loop().call_exception_handler({"message": message, "exception": life.error})
         if await self._end(life):
             self.gone.set(True)
         else:

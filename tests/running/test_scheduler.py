@@ -1,0 +1,174 @@
+"""Turns: who gets one when, and what becomes of tasks and errors."""
+
+from __future__ import annotations
+
+from asyncio import get_running_loop
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from math import inf
+
+from anyio import Event, create_task_group, sleep, sleep_forever
+
+from aioelasticjob.running.scheduler import AT_ONCE, Activity, Scheduler, TaskScope, Turn
+from aioelasticjob.testing import run
+
+
+class Desk:
+    """A scheduler that runs, and what its activities have done."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler, self.errors = scheduler, list[Exception]()
+        self.tasks = TaskScope(scheduler, self.errors.append)
+        self.turns: list[tuple[float, str]] = []
+
+    def activity(self, turn: Turn, *, is_urgent: bool = True) -> Activity:
+        return Activity(self.scheduler, self.tasks, turn, is_urgent=is_urgent)
+
+    def noting(self, name: str, found: Turn | float = inf, *, is_urgent: bool = True) -> Activity:
+        """Return an activity that notes its turns, and then rests or does as ``found`` does."""
+
+        def turn() -> float | Callable[[], Awaitable[float]]:
+            self.turns.append((round(get_running_loop().time(), 3), name))
+            return found if isinstance(found, float) else found()
+
+        return self.activity(turn, is_urgent=is_urgent)
+
+
+@asynccontextmanager
+async def desk() -> AsyncIterator[Desk]:
+    async with create_task_group() as tasks:
+        scheduler = Scheduler(tasks)
+        tasks.start_soon(scheduler.run)
+        yield Desk(scheduler)
+        tasks.cancel_scope.cancel()
+
+
+def test_an_activity_gets_a_turn_when_it_is_woken_and_when_its_time_has_come() -> None:
+    async def main() -> None:
+        async with desk() as here:
+            activity = here.noting("a", 10.0)
+            activity.wake()
+            await sleep(25)
+            activity.wake()
+            await sleep(14)
+            assert here.turns == [(0.0, "a"), (10.0, "a"), (20.0, "a"), (25.0, "a"), (35.0, "a")]
+
+    run(main)
+
+
+def test_an_earlier_time_that_was_asked_for_is_forgotten_when_a_later_one_is() -> None:
+    async def main() -> None:
+        async with desk() as here:
+            waits = iter([5.0, 20.0, inf])
+            activity = here.noting("a", lambda: next(waits))
+            activity.wake()
+            await sleep(1)
+            activity.wake()  # and asks for 21 now, rather than for 5
+            await sleep(60)
+            assert here.turns == [(0.0, "a"), (1.0, "a"), (21.0, "a")]
+
+    run(main)
+
+
+def test_at_rest_there_is_no_task_and_one_timer_for_all() -> None:
+    async def main() -> None:
+        async with desk() as here:
+            for number in range(100):
+                here.noting(str(number), 1000.0 + number).wake()
+            await sleep(1)
+            loop = get_running_loop()
+            assert here.tasks._count == 0
+            assert sum(not timer.cancelled() for timer in loop._scheduled) == 1  # type: ignore[attr-defined]
+
+    run(main)
+
+
+def test_news_that_come_during_work_are_good_for_one_turn_after_it() -> None:
+    async def main() -> None:
+        async with desk() as here:
+            done = Event()
+
+            async def work() -> float:
+                await done.wait()
+                return inf
+
+            activity = here.noting("a", lambda: work)
+            activity.wake()
+            await sleep(1)
+            for _ in range(3):
+                activity.wake()
+            await sleep(1)
+            assert here.turns == [(0.0, "a")]
+            done.set()
+            await sleep(1)
+            assert here.turns == [(0.0, "a"), (2.0, "a")]
+
+    run(main)
+
+
+def test_what_is_urgent_goes_first_and_the_others_in_the_order_in_which_they_were_woken() -> None:
+    async def main() -> None:
+        async with desk() as here:
+            patient = [here.noting(str(number), is_urgent=False) for number in range(2 * AT_ONCE + 10)]
+            for activity in patient:
+                activity.wake()
+            here.noting("urgent").wake()
+            while len(here.turns) < AT_ONCE:
+                await sleep(0)
+            here.noting("urgent, too").wake()
+            patient[0].wake()  # has had its turn, so it is the last
+            await sleep(1)
+            names = [name for _, name in here.turns]
+            assert names[: AT_ONCE + 1] == ["urgent", *map(str, range(AT_ONCE))]
+            assert names[AT_ONCE + 1] == "urgent, too"
+            assert names[AT_ONCE + 2 :] == [*map(str, range(AT_ONCE, len(patient))), "0"]
+
+    run(main)
+
+
+def test_an_error_of_a_turn_or_of_its_work_is_that_job_s() -> None:
+    async def main() -> None:
+        async with desk() as here:
+
+            def fails() -> float:
+                raise ValueError("turn")
+
+            async def broken() -> float:
+                raise ValueError("work")
+
+            other = here.noting("other", 1.0)
+            for activity in (here.noting("a", fails), here.noting("b", lambda: broken), other):
+                activity.wake()
+            await sleep(2.5)
+            assert [str(error) for error in here.errors] == ["turn", "work"]
+            assert [name for _, name in here.turns].count("other") == 3
+
+    run(main)
+
+
+def test_tasks_are_cancelled_together_and_nothing_begins_afterwards() -> None:
+    async def main() -> None:
+        async with desk() as here:
+            ended = list[str]()
+
+            async def work() -> float:
+                try:
+                    await sleep_forever()
+                finally:
+                    ended.append("work")
+                return inf
+
+            activity = here.noting("a", lambda: work)
+            activity.wake()
+            here.tasks.start_soon(work)
+            await sleep(1)
+            here.tasks.start_soon(work)  # which has not taken its first step when all are cancelled
+            here.tasks.cancel()
+            await here.tasks.ended()
+            assert ended == ["work", "work"]
+            activity.wake()
+            here.tasks.start_soon(work)
+            await sleep(1)
+            assert [name for _, name in here.turns] == ["a"]
+
+    run(main)
