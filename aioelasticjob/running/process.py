@@ -35,11 +35,11 @@ async def run_jobs(
         InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
         RegistryError: the registry could not be read.
     """
-    local = list[LocalJob]()
+    tasks = create_task_group()
+    scheduler = Scheduler(tasks)
+    local = [LocalJob(job, session, host, shared, scheduler) for job in jobs]
     try:
-        async with create_task_group() as tasks:
-            scheduler = Scheduler(tasks)
-            local += [LocalJob(job, session, host, shared, scheduler) for job in jobs]
+        async with tasks:
             tasks.start_soon(scheduler.run)
             tasks.start_soon(shared.dispatcher.deliver)
             tasks.start_soon(watch_clock, session, shared)
@@ -54,6 +54,7 @@ async def run_jobs(
                     await _leave(local, shared, scheduler)
                 tasks.cancel_scope.cancel()
     finally:
+        scheduler.close()
         for job in local:
             job.close()
 

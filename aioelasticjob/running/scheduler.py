@@ -43,17 +43,18 @@ class Scheduler:
 
     async def run(self) -> None:
         """Give turns until cancelled."""
-        try:
-            while True:
-                await self._news.wait()
-                self._news.clear()
-                self._give_turns()
-                if self._woken:  # whatever else is ready in the loop goes first
-                    self._news.set()
-                    await sleep(0)
-        finally:
-            self._heap.clear()
-            self._set_timer()
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            self._give_turns()
+            if self._woken:  # whatever else is ready in the loop goes first
+                self._news.set()
+                await sleep(0)
+
+    def close(self) -> None:
+        """Forget who is to have a turn."""
+        self._heap.clear()
+        self._set_timer()
 
     def wake(self, activity: Activity) -> None:
         """Give an activity a turn as soon as those have had theirs that were woken before."""
