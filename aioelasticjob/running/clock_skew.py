@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from math import inf
 
@@ -66,7 +65,7 @@ class ClockSkewMonitor:
         """What the time was at the earliest when it was last set, or when this was made, in milliseconds."""
         self.is_disturbed = False
         """Whether the time was set, and that is not concluded from yet."""
-        self.skipped: deque[tuple[int, int]] = deque(maxlen=JUMPS)
+        self.skipped: tuple[tuple[int, int], ...] = ()
         """From when to when the time last jumped ahead, oldest first, in milliseconds."""
 
     def take(self, reading: Reading) -> int:
@@ -84,7 +83,7 @@ class ClockSkewMonitor:
             self._jumped, self._at, self._back, self.set_to = True, steady, back, int(seconds * 1000)
             self._behind = self._lead < self._believed - STEP
             if not back:
-                self.skipped.append((int((steady + before) * 1000), self.set_to))
+                self.skipped = (*self.skipped, (int((steady + before) * 1000), self.set_to))[-JUMPS:]
         if not self._behind:
             self._believed = self._lead
         self.is_disturbed = self._jumped or self._behind

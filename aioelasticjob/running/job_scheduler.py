@@ -1,4 +1,4 @@
-"""A job's fires here, one flight at a time: what is owed is claimed, run and settled.  The loop is the lock."""
+"""A job's runs in one session, one at a time: what is owed is claimed, run and settled."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ UNCERTAIN = 1.0
 
 
 class JobScheduler:
-    """The single flight of one job in one session."""
+    """Runs one job in one session; it is never run twice at a time, because it gets one turn after the other."""
 
     def __init__(
         self,
