@@ -191,9 +191,11 @@ class Life:
                 activity.wake()
 
     def fail(self, error: Exception) -> None:
-        """End this life, and nothing else in the process, because of an error."""
+        """End this life, and nothing else in the process, because of an error; of several the first one says why."""
         if self.error is None:
             self.error = error
+        elif not isinstance(error, ElasticJobError):
+            tell_defect(self._job.config.job_name, error)
         self._finished()
 
     def leave(self) -> None:
@@ -271,6 +273,12 @@ class Life:
 
     def _dismissed(self) -> None:
         self.tasks.start_soon(self.retire)
+
+
+def tell_defect(job: str, error: Exception) -> None:
+    """Tell the loop's exception handler of an error that is nobody's but this package's."""
+    message = f"{job}: an error in this package; the job joins again, the others go on"
+    get_running_loop().call_exception_handler({"message": message, "exception": error})
 
 
 async def _compare_clocks(member: Member, shared: ProcessContext) -> None:
