@@ -219,20 +219,22 @@ class Life:
 
     async def end(self, past: History) -> None:
         """Cancel what is still under way, say goodbye, and note what the next life has to know."""
-        if self.runner is not None:
-            self.left = self.left or self.runner.left
-            self.runner.cut()
-        self.tasks.cancel()
-        await self.tasks.ended()
-        runner, member = self.runner, self.member
-        if runner is not None and self._coordinator is not None:
-            view = self._coordinator.view
-            runner.end()
-            if self.error is None:
-                with CancelScope(shield=True), move_on_after(FAREWELL):
-                    await _say_goodbye(runner, member, view, self._shared.clock)
-            past.config, past.accounted = view.config, max(past.accounted, runner.accounted)
-        self.close()
+        try:
+            if self.runner is not None:
+                self.left = self.left or self.runner.left
+                self.runner.cut()
+            self.tasks.cancel()
+            await self.tasks.ended()
+            runner, member = self.runner, self.member
+            if runner is not None and self._coordinator is not None:
+                view = self._coordinator.view
+                runner.end()
+                if self.error is None:
+                    with CancelScope(shield=True), move_on_after(FAREWELL):
+                        await _say_goodbye(runner, member, view, self._shared.clock)
+                past.config, past.accounted = view.config, max(past.accounted, runner.accounted)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Follow the registry no more, and listen no more."""

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from anyio import sleep
+from anyio import CancelScope, Event, current_time, sleep
 
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import join
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import SessionEnded
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.job_scheduler import JobScheduler
@@ -141,3 +142,58 @@ def runner_of(here: Instance, job: str) -> JobScheduler:
     assert here.app._here.shared is not None
     runners = [one for one in here.app._here.shared.runners if isinstance(one, JobScheduler)]
     return next(one for one in runners if one.standing[0] == job)
+
+
+async def stubborn(context: ItemContext) -> None:
+    try:
+        await sleep(8)
+    finally:
+        with CancelScope(shield=True):
+            await sleep(3)
+
+
+async def test_a_process_that_is_cancelled_waits_for_the_handlers_of_a_life_that_ends_and_for_nothing_else(
+    virtual_cluster: VirtualCluster,
+) -> None:
+    took, done = list[float](), Event()
+    app = ElasticJob("embedded://")
+    app.add(stubborn, name="job", cron="*/10 * * * * ?", monitor_execution=False)
+
+    async def process() -> None:
+        with CancelScope() as scope:
+            async with here.app.running():
+                await sleep(12 - current_time())
+                runner_of(here, "job")._tasks.failed(SessionEnded("the session is over"))
+                await sleep(0.5)
+                scope.cancel()
+                await sleep(60)
+        took.append(current_time() - 12)
+        done.set()
+
+    here = await virtual_cluster.start(app)
+    await here.stop()
+    virtual_cluster.faults.start("10.0.3.1", "10.0.3.1", process)
+    await done.wait()
+    assert took == [pytest.approx(3, abs=0.5)]
+
+
+def test_a_defect_after_the_process_has_given_up_waiting_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def settles(self: JobScheduler, execution: Execution) -> bool:
+        raise AssertionError("too late")
+
+    async def unheeding(context: ItemContext) -> None:
+        with CancelScope(shield=True):
+            await sleep(9)
+
+    @simulated
+    async def scene(cluster: VirtualCluster) -> None:
+        app = ElasticJob("embedded://")
+        app.add(unheeding, name="job", cron="*/10 * * * * ?", shutdown_timeout=1.0)
+        here = await cluster.start(app)
+        await sleep(13)
+        await here.stop()
+
+    monkeypatch.setattr(JobScheduler, "_settle", settles)
+    with pytest.raises(UnhandledErrors) as raised:
+        scene(VirtualCluster())
+    assert [str(error) for error in raised.value.exceptions] == ["too late"]
