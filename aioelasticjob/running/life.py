@@ -191,9 +191,11 @@ class Life:
                 activity.wake()
 
     def fail(self, error: Exception) -> None:
-        """End this life, and nothing else in the process, because of an error."""
+        """End this life, and nothing else in the process, because of an error; of several the first one says why."""
         if self.error is None:
             self.error = error
+        elif not isinstance(error, ElasticJobError):
+            tell_defect(self._job.config.job_name, error)
         self._finished()
 
     def leave(self) -> None:
@@ -217,20 +219,22 @@ class Life:
 
     async def end(self, past: History) -> None:
         """Cancel what is still under way, say goodbye, and note what the next life has to know."""
-        if self.runner is not None:
-            self.left = self.left or self.runner.left
-            self.runner.cut()
-        self.tasks.cancel()
-        await self.tasks.ended()
-        runner, member = self.runner, self.member
-        if runner is not None and self._coordinator is not None:
-            view = self._coordinator.view
-            runner.end()
-            if self.error is None:
-                with CancelScope(shield=True), move_on_after(FAREWELL):
-                    await _say_goodbye(runner, member, view, self._shared.clock)
-            past.config, past.accounted = view.config, max(past.accounted, runner.accounted)
-        self.close()
+        try:
+            if self.runner is not None:
+                self.left = self.left or self.runner.left
+                self.runner.cut()
+            self.tasks.cancel()
+            await self.tasks.ended()
+            runner, member = self.runner, self.member
+            if runner is not None and self._coordinator is not None:
+                view = self._coordinator.view
+                runner.end()
+                if self.error is None:
+                    with CancelScope(shield=True), move_on_after(FAREWELL):
+                        await _say_goodbye(runner, member, view, self._shared.clock)
+                past.config, past.accounted = view.config, max(past.accounted, runner.accounted)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Follow the registry no more, and listen no more."""
@@ -271,6 +275,12 @@ class Life:
 
     def _dismissed(self) -> None:
         self.tasks.start_soon(self.retire)
+
+
+def tell_defect(job: str, error: Exception) -> None:
+    """Tell the loop's exception handler of an error that is nobody's but this package's."""
+    message = f"{job}: an error in this package; the job joins again, the others go on"
+    get_running_loop().call_exception_handler({"message": message, "exception": error})
 
 
 async def _compare_clocks(member: Member, shared: ProcessContext) -> None:

@@ -40,21 +40,23 @@ class Scheduler:
         self._order = count()
         self._timer: TimerHandle | None = None
         self._timer_at = inf
+        self._loops = 0
 
     async def run(self) -> None:
-        """Give turns until cancelled."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            self._give_turns()
-            if self._woken:  # whatever else is ready in the loop goes first
-                self._news.set()
-                await sleep(0)
-
-    def close(self) -> None:
-        """Forget who is to have a turn."""
-        self._heap.clear()
+        """Give turns until cancelled.  It may be run again then, or twice at a time: no time asked for is forgotten."""
+        self._loops += 1
         self._set_timer()
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                self._give_turns()
+                if self._woken:  # whatever else is ready in the loop goes first
+                    self._news.set()
+                    await sleep(0)
+        finally:
+            self._loops -= 1
+            self._set_timer()
 
     def wake(self, activity: Activity) -> None:
         """Give an activity a turn as soon as those have had theirs that were woken before."""
@@ -81,7 +83,7 @@ class Scheduler:
             activity.take_turn()
 
     def _set_timer(self) -> None:
-        earliest = self._heap[0][0] if self._heap else inf
+        earliest = self._heap[0][0] if self._heap and self._loops else inf
         if self._timer is not None and earliest != self._timer_at:
             self._timer.cancel()
             self._timer = None
@@ -187,7 +189,10 @@ class Activity:
 
     def take_turn(self) -> None:
         """Decide; start a task for what has to wait, or rest."""
-        if self._under_way or self._tasks.over:
+        if self._tasks.over:
+            return
+        if self._under_way:  # it was woken in the midst of the turn that began this
+            self._again = True
             return
         self._due = inf
         try:
@@ -204,10 +209,13 @@ class Activity:
     async def _finish(self, work: Work) -> None:
         try:
             self._rest(await work())
+        except Exception:  # then there is no other turn
+            self._again = False
+            raise
         finally:
             self._under_way = False
-        if self._again:
-            self.wake()
+            if self._again:  # also if the task was cancelled: a process that stops goes on in another group
+                self.wake()
 
     def _rest(self, seconds: float) -> None:
         self._due = get_running_loop().time() + seconds

@@ -106,6 +106,65 @@ def test_news_that_come_during_work_are_good_for_one_turn_after_it() -> None:
     run(main)
 
 
+def test_news_that_a_turn_has_for_itself_are_not_lost_in_the_work_that_it_begins() -> None:
+    async def main() -> None:
+        async with desk() as here:
+            first = iter([True])
+
+            async def work() -> float:
+                return inf
+
+            def turn() -> Callable[[], Awaitable[float]]:
+                if next(first, False):
+                    activity.wake()
+                return work
+
+            activity = here.noting("a", turn)
+            activity.wake()
+            await sleep(1)
+            assert [name for _, name in here.turns] == ["a", "a"]
+
+    run(main)
+
+
+def test_news_and_times_outlast_the_cancellation_of_work_and_of_the_scheduler() -> None:
+    """As when the body of ``app.running()`` is cancelled: the jobs leave in another group."""
+
+    async def main() -> None:
+        async with create_task_group() as tasks:
+            here = Desk(Scheduler(tasks))
+            tasks.start_soon(here.scheduler.run)
+
+            async def work() -> float:
+                try:
+                    await sleep_forever()
+                finally:
+                    worker.wake()
+                return inf
+
+            kinds = iter([lambda: work])
+            worker = here.noting("worker", lambda: next(kinds, lambda: inf)())
+            resting = here.noting("resting", 10.0)
+            for activity in (worker, resting):
+                activity.wake()
+            await sleep(1)
+            tasks.cancel_scope.cancel()
+        async with create_task_group() as tasks:
+            here.scheduler.tasks = tasks
+            tasks.start_soon(here.scheduler.run)
+            await sleep(20)
+            assert here.turns == [
+                (0.0, "worker"),
+                (0.0, "resting"),
+                (1.0, "worker"),
+                (10.0, "resting"),
+                (20.0, "resting"),
+            ]
+            tasks.cancel_scope.cancel()
+
+    run(main)
+
+
 def test_what_is_urgent_goes_first_and_the_others_in_the_order_in_which_they_were_woken() -> None:
     async def main() -> None:
         async with desk() as here:
