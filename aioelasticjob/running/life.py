@@ -127,27 +127,38 @@ class Life:
             RegistryError: the registry could not be read, or the session is over.
         """
         trees, member, name = self._follower.trees, self.member, self._job.config.job_name
-        self._following.wake()
-        seen = await trees.changed()
-        try:
-            if past.config is None and (lacking := member.lacks(seen)):
-                past.wait(name, missing_features_text(lacking), self._shared, member.id)
-                up()
-                self.left = not await wait_until_known(member, self._job.config, trees, leaving)
-                return False
-            config = await join(member, self._job.config, trees, past.config, past.up_since)
-        except InvalidSetting as mistake:
-            if not (past.is_up or isinstance(mistake, ForeignData)):
-                raise
-            past.wait(name, str(mistake), self._shared)
+        async with self._shared.joining:
+            self._following.wake()
+            seen = await trees.changed()
+            lacking = member.lacks(seen) if past.config is None else ()
+            try:
+                if not lacking:
+                    await self._join(past)
+                    up()
+                    return True
+            except InvalidSetting as mistake:
+                if not (past.is_up or isinstance(mistake, ForeignData)):
+                    raise
+                past.wait(name, str(mistake), self._shared)
+        if not lacking:
             up()
             await wait_for_news(member, trees, seen, leaving)
             return False
-        past.resume(name, self._shared)
-        await _compare_clocks(member, self._shared)
-        await self._live(config, past)
+        past.wait(name, missing_features_text(lacking), self._shared, member.id)
         up()
-        return True
+        try:
+            self.left = not await wait_until_known(member, self._job.config, trees, leaving)
+        except ForeignData as mistake:
+            past.wait(name, str(mistake), self._shared)
+            await wait_for_news(member, trees, seen, leaving)
+        return False
+
+    async def _join(self, past: History) -> None:
+        """Register the instance, and begin to live."""
+        config = await join(self.member, self._job.config, self._follower.trees, past.config, past.up_since)
+        past.resume(self._job.config.job_name, self._shared)
+        await _compare_clocks(self.member, self._shared)
+        await self._live(config, past)
 
     async def _live(self, config: JobConfig, past: History) -> None:
         """Begin to coordinate and to run."""

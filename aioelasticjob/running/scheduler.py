@@ -23,6 +23,8 @@ Work: TypeAlias = Callable[[], Awaitable[float]]
 """Does what has to wait; its result is that of the turn."""
 Turn: TypeAlias = Callable[[], float | Work]
 """Returns after how many seconds it is to be called again unless it is woken before, or what has to be done first."""
+URGENT_AT_ONCE = 200
+"""Activities that are urgent which get a turn in one round of the loop: more would keep the registry waiting."""
 AT_ONCE = 50
 """Activities that are not urgent which get a turn in one round of the loop."""
 
@@ -51,7 +53,7 @@ class Scheduler:
                 await self._news.wait()
                 self._news.clear()
                 self._give_turns()
-                if self._woken:  # whatever else is ready in the loop goes first
+                if self._urgent or self._woken:  # whatever else is ready in the loop goes first
                     self._news.set()
                     await sleep(0)
         finally:
@@ -69,14 +71,14 @@ class Scheduler:
         self._set_timer()
 
     def _give_turns(self) -> None:
-        """Give turns to all that are urgent, and to some of the others, those first that have waited longest.
+        """Give turns to those that are urgent, and to some of the others; those first that have waited longest.
 
         When more is due than the process can do, the others wait here, where one job costs as little as another, and
         not half-way through, where each costs memory and a lock in the registry.  What is urgent goes on at full speed:
         jobs join, and items move, as fast as without load.
         """
-        urgent, self._urgent = self._urgent, {}
-        for activity in urgent:
+        for activity in tuple(islice(self._urgent, URGENT_AT_ONCE)):
+            del self._urgent[activity]
             activity.take_turn()
         for activity in tuple(islice(self._woken, AT_ONCE)):
             del self._woken[activity]
