@@ -206,6 +206,12 @@ class Activity:
             self._under_way, self._again = True, False
             self._tasks.start_soon(self._finish, found)
 
+    def end(self) -> None:
+        """Have no more turns, and keep nothing alive until the time that was asked for."""
+        self._tasks = TaskScope(self._scheduler, lambda _: None)
+        self._tasks.cancel()
+        self._turn = lambda: inf
+
     async def _finish(self, work: Work) -> None:
         try:
             self._rest(await work())
