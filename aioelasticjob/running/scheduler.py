@@ -181,7 +181,8 @@ class Activity:
 
     def time_has_come(self, when: float) -> None:
         """Let it have a turn if its time has come; it may have asked for a later one since."""
-        self._queued = inf
+        if when == self._queued:  # else an earlier time was asked for since, which has come before this
+            self._queued = inf
         if self._due <= when:
             self.wake()
         else:
