@@ -216,7 +216,7 @@ class Activity:
     async def _finish(self, work: Work) -> None:
         try:
             self._rest(await work())
-        except Exception:  # then there is no other turn
+        except (Exception, GeneratorExit):  # then there is no other turn
             self._again = False
             raise
         finally:
