@@ -59,11 +59,12 @@ class Account:
         owed = self._unclaimed(moment or self.timetable.newest)
         return owed - self.blocked() if owed else owed
 
-    def _unclaimed(self, moment: int) -> frozenset[int]:
-        """Return the items held here for which a moment has neither been claimed nor passed over."""
+    def _unclaimed(self, moment: int, among: Iterable[int] | None = None) -> frozenset[int]:
+        """Return the items held here (``among`` those given) for which a moment has not been claimed or passed over."""
         if not self._floor < moment <= self.clock.now + AHEAD:  # else the time was set back, which is not concluded yet
             return frozenset()
-        return frozenset(number for number in self.held if self.items[number].owes(moment))
+        held = self.held if among is None else self.held.intersection(among)
+        return frozenset(number for number in held if self.items[number].owes(moment))
 
     def _due(self, view: JobView | None = None) -> frozenset[int]:
         """Return the owed items that may run here: nobody misses the others, or their next holder reports them."""
@@ -121,14 +122,14 @@ class Account:
     def runs_elsewhere(self, items: Collection[int], fire: Fire) -> None:
         """Take in that a claim found items to be run by another instance; ``released`` tells when that is over."""
         if fire.source in SCHEDULED:  # else what was asked for is put off
-            self._account(self._unclaimed(self.timetable.newest).intersection(items), Came.REFUSED)
+            self._account(self._unclaimed(self.timetable.newest, items), Came.REFUSED)
         for number in items:
             self.items[number].elsewhere = True
 
     def is_obstructed(self, items: Collection[int], fire: Fire) -> None:
         """Take in that something made by hand keeps items from being claimed."""
         if fire.source in SCHEDULED:
-            self._account(self._unclaimed(self.timetable.newest).intersection(items), Came.OBSTRUCTED)
+            self._account(self._unclaimed(self.timetable.newest, items), Came.OBSTRUCTED)
         else:
             self.missed.put(items, Passed(fire.slot, fire.slot), TABLE[Came.OBSTRUCTED].why)
 
@@ -155,7 +156,7 @@ class Account:
         until, is_dropped = int(min(newest, ended)), newest <= self._floor  # then nothing here runs the newest any more
         is_missed, is_alike = fate in (Newest.RERUN, Newest.MISSED), not rule.why_newest
         self._report(numbers, until if is_dropped or (is_missed and is_alike) else until - 1, rule.why)
-        for number in numbers & self._unclaimed(newest):
+        for number in self._unclaimed(newest, numbers):
             if is_missed and not is_alike:
                 self._report([number], until, rule.why_newest)
             if fate is Newest.LATE:

@@ -250,6 +250,8 @@ class Life:
     def close(self) -> None:
         """Follow the registry no more, and listen no more."""
         self._follower.close()
+        for activity in self._activities:
+            activity.end()
         if self._port is not None:
             self._port.close()
         if self.runner is not None:

@@ -183,7 +183,8 @@ class Activity:
 
     def time_has_come(self, when: float) -> None:
         """Let it have a turn if its time has come; it may have asked for a later one since."""
-        self._queued = inf
+        if when == self._queued:  # else an earlier time was asked for since, which has come before this
+            self._queued = inf
         if self._due <= when:
             self.wake()
         else:
@@ -208,10 +209,16 @@ class Activity:
             self._under_way, self._again = True, False
             self._tasks.start_soon(self._finish, found)
 
+    def end(self) -> None:
+        """Have no more turns, and keep nothing alive until the time that was asked for."""
+        self._tasks = TaskScope(self._scheduler, lambda _: None)
+        self._tasks.cancel()
+        self._turn = lambda: inf
+
     async def _finish(self, work: Work) -> None:
         try:
             self._rest(await work())
-        except Exception:  # then there is no other turn
+        except (Exception, GeneratorExit):  # then there is no other turn
             self._again = False
             raise
         finally:

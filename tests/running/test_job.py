@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
+from weakref import ref
 
 import pytest
 from anyio import CancelScope, Event, current_time, sleep
@@ -142,6 +144,23 @@ def runner_of(here: Instance, job: str) -> JobScheduler:
     assert here.app._here.shared is not None
     runners = [one for one in here.app._here.shared.runners if isinstance(one, JobScheduler)]
     return next(one for one in runners if one.standing[0] == job)
+
+
+async def test_lives_that_are_over_are_not_kept_until_their_next_times_would_have_come(
+    virtual_cluster: VirtualCluster,
+) -> None:
+    app, lives = ElasticJob("embedded://"), list[ref[object]]()
+    app.add(count, name="job", cron="* * * * * ?")
+    here = await virtual_cluster.start(app)
+    for _ in range(10):
+        await sleep(3)
+        runner = runner_of(here, "job")
+        lives.append(ref(runner))
+        runner._tasks.failed(SessionEnded("the session is over"))
+    await sleep(3)
+    del runner
+    gc.collect()
+    assert [one for one in lives if one() is not None] == []
 
 
 async def stubborn(context: ItemContext) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import cycle
 from math import inf
 
 from anyio import Event, create_task_group, sleep, sleep_forever
@@ -66,6 +67,20 @@ def test_an_earlier_time_that_was_asked_for_is_forgotten_when_a_later_one_is() -
             activity.wake()  # and asks for 21 now, rather than for 5
             await sleep(60)
             assert here.turns == [(0.0, "a"), (1.0, "a"), (21.0, "a")]
+
+    run(main)
+
+
+def test_times_that_were_asked_for_and_are_of_no_use_any_more_do_not_pile_up() -> None:
+    async def main() -> None:
+        async with desk() as here:
+            waits = cycle([60.2, 0.5])
+            activity = here.noting("a", lambda: next(waits))
+            for _ in range(500):  # each time it asks for half a second, and then for a minute, which never comes
+                activity.wake()
+                await sleep(1)
+            assert len(here.turns) == 1000 - 1
+            assert len(here.scheduler._heap) <= 60 + 2
 
     run(main)
 
