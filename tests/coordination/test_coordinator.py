@@ -1,30 +1,27 @@
-"""When the leader looks for runs that were cut off."""
+"""Who coordinates a job, and when an instance has been dismissed."""
 
 from __future__ import annotations
 
-from aioelasticjob.coordination.pacing import Pacing
-from aioelasticjob.registry.transaction import Create, Delete, Set
+import pytest
+
+from aioelasticjob.coordination.coordinator import dismissed
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.view import read
+from aioelasticjob.registry.transaction import Delete
 from aioelasticjob.testing import run
-from tests.coordination.test_claims import LAYOUT, ME, Desk
+from tests.coordination.test_membership import CONFIG, LAYOUT, ME, arrival, nothing
 
 
-def test_the_leader_looks_for_cut_off_runs_when_members_or_orphans_change_and_on_every_tick() -> None:
-    desk = Desk()
-
+@pytest.mark.parametrize("removed", [True, False], ids=["removed", "there"])
+def test_whoever_does_not_see_himself_looks_before_he_leaves(removed: bool) -> None:
     async def main() -> None:
-        rest = Pacing()
-        desk.config = desk.config.changed(failover=True)
-        desk.write(Set(LAYOUT.config, desk.config.to_json(), -1), Create(LAYOUT.host, ME.encode()))
+        async with arrival(nothing) as arriving:
+            arriving.trees.set(await arriving.seen())
+            member = Member(arriving.session, LAYOUT, ME, "10.0.0.1", "host", 1, arriving.session.incarnation)
+            stale = read(arriving.trees.value.replace({LAYOUT.instance(ME): None}, 0), LAYOUT, CONFIG)
+            assert ME not in stale.instances
+            if removed:
+                await arriving.session.commit([Delete(LAYOUT.instance(ME))], incarnation=member.incarnation)
+            assert await dismissed(member, stale) is removed
 
-        def looks(*, tick: bool = False) -> bool:
-            return rest.looks_for_orphans(desk.member, desk.view(), tick)
-
-        assert (looks(), looks(), looks(tick=True), looks()) == (True, False, True, False)
-        desk.write(Create(LAYOUT.item(0).orphan))  # by its runner, who stays; it may have been rescued too often
-        assert (looks(), looks()) == (True, False)
-        desk.write(Delete(LAYOUT.item(0).orphan))
-        assert (looks(), looks()) == (True, False)
-        desk.registry.commit([Create(LAYOUT.instance("10.0.0.2@-@1-b"), ephemeral=True)], 2)
-        assert (looks(), looks()) == (True, False)
-
-    run(main, seed=0)
+    run(main)
