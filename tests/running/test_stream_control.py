@@ -9,11 +9,15 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext, JobConfig
+from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
+from aioelasticjob.running.stream_control import is_to_end, left_open
 from aioelasticjob.testing import VirtualClock
+from tests.coordination.rules.world import world
 from tests.running.test_dataflow_cluster import SERVER, Plant, offset
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
+ME, OTHER = "10.0.0.1@-@1", "10.0.0.2@-@1"
 CHANGES: dict[str, tuple[object, str]] = {
     "concurrency": (2, "2 at a time, 2 long"),
     "ordered": (True, "1 at a time, 2 long"),
@@ -183,3 +187,63 @@ def test_a_trigger_ends_a_stream_and_is_answered() -> None:
 async def change(here: SimulatedJobs, **settings: object) -> None:
     config = JobConfig.from_json((await here.observer.get(LAYOUT.config)).data, LAYOUT.config)
     await here.write(Set(LAYOUT.config, config.changed(**settings).to_json(), -1))
+
+
+def claimed(*items: int, source: FireSource = FireSource.CRON) -> Claim:
+    seen = {item: VersionedRecord(Record(slot=9_000), 0) for item in items}
+    return Claim(Fire(9_000, source), ME, 1, dict.fromkeys(items, 1), seen, {})
+
+
+@pytest.mark.parametrize(
+    ("happens", "ends"),
+    [
+        ([Create(LAYOUT.necessary)], True),
+        ([Set(LAYOUT.sharding, b"", -1)], True),
+        ([Create(LAYOUT.server_paused("10.0.0.1"))], True),
+        ([Create(LAYOUT.server_paused("10.0.0.2"))], False),
+        ([Create(LAYOUT.item(0).disabled)], True),
+        ([Create(LAYOUT.item(2).disabled)], False),
+        ([Create(LAYOUT.trigger(ME))], True),
+        ([Create(LAYOUT.trigger(ME)), Create(f"{LAYOUT.trigger(ME)}/x")], False),
+        ([Create(LAYOUT.trigger(OTHER))], False),
+        ([Set(LAYOUT.item(0).instance, OTHER.encode(), -1)], True),
+        ([Create(LAYOUT.item(3).orphan)], True),
+        ([Create(LAYOUT.item(3).orphan), Create(LAYOUT.item(3).disabled)], False),
+        ([Create(LAYOUT.item(3).orphan), Create(LAYOUT.item(3).failover)], False),
+        ([Set(LAYOUT.config, b"nonsense", -1)], False),
+    ],
+)
+def test_a_stream_is_to_end_for_what_waits_for_it_and_for_nothing_else(happens: list[Op], ends: bool) -> None:
+    here = world(2, sharding_total_count=4, failover=True)
+    begun = here.settle()
+    assert [item for item, holder in begun.assignment.items() if holder == ME] == [0, 1]
+    assert not is_to_end(begun, begun, claimed(0, 1))
+    here.registry.commit(happens)
+    assert is_to_end(begun, here.view(), claimed(0, 1)) is ends
+
+
+def test_a_rescue_goes_on_though_its_item_is_anothers_by_assignment_and_a_scheduled_run_does_not() -> None:
+    here = world(2, sharding_total_count=4, failover=True)
+    begun = here.settle()
+    here.registry.commit([Set(LAYOUT.host, b"", -1)])
+    assert not is_to_end(begun, here.view(), claimed(0, 1, 2, source=FireSource.FAILOVER))
+    assert is_to_end(begun, here.view(), claimed(0, 1, 2))
+
+
+def test_a_stream_ends_when_an_item_of_ours_can_be_run_again_that_could_not_when_it_began() -> None:
+    here = world(2, sharding_total_count=4)
+    here.settle()
+    here.registry.commit([Create(LAYOUT.item(1).disabled)])
+    begun = here.view()
+    here.registry.commit([Delete(LAYOUT.item(1).disabled)])
+    assert is_to_end(begun, here.view(), claimed(0))
+    assert not is_to_end(begun, here.view(), claimed(0, 1))  # it is run as it is
+
+
+def test_the_moment_of_items_with_more_to_do_is_left_open_and_that_of_the_others_is_not() -> None:
+    claim = claimed(0, 1)
+    assert left_open(claim, []) is claim
+    opened = left_open(claim, [1])
+    assert {item: seen.record.slot for item, seen in opened.items.items()} == {0: 9_000, 1: 8_999}
+    assert opened.items[1].version == claim.items[1].version
+    assert claim.items[1].record.slot == 9_000
