@@ -48,7 +48,7 @@ def test_what_is_no_object_says_nothing(data: bytes) -> None:
 def test_items_are_those_whose_names_are_numbers_as_we_spell_them() -> None:
     here = world(1, sharding_total_count=1)
     here.settle()
-    here.registry.commit([Create(f"{LAYOUT.sharding}/{name}") for name in ("7", "007", "x", "1" * 7, "٣")])
+    here.registry.commit([Create(f"{LAYOUT.sharding}/{name}") for name in ("7", "007", "x", "1" * 7, "٣", "²")])
     view = here.view()
     assert view.items == {0, 7}
     assert view.assignment.keys() == {0}  # nobody holds the other

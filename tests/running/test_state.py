@@ -24,8 +24,8 @@ def test_a_moment_is_run_again_only_if_misfire_is_wanted_and_nothing_else_than_t
     assert (rule.why == "") is (fate is Newest.EXCUSED)  # of what is reported the reason is known
 
 
-def entry(record: Record, **known: int) -> Item:
-    return Item(seen=VersionedRecord(record, 0), **known)
+def entry(record: Record, floor: int = 0) -> Item:
+    return Item(seen=VersionedRecord(record, 0), floor=floor)
 
 
 def test_an_item_owes_what_came_after_its_record_and_was_not_passed_over() -> None:

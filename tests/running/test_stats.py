@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 
@@ -54,19 +52,18 @@ def claim(*items: int, source: FireSource = FireSource.CRON) -> Claim:
 
 
 def flight(*outcomes: Outcome, job: Job | None = None, source: FireSource = FireSource.CRON) -> Execution:
-    job = job or Job.declare(CONFIG, lambda context: None)
-    made: Callable[..., Any] = Execution
-    found = made(job, CONFIG, claim(0, 1, 2, source=source), SavedOffsets(), Executors(), lambda *_: None)
-    found.outcomes = dict(enumerate(outcomes))
-    return found  # type: ignore[no-any-return]
+    """Return a flight of three items, of which the first have ended so."""
+    flown = claim(0, 1, 2, source=source)
+    job, ended = job or Job.declare(CONFIG, lambda context: None), dict(enumerate(outcomes))
+    return Execution(job, CONFIG, flown, SavedOffsets(), Executors(), lambda *_: None, outcomes=ended)
 
 
 def test_a_flight_is_under_way_from_its_moment_to_its_end_and_each_item_counts_by_its_outcome() -> None:
     books, flown = Books(), flight(Outcome.COMPLETED, Outcome.TIMED_OUT)  # the third was cut off
     books.stats.began(flown, catch_up=False)
-    assert books.stats.under_way is flown.claim
+    during = books.stats.under_way
     books.stats.ended(flown, 3.0)
-    assert books.stats.under_way is None
+    assert (during, books.stats.under_way) == (flown.claim, None)
     counts = books.events.counts["job"]
     assert counts.fires == {FireSource.CRON: 1}
     assert counts.runs == {Outcome.COMPLETED: 1, Outcome.TIMED_OUT: 1, Outcome.CANCELLED: 1}

@@ -238,6 +238,9 @@ def test_a_stream_ends_when_an_item_of_ours_can_be_run_again_that_could_not_when
     here.registry.commit([Delete(LAYOUT.item(1).disabled)])
     assert is_to_end(begun, here.view(), claimed(0))
     assert not is_to_end(begun, here.view(), claimed(0, 1))  # it is run as it is
+    later = here.view()
+    here.registry.commit([Create(LAYOUT.item(2).disabled)])
+    assert not is_to_end(later, here.view(), claimed(0))  # another instance may have run it when it was claimed
 
 
 def test_the_moment_of_items_with_more_to_do_is_left_open_and_that_of_the_others_is_not() -> None:

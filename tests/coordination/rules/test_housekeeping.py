@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aioelasticjob.coordination.effects import RemoveMarks, RestoreNodes
 from aioelasticjob.coordination.rules import RuleInput, decide
-from aioelasticjob.coordination.rules.housekeeping import restore_nodes
+from aioelasticjob.coordination.rules.housekeeping import remove_servers, restore_nodes
 from aioelasticjob.registry.transaction import Create, Delete, Set
-from tests.coordination.rules.world import LAYOUT, is_right, world
+from tests.coordination.rules.world import LAYOUT, is_right, leads, world
 
 FIRST, SECOND = "10.0.0.1@-@1", "10.0.0.2@-@1"
 
@@ -65,7 +65,9 @@ def test_a_server_in_use_is_kept_young_and_one_that_nobody_uses_goes_after_its_r
     assert here.settle().tree.children(LAYOUT.servers) == tuple(f"10.0.0.{n}" for n in (1, 2, 8, 9))
     assert here.registry.nodes[LAYOUT.server("10.0.0.1")].stat.mtime == here.registry.now
     here.registry.now += 2 * 3600
-    assert here.settle().tree.children(LAYOUT.servers) == tuple(f"10.0.0.{n}" for n in (1, 2, 9))
+    view = here.settle()
+    assert view.tree.children(LAYOUT.servers) == tuple(f"10.0.0.{n}" for n in (1, 2, 9))
+    assert list(remove_servers(here.rule_input(leads(here)))) == []
 
 
 def test_records_are_removed_by_the_leader_once_nobody_wants_them_and_nothing_runs() -> None:
