@@ -14,7 +14,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.claims import ITEMS_AT_ONCE, ClaimResult, Claims
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.record_cache import MAX_FUTURE, RecordCache
+from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.records import MAX_PARAMETER_BYTES
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
@@ -562,31 +562,6 @@ def test_a_mark_that_cannot_go_keeps_nobody_from_claiming() -> None:
     assert LAYOUT.item(0).misfire in desk.registry.nodes
 
 
-@pytest.mark.parametrize("data", [b"nonsense", records.encode(Record(SLOT + MAX_FUTURE + 1))])
-def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_told_once(
-    data: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    desk = Desk()
-    desk.write(Create(LAYOUT.item(0).execution, data))
-    desk.learn()
-    desk.learn()
-    assert desk.cache.record(0) == Record(slot=SLOT)
-    assert [entry.getMessage() for entry in caplog.records] == [
-        "/job/execution/0: is no record of a run; the next one replaces it"
-    ]
-    assert desk.taken(Fire(NEXT, FireSource.CRON), {0}).items[0].record.slot == NEXT
-
-
-def test_a_lock_that_no_session_holds_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk()
-    desk.registry.make(LAYOUT.item(0).running, b"by hand")
-    assert desk.learn() == {0}
-    assert desk.claim().elsewhere == {0}
-    assert [entry.getMessage() for entry in caplog.records] == [
-        "/job/execution/0/running: is not ephemeral: the item waits until it is removed"
-    ]
-
-
 def test_an_item_that_can_have_no_lock_is_refused_and_the_rest_taken() -> None:
     desk = Desk()
     desk.registry.commit([Create(LAYOUT.item(1).execution, b"", ephemeral=True)], THEIRS)
@@ -650,21 +625,6 @@ def test_no_transaction_that_carries_a_triggers_parameter_is_too_large_for_the_r
     assert desk.record().parameter == claim.fire.parameter
     assert desk.settle(desk.taken(Fire(NOW, FireSource.TRIGGER, "\0" * MAX_PARAMETER_BYTES), {7}), Outcome.COMPLETED)
     assert 400_000 < max(desk.line.sizes) < 900_000
-
-
-def test_without_monitoring_moments_are_remembered_and_nothing_is_written() -> None:
-    desk = Desk()
-    before = dict(desk.registry.nodes)
-    desk.cache.assume([0, 1], SLOT)
-    claim = desk.claims.unmonitored(CRON, [2])
-    assert (claim.fences, set(claim.items), desk.cache.slot(0)) == ({}, {2}, SLOT)
-    assert desk.registry.nodes == before
-
-
-def test_items_that_went_to_others_are_forgotten() -> None:
-    desk = Desk()
-    desk.cache.forget([0, 7])
-    assert desk.cache.known() == {1, 2}
 
 
 def test_rescues_in_a_row_are_counted() -> None:

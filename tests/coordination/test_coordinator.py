@@ -1,30 +1,131 @@
-"""When the leader looks for runs that were cut off."""
+"""When an instance writes what the rules want, when it waits, and when it has been dismissed."""
 
 from __future__ import annotations
 
-from aioelasticjob.coordination.pacing import Pacing
-from aioelasticjob.registry.transaction import Create, Delete, Set
-from aioelasticjob.testing import run
-from tests.coordination.test_claims import LAYOUT, ME, Desk
+from math import inf
+
+import anyio
+import pytest
+from anyio import current_time
+
+from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT, Coordinator, dismissed
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.view import read
+from aioelasticjob.latest import Latest
+from aioelasticjob.registry.transaction import Create, Delete
+from aioelasticjob.testing import VirtualClock, run
+from tests.coordination.test_claims import LAYOUT as ASKED
+from tests.coordination.test_claims import Desk
+from tests.coordination.test_membership import CONFIG, LAYOUT, ME, arrival, nothing
 
 
-def test_the_leader_looks_for_cut_off_runs_when_members_or_orphans_change_and_on_every_tick() -> None:
+@pytest.mark.parametrize("removed", [True, False], ids=["removed", "there"])
+def test_whoever_does_not_see_himself_looks_before_he_leaves(removed: bool) -> None:
+    async def main() -> None:
+        async with arrival(nothing) as arriving:
+            arriving.trees.set(await arriving.seen())
+            member = Member(arriving.session, LAYOUT, ME, "10.0.0.1", "host", 1, arriving.session.incarnation)
+            stale = read(arriving.trees.value.replace({LAYOUT.instance(ME): None}, 0), LAYOUT, CONFIG)
+            assert ME not in stale.instances
+            if removed:
+                await arriving.session.commit([Delete(LAYOUT.instance(ME))], incarnation=member.incarnation)
+            assert await dismissed(member, stale) is removed
+
+    run(main)
+
+
+class Seat:
+    """An instance that coordinates, and the mirror that shows it the tree when it is told to."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.called = desk, list[str]()
+        self.trees, self.views = Latest(desk.registry.tree()), Latest(desk.view())
+        self.coordinator = Coordinator(
+            *(desk.member, self.trees, self.views, RunCounts(), VirtualClock(), lambda item, run: None),
+            *(lambda: self.called.append("dismissed"), lambda: self.called.append("over")),
+        )
+
+    def show(self) -> None:
+        self.trees.set(self.desk.registry.tree())
+
+    async def turn(self) -> float:
+        """Take one turn, with the work that it asks for; return how long it rests then."""
+        found = self.coordinator.turn()
+        return found if isinstance(found, float) else await found()
+
+    async def settle(self) -> float:
+        for _ in range(20):
+            self.show()
+            if (rest := await self.turn()) > 0 and self.trees.value.zxid == self.desk.registry.zxid:
+                return rest
+        raise AssertionError("it never comes to rest")
+
+
+def test_what_the_rules_want_is_written_and_then_there_is_rest_until_the_next_tick() -> None:
     desk = Desk()
 
     async def main() -> None:
-        rest = Pacing()
-        desk.config = desk.config.changed(failover=True)
-        desk.write(Set(LAYOUT.config, desk.config.to_json(), -1), Create(LAYOUT.host, ME.encode()))
+        seat, began = Seat(desk), current_time()
+        await seat.settle()
+        await anyio.sleep(desk.config.sharding_quiet)
+        rest = await seat.settle()
+        view = seat.views.value
+        assert (view.leader, view.settled, view.schedule_is_noted) == (ME, True, True)
+        assert current_time() + rest == pytest.approx(began + desk.config.reconcile_interval, abs=1e-3)
+        assert await seat.settle() == pytest.approx(rest, abs=1e-3)
+        assert seat.called == []
 
-        def looks(*, tick: bool = False) -> bool:
-            return rest.looks_for_orphans(desk.member, desk.view(), tick)
+    run(main, seed=0)
 
-        assert (looks(), looks(), looks(tick=True), looks()) == (True, False, True, False)
-        desk.write(Create(LAYOUT.item(0).orphan))  # by its runner, who stays; it may have been rescued too often
-        assert (looks(), looks()) == (True, False)
-        desk.write(Delete(LAYOUT.item(0).orphan))
-        assert (looks(), looks()) == (True, False)
-        desk.registry.commit([Create(LAYOUT.instance("10.0.0.2@-@1-b"), ephemeral=True)], 2)
-        assert (looks(), looks()) == (True, False)
+
+def test_until_the_mirror_shows_what_was_written_nothing_else_is_decided() -> None:
+    desk = Desk()
+
+    async def main() -> None:
+        seat = Seat(desk)
+        seat.show()
+        assert await seat.turn() == 0.0  # it has taken the seat, and maybe more
+        assert desk.view().leader == ME
+        written = desk.registry.zxid
+        for _ in range(3):
+            assert isinstance(seat.coordinator.turn(), float)
+        assert seat.views.value.leader is None
+        assert 0 < await seat.turn() <= MIRROR_TIMEOUT
+        assert desk.registry.zxid == written
+        await anyio.sleep(MIRROR_TIMEOUT)  # then it looks all the same: it may have been taken back by hand
+        assert not isinstance(seat.coordinator.turn(), float)
+
+    run(main, seed=0)
+
+
+def test_who_is_asked_to_leave_takes_the_request_and_has_no_more_say() -> None:
+    desk = Desk()
+
+    async def main() -> None:
+        seat = Seat(desk)
+        desk.write(Create(ASKED.shutdown(ME)))
+        seat.show()
+        assert await seat.turn() == inf
+        assert seat.called == ["dismissed"]
+        assert ASKED.shutdown(ME) not in desk.registry.nodes
+        desk.write(Delete(ASKED.triggers))  # which everybody else would make again
+        seat.show()
+        assert await seat.turn() == inf
+        assert seat.called == ["dismissed"]
+        assert ASKED.triggers not in desk.registry.nodes
+
+    run(main, seed=0)
+
+
+def test_who_writes_under_a_session_that_has_ended_says_so() -> None:
+    desk = Desk()
+
+    async def main() -> None:
+        seat = Seat(desk)
+        desk.line.commits.append("over")
+        seat.show()
+        assert await seat.turn() == inf
+        assert seat.called == ["over"]
 
     run(main, seed=0)

@@ -12,10 +12,9 @@ import anyio
 import pytest
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.coordinator import dismissed
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import announce_leaving, join
-from aioelasticjob.coordination.view import instance, read
+from aioelasticjob.coordination.view import instance
 from aioelasticjob.errors import OutcomeUnknown, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -110,21 +109,6 @@ def test_a_mirror_that_shows_nothing_holds_nobody_up_for_ever(lose: Callable[[Se
         async with arrival(lose) as arriving:
             await anyio.sleep(5)
             assert arriving.joined_at == pytest.approx(5, abs=0.5)
-
-    run(main)
-
-
-@pytest.mark.parametrize("removed", [True, False], ids=["removed", "there"])
-def test_whoever_does_not_see_himself_looks_before_he_leaves(removed: bool) -> None:
-    async def main() -> None:
-        async with arrival(nothing) as arriving:
-            arriving.trees.set(await arriving.seen())
-            member = Member(arriving.session, LAYOUT, ME, "10.0.0.1", "host", 1, arriving.session.incarnation)
-            stale = read(arriving.trees.value.replace({LAYOUT.instance(ME): None}, 0), LAYOUT, CONFIG)
-            assert ME not in stale.instances
-            if removed:
-                await arriving.session.commit([Delete(LAYOUT.instance(ME))], incarnation=member.incarnation)
-            assert await dismissed(member, stale) is removed
 
     run(main)
 

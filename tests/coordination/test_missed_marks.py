@@ -87,14 +87,6 @@ def test_a_mark_that_a_claim_has_removed_is_made_again() -> None:
     assert marks(desk) == MISSED
 
 
-@pytest.mark.parametrize("data", [b"", b"1 2 3", b"1 by hand", b"-1", b"1" * 16])
-def test_a_mark_written_by_hand_says_nothing(data: bytes) -> None:
-    desk = run_once()
-    desk.write(Create(LAYOUT.item(0).misfire, data))
-    desk.learn()
-    assert (desk.cache.items[0].mark, desk.cache.items[0].mark_version) == (MissedMark(), 0)
-
-
 @pytest.mark.parametrize("word", ["well", "never arrived"])
 def test_what_somebody_else_has_claimed_is_left_to_him_and_the_rest_is_marked(word: str) -> None:
     desk = run_once()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+from hypothesis import strategies as st
 
+from aioelasticjob import ItemContext
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.view import JobView
@@ -24,6 +27,8 @@ from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.stream_control import StreamControl
 from aioelasticjob.testing import run
+
+SIZES = st.lists(st.integers(1, 12), max_size=8)
 
 Handler = Callable[..., Any]
 
@@ -109,3 +114,61 @@ def run_dataflow(execution: DataflowRun, *beside: Callable[[], Coroutine[Any, An
 
     run(main)
     return execution
+
+
+class Source:
+    """Hands out batches of ``(item, number)``, and sees who is at work with what."""
+
+    def __init__(self, sizes: list[int], *, work: float = 0.1, fetching: float = 0.05) -> None:
+        self.sizes, self.work, self.fetching = sizes, work, fetching
+        self.handed: Counter[int] = Counter()
+        self.fetched: Counter[int] = Counter()
+        self.begun: list[tuple[int, int]] = []
+        self.ended: list[tuple[int, int]] = []
+        self.busy: Counter[int] = Counter()
+        self.most_busy: Counter[int] = Counter()
+        self.together = 0
+        self.ahead: list[int] = []
+        """Batches not through, of the item that was fetched for, whenever a fetch began."""
+
+    def records(self, item: int) -> list[tuple[int, int]]:
+        return [(item, number) for number in range(sum(self.sizes))]
+
+    async def batch(self, context: ItemContext) -> list[tuple[int, int]] | None:
+        item, n = context.item, self.handed[context.item]
+        self.ahead.append(self._open(item))
+        await anyio.sleep(self.fetching)
+        if n == len(self.sizes):
+            return None
+        self.handed[item] += 1
+        start = self.fetched[item]
+        self.fetched[item] += self.sizes[n]
+        return [(item, number) for number in range(start, start + self.sizes[n])]
+
+    async def batches(self, context: ItemContext) -> AsyncIterator[list[tuple[int, int]]]:
+        while (found := await self.batch(context)) is not None:
+            yield found
+
+    def _open(self, item: int) -> int:
+        through, open_ = sum(one == item for one, _ in self.ended), 0
+        for size in self.sizes[: self.handed[item]]:
+            open_ += through < size
+            through -= min(size, through)
+        return open_
+
+    async def process(self, context: ItemContext, record: tuple[int, int]) -> None:
+        self.begun.append(record)
+        self.busy[context.item] += 1
+        self.most_busy |= self.busy
+        self.together = max(self.together, self.busy.total())
+        await anyio.sleep(self.work * (1 + record[1] % 3))
+        self.busy[context.item] -= 1
+        self.ended.append(record)
+
+
+async def three(context: ItemContext) -> list[int]:
+    return [1, 2, 3]
+
+
+async def ignore(context: Any, record: Any) -> None:
+    return None

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from asyncio import get_running_loop
 from dataclasses import dataclass
 from random import Random
-from types import SimpleNamespace
-from typing import cast
 
-import anyio
 import pytest
 
-from aioelasticjob.errors import NotPermitted
-from aioelasticjob.registry.session import Session
 from aioelasticjob.running.clock_skew import STEADY
 from aioelasticjob.running.missed import SKIPPED
-from aioelasticjob.running.process import watch_clock
-from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.state import SET_BACK
-from aioelasticjob.testing import VirtualClock, run, simulated
+from aioelasticjob.testing import simulated
 from tests.running.test_clock_skew import Setting
 
 BORN = 3
@@ -150,53 +142,3 @@ def test_each_moment_that_the_clock_shows_is_run_or_reported_however_it_is_set(s
         await here.cluster.close()
 
     test()
-
-
-def test_the_time_is_asked_for_through_another_job_if_one_may_not_be_written() -> None:
-    asked = list[str]()
-
-    class Asking:
-        is_refusing = False
-
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        async def ask_time(self) -> None:
-            asked.append(self.name)
-            if self.name == "read-only":
-                raise NotPermitted("/read-only")
-
-    async def main() -> None:
-        session = _five_seconds_ahead()
-        shared = SimpleNamespace(clock=VirtualClock(), runners={Asking("read-only"): None, Asking("open"): None})
-        with anyio.move_on_after(9.5):
-            await watch_clock(cast(Session, session), cast(ProcessContext, shared))
-
-    run(main, seed=0)
-    assert (asked[0], set(asked[1:])) == ("read-only", {"open"})
-
-
-def test_the_time_is_asked_for_less_and_less_often_if_no_job_may_be_written() -> None:
-    asked = list[float]()
-
-    class ReadOnly:
-        is_refusing = False
-
-        async def ask_time(self) -> None:
-            asked.append(get_running_loop().time())
-            raise NotPermitted("/read-only")
-
-    async def main() -> None:
-        session = _five_seconds_ahead()
-        shared = SimpleNamespace(clock=VirtualClock(), runners={ReadOnly(): None, ReadOnly(): None})
-        with anyio.move_on_after(600):
-            await watch_clock(cast(Session, session), cast(ProcessContext, shared))
-
-    run(main, seed=0)
-    assert len(asked) < 60
-
-
-def _five_seconds_ahead() -> SimpleNamespace:
-    """Return a session whose registry is behind this host's clock."""
-    time = get_running_loop().time
-    return SimpleNamespace(steady_time=time, compare_clocks=lambda _: (time(), 5.0, 0.0), outages=())

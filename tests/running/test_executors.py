@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import logging
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 import time
@@ -20,15 +18,13 @@ import anyio.from_thread
 import pytest
 
 from aioelasticjob import Depends, ElasticJob, InvalidSetting, ItemContext, JobConfig
-from aioelasticjob.jobs.base import Job, instance_context, item_context
+from aioelasticjob.jobs.base import Job
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.running.execution import Execution, execute
-from aioelasticjob.running.executors import Executors, ProcessDied, Processes, processors
-from aioelasticjob.running.process_worker import Unsendable
+from aioelasticjob.running.executors import Executors, Processes, processors
 from tests.running import process_functions
 from tests.support.embedded import EmbeddedServer
 from tests.support.loops import LoopKind, run_async
-from tests.support.processes import ROOT, Workers
 
 T = TypeVar("T")
 REQUEST: ContextVar[str] = ContextVar("REQUEST")
@@ -131,73 +127,6 @@ def test_a_process_is_killed_with_what_it_has_started_when_its_call_is_cancelled
     with_processes(main, 1, real_loop_kind)
 
 
-FAILURES: tuple[tuple[str, type[BaseException], str], ...] = (
-    ("error", ValueError, "bad record"),
-    ("exit", SystemExit, "3"),
-    ("awkward", Unsendable, "Awkward: 1 and 2"),
-    ("interrupt", Unsendable, "KeyboardInterrupt"),
-    ("panic", Unsendable, "Panic: index out of bounds"),
-    ("spiteful", Unsendable, "Spiteful: .its text cannot be had"),
-    ("spiteful result", Unsendable, "the result cannot be pickled: Panic: not me"),
-    ("unsendable", Unsendable, "the result cannot be pickled"),
-    ("vanish", ProcessDied, "ran fail ended with exit code 3"),
-    ("killed", ProcessDied, "ran fail ended by signal 9"),
-)
-
-
-def test_what_a_function_fails_with_comes_back_and_the_next_one_runs() -> None:
-    async def main(executors: Executors) -> None:
-        for how, error, says in FAILURES:
-            with pytest.raises(error, match=says) as caught:
-                await executors.call("process", process_functions.fail, how)
-            if how == "error":
-                assert "raise ValueError" in str(caught.value.__cause__)
-        assert await executors.call("process", process_functions.fail, "fine") == "fine"
-
-    with_processes(main)
-
-
-def test_signals_for_the_whole_group_are_left_to_the_parent() -> None:
-    async def main(executors: Executors) -> None:
-        assert (
-            await executors.call("process", process_functions.withstand, signal.SIGINT, signal.SIGTERM) == "still here"
-        )
-
-    with_processes(main)
-
-
-def test_what_a_function_logs_is_logged_here_as_the_loggers_are_set(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "tests.plain")
-    caplog.set_level(logging.DEBUG, "tests.chatty")
-    with_processes(lambda executors: executors.call("process", process_functions.speak))
-    said, chatted = (one for one in caplog.records if one.name.startswith("tests."))
-    assert (said.getMessage(), said.__dict__["files"], chatted.getMessage()) == ("said 2 times", 3, "wanted")
-    assert "ValueError: bad record" in said.getMessage() + str(said.exc_text)
-
-
-def test_a_context_goes_along_with_what_can_be_read_of_it(caplog: pytest.LogCaptureFixture) -> None:
-    context = item_context(JobConfig.build(job_name="job", sharding_total_count=3), claim(2), 2, Checkpoints())
-    several = instance_context(JobConfig.build(job_name="job", sharding_total_count=3), claim(1, 2), Checkpoints())
-    context.log.warning("looked at before: the logger is made")
-
-    async def main(executors: Executors) -> None:
-        assert await executors.call("process", process_functions.look, context) == {
-            "fence": 17,
-            "offset": "offset of 2",
-            "task_id": context.task_id,
-            "at": context.fire_time,
-        }
-        assert await executors.call("process", process_functions.offsets, several) == {
-            1: "offset of 1",
-            2: "offset of 2",
-        }
-        with pytest.raises(InvalidSetting, match="offsets are saved where the session is"):
-            await executors.call("process", process_functions.save, context)
-
-    with_processes(main)
-    assert [one.__dict__["item"] for one in caplog.records if one.getMessage() == "looking"] == [2]
-
-
 def test_what_cannot_be_sent_is_told_before_anything_is_started() -> None:
     async def main(executors: Executors) -> None:
         with pytest.raises(InvalidSetting, match=r"executor = 'process': .*<lambda> or what it is given cannot be"):
@@ -212,30 +141,6 @@ def test_a_daemonic_process_says_that_it_may_not_start_others(monkeypatch: pytes
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
     with pytest.raises(InvalidSetting, match="a daemonic process"):
         with_processes(lambda executors: executors.call("process", process_functions.pid))
-
-
-PARENT = """
-import anyio, pathlib, sys
-from aioelasticjob.running.executors import Executors, Processes
-from tests.running import process_functions
-
-if __name__ == "__main__":
-    anyio.run(Executors(processes=Processes(1)).call, "process", process_functions.hang, pathlib.Path(sys.argv[1]))
-"""
-
-
-@pytest.mark.process
-def test_a_process_ends_with_its_parent_and_what_it_has_started_with_it(
-    tmp_path: Path, worker_processes: Workers
-) -> None:
-    program = tmp_path / "parent.py"
-    program.write_text(PARENT)
-    parent = worker_processes.start(str(program), str(tmp_path / "pids"), environment={"PYTHONPATH": str(ROOT)})
-    own, started = anyio.run(appears, tmp_path / "pids")
-    assert lives(own)
-    parent.kill()
-    assert ends(own)
-    assert ends(started)
 
 
 # As a job

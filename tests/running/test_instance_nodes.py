@@ -9,7 +9,6 @@ import pytest
 
 from aioelasticjob import operations
 from aioelasticjob.coordination.diagnostics import diagnose
-from aioelasticjob.coordination.view import instance_data, is_host
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.running.test_damaged_nodes import plant
@@ -87,22 +86,6 @@ def test_a_server_removed_by_hand_comes_back_with_its_own_name() -> None:
             assert (await here.observer.get(path)).data == name
 
     simulate(scene)
-
-
-@pytest.mark.parametrize(
-    ("name", "fits"),
-    [
-        *[("10.0.0.1", True), ("fe80::1%eth0", True), ("web-1.example.com", True), ("größe", True), ("by_hand", True)],
-        *[("", False), (".", False), ("..", False), ("a/b", False), ("a b", False), ("\ud800", False), (None, False)],
-    ],
-)
-def test_what_can_be_a_host(name: object, fits: bool) -> None:
-    assert is_host(name) is fits
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"\xff", b"[" * 5000, b"1e999"])
-def test_what_is_no_object_says_nothing(data: bytes) -> None:
-    assert instance_data(data) == {}
 
 
 def test_half_a_character_is_told_and_shown_and_stops_nobody() -> None:

@@ -8,13 +8,8 @@ from anyio import sleep
 
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.events import Misfired
-from aioelasticjob.running.driver import _items, _moments
 from aioelasticjob.running.limited_log import INTERVAL, MOST, LimitedLog
-from aioelasticjob.running.schedule import STEPS, Passed
 from aioelasticjob.testing import VirtualCluster, run, simulated
-
-NINE = 1_767_258_000_000
-"""2026-01-01 at nine, in milliseconds."""
 
 
 def test_of_lines_alike_one_is_written_and_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -54,27 +49,6 @@ def test_of_lines_about_many_jobs_some_are_written_and_the_rest_is_counted(caplo
         f"{MOST + 60} more lines about {MOST + 30} jobs were left out in the last minute: busy",
         "job-0: item 0 missed a run",
     ]
-
-
-@pytest.mark.parametrize(
-    ("passed", "words"),
-    [
-        (Passed(NINE, NINE), "the run of 2026-01-01T09:00:00+00:00"),
-        (Passed(NINE, NINE + 2000, 3), "3 runs (2026-01-01T09:00:00+00:00 to 2026-01-01T09:00:02+00:00)"),
-        (
-            Passed(NINE, NINE + 60_000, STEPS),
-            f"at least {STEPS} runs (2026-01-01T09:00:00+00:00 to 2026-01-01T09:01:00+00:00)",
-        ),
-    ],
-)
-def test_moments_are_told_as_times(passed: Passed, words: str) -> None:
-    assert _moments(passed) == words
-
-
-def test_of_many_items_the_first_and_the_last_are_named() -> None:
-    assert _items((2,)) == "item 2"
-    assert _items((0, 2)) == "items 0, 2"
-    assert _items(tuple(range(300))) == "300 items (0 to 299)"
 
 
 async def _slow(context: ItemContext) -> None:

@@ -1,17 +1,155 @@
-"""The monitor port by itself."""
+"""The monitor port of a job: what it answers, to whom, and when it cannot be had."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from asyncio import sleep
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import anyio
 import pytest
 from anyio import create_task_group
 
+from aioelasticjob import ElasticJob, InvalidSetting
+from aioelasticjob.config import JobConfig
 from aioelasticjob.layout import Layout
+from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.running.monitor_port import HERE, MonitorPort
+from tests.cli.conftest import command as command
+from tests.cli.conftest import root_log as root_log
 from tests.support.ports import reserved_ports
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
+
+
+async def ask(port: int, question: bytes) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(question)
+    answer = await reader.read()
+    writer.close()
+    return answer.decode()
+
+
+def port_of(caplog: pytest.LogCaptureFixture) -> int:
+    return next(int(record.port) for record in reversed(caplog.records) if hasattr(record, "port"))
+
+
+@asynccontextmanager
+async def monitored(here: SimulatedJobs, caplog: pytest.LogCaptureFixture) -> AsyncIterator[int]:
+    caplog.set_level("INFO")
+    async with here.app(cron="0/10 * * * * ?", monitor_port=0, sharding_total_count=2).running():
+        await here.until(12)
+        yield port_of(caplog)
+
+
+def test_the_port_tells_the_whole_job(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async with monitored(here, caplog) as port:
+            text = await ask(port, b"dump\n")
+            for path in await here.observer.subtree([LAYOUT.root]):
+                assert f"{path} | " in text
+            assert LAYOUT.item(1).execution in text
+            assert "127.0.0.1" in text
+            assert "127.0.0.1" not in await ask(port, b"dump@masked\r\n")
+        with pytest.raises(OSError, match=r"refused|111"):
+            await ask(port, b"dump\n")
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("question", [b"reboot\n", b"\n", b"", b"\xff\n", b"x" * 9000 + b"\n", b"dump@all\n"])
+def test_nonsense_gets_one_line(question: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async with monitored(here, caplog) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(question)
+            writer.write_eof()
+            answer = (await reader.read()).decode()
+            writer.close()
+            assert answer.count("\n") == 1
+            assert answer.startswith("unknown command")
+            assert (await ask(port, b"dump\n")).startswith("/job | ")
+
+    simulate(scene)
+
+
+def test_silent_clients_are_sent_away_and_too_many_are_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async with monitored(here, caplog) as port:
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+            await anyio.sleep(1)
+            assert await ask(port, b"dump\n") == "busy: try again\n"
+            await anyio.sleep(10)
+            for reader, writer in silent:
+                assert await _rest(reader) == b""
+                writer.close()
+            assert (await ask(port, b"dump\n")).startswith("/job | ")
+        assert len(here.starts()) == 2
+
+    simulate(scene)
+
+
+async def _rest(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+
+
+def test_a_port_in_use_is_refused_at_the_start_and_logged_later(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    async def scene(here: SimulatedJobs) -> None:
+        async def nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        taken = await asyncio.start_server(nothing, "127.0.0.1", 4711)
+        with pytest.raises(InvalidSetting, match="monitor_port = 4711: cannot be had"):
+            async with here.app(cron="0/10 * * * * ?", monitor_port=4711).running():
+                pass
+        async with here.app(cron="0/10 * * * * ?", monitor_port=4712, overwrite=True).running():
+            good = (await here.observer.get(LAYOUT.config)).data
+            assert (await ask(4712, b"dump\n")).startswith("/job | ")
+            await here.write(Set(LAYOUT.config, good.replace(b"4712", b"4711"), -1))
+            await here.until(25)
+            assert sum("not monitored: monitor_port = 4711" in one.getMessage() for one in caplog.records) == 1
+            await here.write(Set(LAYOUT.config, good.replace(b"4712", b"4713"), -1))
+            await anyio.sleep(0.05)
+            assert (await ask(4713, b"dump\n")).startswith("/job | ")
+            with pytest.raises(OSError, match=r"refused|111"):
+                await ask(4712, b"dump\n")
+        assert len(here.starts()) == 2
+        taken.close()
+
+    simulate(scene)
+
+
+def test_a_port_set_by_an_operator_keeps_no_process_from_starting_and_is_had_once_it_is_free(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+
+    async def scene(here: SimulatedJobs) -> None:
+        config = JobConfig(job_name="job", cron="0/10 * * * * ?", monitor_port=4711)
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.config, config.to_json()))
+        taken = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 4711)
+        async with here.app(cron="0/10 * * * * ?").running():
+            await here.until(35)
+            assert sum("not monitored: monitor_port = 4711" in text for text in caplog.messages) == 1
+            taken.close()
+            await anyio.sleep(11)
+            assert (await ask(4711, b"dump\n")).startswith("/job | ")
+        assert len(here.starts()) >= 3
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("port", [-2, 65_536])
+def test_a_port_that_cannot_be_is_no_setting(port: int) -> None:
+    with pytest.raises(InvalidSetting, match="monitor_port"):
+        ElasticJob("embedded://").add(lambda context: None, name="job", monitor_port=port)
 
 
 @pytest.mark.parametrize("steps", range(8))

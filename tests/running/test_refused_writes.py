@@ -13,16 +13,11 @@ from aiozk import protocol
 from aiozk.protocol.acl import ACL
 
 from aioelasticjob import ElasticJob, InstanceContext, OnceListener
-from aioelasticjob.coordination import records
-from aioelasticjob.errors import SessionEnded
 from aioelasticjob.events import Misfired
-from aioelasticjob.model import Record
 from aioelasticjob.registry.codec import failure, render
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
-from aioelasticjob.running.life import History
 from aioelasticjob.running.unattended import NOBODY
-from aioelasticjob.testing import run
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
 EVERY_TWO, EVERY_TEN = "0/2 * * * * ?", "0/10 * * * * ?"
@@ -74,10 +69,6 @@ async def locked(here: SimulatedJobs) -> list[int]:
 
 def slots(here: SimulatedJobs, item: int) -> list[float]:
     return [fired for _, _, fired in here.starts(item)]
-
-
-def misfires(here: SimulatedJobs) -> list[Misfired]:
-    return [one for one in here.told if isinstance(one, Misfired)]
 
 
 def refused_now(app: ElasticJob) -> dict[str, str]:
@@ -170,141 +161,6 @@ def test_a_claim_that_is_given_back_is_given_back_though_that_is_refused_at_firs
             assert await locked(here) == []
 
     simulate(scene)
-
-
-@pytest.mark.parametrize("failover", [True, False])
-def test_a_lock_of_ones_own_session_without_an_execution_is_removed(
-    failover: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        app = here.app(cron=EVERY_TEN, sharding_total_count=2, failover=failover)
-        async with app.running() as session:
-            await here.until(5)
-            (me,) = await here.names(LAYOUT.instances)
-            begun = records.encode(Record(int(here.start * 1000) - 10_000, "CRON", me, 1, completed=False))
-            left = [Create(LAYOUT.item(0).execution, begun), Create(LAYOUT.item(0).running, b"me", ephemeral=True)]
-            await session.commit(left, incarnation=session.incarnation)
-            await here.until(35)
-            assert slots(here, 1) == [10, 20, 30]
-            assert set(slots(here, 0)) >= {20, 30}
-            assert [source for _, source, _ in here.starts(0)].count("FAILOVER") == failover
-            assert await locked(here) == []
-        assert "job: item 0 was still locked here though its run had been cut off; it is free again" in caplog.messages
-
-    simulate(scene)
-
-
-@pytest.mark.parametrize("code", [-102, -125, -112])
-def test_a_job_that_joins_again_under_the_same_session_takes_its_own_locks_for_its_own(code: int) -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        app = here.app(work=3, cron=EVERY_TEN, sharding_total_count=2, failover=True)
-        async with app.running() as session:
-            await here.until(11)
-            async with refusing(session, code, unlocks):
-                (runner,) = app._here.shared.runners  # type: ignore[union-attr]
-                runner._waiting.tasks.start_soon(_fails)
-                await here.until(16)
-            await here.until(45)
-            assert set(slots(here, 0)) >= {10, 30, 40}
-            assert await locked(here) == []
-
-    async def _fails() -> None:
-        raise failure(-102, "/job")
-
-    simulate(scene)
-
-
-def test_a_job_that_joins_again_under_the_same_session_knows_what_it_has_told_of() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        app = here.app(work=5, cron=EVERY_TWO, misfire=False)
-        async with listening(here, app), app.running():
-            await here.until(7.5)  # it has run for 2 until 7, and told of 4 and 6
-            (runner,) = app._here.shared.runners  # type: ignore[union-attr]
-            runner._waiting.tasks.start_soon(_fails)
-            await here.until(14.5)
-            assert slots(here, 0) == [2, 8, 14]
-            told = [(one.first / 1000 - here.start, one.slot / 1000 - here.start) for one in misfires(here)]
-            assert told == [(4, 6), (10, 12)]
-
-    async def _fails() -> None:
-        raise failure(-102, "/job")
-
-    simulate(scene)
-
-
-def test_a_lock_of_an_earlier_life_on_an_item_that_another_instance_holds_is_removed() -> None:
-    async def _fails() -> None:
-        raise failure(-102, "/job")
-
-    async def scene(here: SimulatedJobs) -> None:
-        one, two = (here.app(cron=EVERY_TEN, sharding_total_count=4) for _ in range(2))
-        async with one.running() as session, two.running():
-            await here.until(5)
-            (job,) = two.health.jobs
-            item = job.holds[0]
-            begun = records.encode(Record(int(here.start * 1000) - 10_000, "CRON", "me", 1, completed=False))
-            paths = LAYOUT.item(item)
-            left = [Create(paths.execution, begun), Create(paths.running, b"me", ephemeral=True)]
-            await session.commit(left, incarnation=session.incarnation)
-            (runner,) = one._here.shared.runners  # type: ignore[union-attr]
-            runner._waiting.tasks.start_soon(_fails)
-            await here.until(45)
-            assert await locked(here) == []
-            assert set(slots(here, item)) >= {20, 30, 40}
-
-    simulate(scene)
-
-
-def test_a_job_that_cannot_join_again_says_in_its_health_why() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        app = here.app(cron=EVERY_TEN, sharding_total_count=2)
-        async with app.running() as session:
-            await here.until(15)
-
-            def joins(ops: Sequence[Op]) -> bool:
-                return any(isinstance(op, Set) and op.path.startswith(LAYOUT.servers) for op in ops)
-
-            async with refusing(session, -125, joins):
-                (runner,) = app._here.shared.runners  # type: ignore[union-attr]
-                runner._waiting.tasks.start_soon(_fails)
-                await here.until(18)
-                assert refused_now(app).keys() == {"to join"}
-            await here.until(35)
-            assert slots(here, 0) == [10, 20, 30]
-            assert refused_now(app) == {}
-
-    async def _fails() -> None:
-        raise failure(-102, "/job")
-
-    simulate(scene)
-
-
-def test_an_end_of_the_session_that_did_not_come_lets_the_job_join_again_once_a_second() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        app = here.app(cron=EVERY_TWO, sharding_total_count=2)
-        async with app.running() as session:
-            await here.until(11)
-            async with refusing(session, -112, lambda ops: True) as refused:
-                await here.until(16)
-            assert 0 < len(refused) <= 30
-            await here.until(35)
-            assert set(slots(here, 0)) >= {10, 18, 20, 30, 34}
-            assert await locked(here) == []
-
-    simulate(scene)
-
-
-def test_why_a_job_joins_again_is_logged_once_a_minute_while_the_reason_stays_the_same(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def main() -> None:
-        past = History()
-        for _ in range(90):
-            past.warn_rejoin(SessionEnded("over"), "job")
-            await anyio.sleep(1)
-
-    run(main, seed=0)
-    assert caplog.messages == ["joining again: over"] * 2
 
 
 def test_an_absence_that_may_not_be_noted_keeps_no_item_from_running_and_is_reported_later() -> None:
@@ -437,23 +293,5 @@ def test_handlers_have_their_time_although_the_registry_is_away() -> None:
         _, over = await stopping(here, app, 10.3, 60)
         assert ended == [pytest.approx(14, abs=0.1)]
         assert over < 16.2
-
-    simulate(scene)
-
-
-def test_an_instance_asked_to_leave_goes_in_the_end_though_the_registry_refuses_it_for_a_while() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        app = here.app(cron=EVERY_TEN)
-        async with app.running() as session:
-            await here.until(2)
-            (me,) = await here.names(LAYOUT.instances)
-            gone = Delete(LAYOUT.instance(me))
-            async with refusing(session, -103, lambda ops: gone in ops) as refused:
-                await here.write(Create(LAYOUT.shutdown(me)))
-                await here.until(8)
-                assert refused
-                assert await here.names(LAYOUT.instances) == (me,)
-            await here.until(15)
-            assert await here.names(LAYOUT.instances) == ()
 
     simulate(scene)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -14,13 +14,11 @@ import pytest
 
 from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, OnceListener, operations
 from aioelasticjob.clock import moment
-from aioelasticjob.coordination import commit, coordinator
-from aioelasticjob.coordination.member import Member
 from aioelasticjob.error_handlers import Failure, Options
-from aioelasticjob.errors import GivenUp, RegistryError
+from aioelasticjob.errors import GivenUp
 from aioelasticjob.events import Began, CaughtUp, Ended, HandedOver, Misfired, Refused, Rescued
 from aioelasticjob.model import Outcome
-from aioelasticjob.registry.transaction import Create, Delete, Op, Set
+from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import Faults, Process, VirtualClock, VirtualCluster, run, simulated
 from aioelasticjob.testing.virtual_cluster import REGISTRY, Instance
 from tests.error_handlers.failures import delivered_by
@@ -274,31 +272,6 @@ def test_the_newest_moment_that_nobody_was_up_for_is_caught_up_within_its_window
     ]
 
 
-@pytest.mark.parametrize(
-    ("work", "misfire", "expected"),
-    [
-        (3, True, [(10, "CRON"), (15, "CRON")]),
-        (7, True, [(12, "MISFIRE"), (19, "MISFIRE")]),
-        (7, False, [(15, "CRON"), (25, "CRON")]),
-    ],
-)
-def test_an_item_that_moves_in_the_midst_of_a_run_goes_on_when_that_has_ended(
-    work: float, misfire: bool, expected: list[tuple[float, str]]
-) -> None:
-    """Nothing in the mirrored part tells of it: the next tick, which looks at everything, is a minute away."""
-
-    async def scene(here: SimulatedJobs) -> None:
-        them = crew(here, work=work, misfire=misfire, sharding_total_count=2, cron="0/5 * * * * ?")
-        await them.hire("a")
-        await here.until(5.5)
-        await them.hire("b")
-        await here.until(30)
-        moved = [(at, source) for at, name, _, source in them.runs if name == "b"]
-        assert moved[:2] == expected
-
-    simulate(scene)
-
-
 def cluster_of(work: Callable[[ItemContext], Awaitable[None]], **settings: object) -> tuple[VirtualCluster, ElasticJob]:
     """Return a cluster, and an application with one job of two items for it."""
     app = ElasticJob("embedded://", session_timeout=10)
@@ -536,37 +509,6 @@ def test_each_moment_has_a_count_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 
     delivered_by(monkeypatch, hear=hear)
     simulated(main)(VirtualCluster())
-
-
-@pytest.mark.parametrize("seed", [2, 4])
-def test_an_item_runs_on_though_its_run_could_not_be_given_up_at_once(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To give a run up changes its record only, which nobody mirrors: its holder hears of it by looking again."""
-    refused = list[str]()
-
-    async def refusing(member: Member, ops: Sequence[Op], what: str) -> commit.WriteResult:
-        if "GiveUpRun" in what and len(refused) < 2:
-            refused.append(what)
-            member.refusals.refused(what, error := RegistryError("the quota is used up"))
-            return commit.WriteRefused(error)
-        return await commit.write(member, ops, what)
-
-    async def scene(here: SimulatedJobs) -> None:
-        crew = Crew(here, settings, 20, here.faults)
-        people = {name: await crew.hire(name) for name in "abcde"}
-        for second in (61, 72):
-            await here.until(second)
-            here.faults.crash(people[crew.runs[-1][1]])
-        await here.until(81)
-        assert (await here.record(0)).outcome == "given up"
-        await here.until(181)
-        assert [(at, source) for at, _, _, source in crew.runs[2:]] == [(120, "CRON"), (180, "CRON")]
-
-    settings: dict[str, object] = {"cron": "0 * * * * ?", "failover": True, "sharding_total_count": 1, "max_rescues": 1}
-    monkeypatch.setattr(coordinator, "write", refusing)
-    simulate(scene, seed=seed)
-    assert len(refused) == 2
 
 
 def test_a_run_that_is_handed_over_again_and_again_is_given_up() -> None:

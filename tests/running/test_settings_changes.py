@@ -285,7 +285,7 @@ def test_every_setting_is_changed_below_or_there_is_a_reason() -> None:
         "disabled",  # is for servers that join for the first time
         "requires",  # test_format
         "overwrite",  # is for the start and never stored
-        "monitor_port",  # test_dump
+        "monitor_port",  # test_monitor_port
         "executor",  # test_blocking: threads and processes are real
         "error_handler_options",  # with the handler
         *(name for name in JobConfig.model_fields if section_of(name) is DATAFLOW),  # test_dataflow_cluster

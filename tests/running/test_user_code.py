@@ -33,7 +33,7 @@ from aioelasticjob.jobs.kinds import Kind
 from aioelasticjob.jobs.kinds import Options as KindOptions
 from aioelasticjob.testing import VirtualCluster, run, simulated
 from tests.error_handlers.failures import delivered_by
-from tests.running.dataflow_runs import DataflowRun
+from tests.running.dataflow_runs import DataflowRun, dataflow, run_dataflow
 from tests.running.test_execution import flight
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
@@ -450,8 +450,6 @@ def test_dead_is_shown_why_a_record_failed() -> None:
 
     async def show(context: ItemContext, record: int, error: Exception) -> None:
         shown.append(error)
-
-    from tests.running.test_dataflow import dataflow, run_dataflow
 
     run_dataflow(DataflowRun(dataflow(), one, panics, show))
     (error,) = shown

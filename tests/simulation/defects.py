@@ -186,7 +186,7 @@ def trigger_twice() -> AbstractContextManager[object]:
             await original(self, view, Fire(self._state.now(), fire.source), items)
         return ran
 
-    return mock.patch.object(JobScheduler, "_fly", fly)
+    return mock.patch.object(JobScheduler, "_run_claimed", fly)
 
 
 def run_what_is_switched_off() -> AbstractContextManager[object]:

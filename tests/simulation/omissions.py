@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import aioelasticjob
-from aioelasticjob.coordination import claims, coordinator, effects
+from aioelasticjob.coordination import coordinator, effects, records
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan, Transaction
 from aioelasticjob.coordination.member import Member
@@ -144,7 +144,7 @@ def offsets_unfenced() -> AbstractContextManager[object]:
 
 def renew_what_is_taken() -> AbstractContextManager[object]:
     """Try a claim again though its moment has been taken meanwhile."""
-    return mock.patch.object(claims, "_is_taken", return_value=False)
+    return mock.patch.object(records, "is_taken", return_value=False)
 
 
 def rescue_the_completed() -> AbstractContextManager[object]:

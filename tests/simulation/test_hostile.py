@@ -101,7 +101,7 @@ def test_a_listener_that_is_called_once_and_again_is_noticed() -> None:
     async def turn(*_args: object) -> bool:
         return True
 
-    with mock.patch.object(RunBarrier, "turn", turn):
+    with mock.patch.object(RunBarrier, "acquire", turn):
         verdict = live(plan(3, kinds=("listeners",), minutes=0.2))
     assert {"called once", "called in peace"} <= {one.rule for one in verdict.violations}
 

@@ -321,7 +321,3 @@ def test_every_row_of_the_table_is_used() -> None:
             case.see(state)
     # without misfire an item that comes free owes nothing that could be overtaken
     assert {visit for visit, count in visits.items() if count} == {*product(TABLE, (True, False))} - NEVER, visits
-
-
-def test_every_state_has_a_row() -> None:
-    assert set(Came) == TABLE.keys()

@@ -1,0 +1,80 @@
+"""Runs that were cut off: they wait for a rescuer, or are given up."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.effects import to_transactions
+from aioelasticjob.coordination.rules.failover import give_up_runs
+from aioelasticjob.errors import Conflict
+from aioelasticjob.model import Record
+from aioelasticjob.registry.transaction import Create, Set
+from tests.coordination.rules.world import LAYOUT, World, leads, world
+
+
+def cut_off(rescues: int, *, item: int = 1, **settings: object) -> World:
+    """Return a world that has settled, one item of which was cut off after so many rescues."""
+    here = world(2, sharding_total_count=2, failover=True, **settings)
+    here.settle()
+    record = Record(slot=1_000, instance="10.0.0.9@-@1", begun=1_000, completed=False, rescues=rescues)
+    here.registry.commit([Create(LAYOUT.item(item).execution, records.encode(record))])
+    return here
+
+
+def record_of(here: World, item: int = 1) -> Record:
+    found = records.decode(here.registry.nodes[LAYOUT.item(item).execution].data)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rescues", "most", "outcome"), [(2, 3, ""), (3, 3, "given up"), (4, 3, "given up"), (1, 1, "given up")]
+)
+def test_a_run_is_given_up_after_so_many_rescues_in_a_row(rescues: int, most: int, outcome: str) -> None:
+    here = cut_off(rescues, max_rescues=most)
+    here.registry.now = 5.0
+    view = here.settle()
+    assert (record_of(here).outcome, record_of(here).completed) == (outcome, bool(outcome))
+    assert view.orphans == (frozenset() if outcome else {1})
+    if outcome:
+        assert (record_of(here).completed_at, record_of(here).slot, record_of(here).rescues) == (5_000, 1_000, rescues)
+
+
+def test_a_run_that_was_handed_over_is_given_up_with_its_mark() -> None:
+    here = cut_off(3)
+    here.registry.commit([Create(LAYOUT.item(1).orphan)])
+    assert here.settle().orphans == frozenset()
+    assert record_of(here).outcome == "given up"
+
+
+def test_while_a_rescue_is_under_way_nothing_is_given_up() -> None:
+    here = cut_off(3)
+    here.registry.commit([Create(LAYOUT.item(1).failover, b"10.0.0.2@-@1", ephemeral=True)], incarnation=2)
+    assert list(give_up_runs(here.rule_input(leads(here)))) == []
+
+
+@pytest.mark.parametrize("settings", [{"failover": False}, {"leader": False}])
+def test_only_a_leader_gives_up_and_only_with_failover(settings: dict[str, bool]) -> None:
+    here = cut_off(3)
+    (other,) = here.view().instances.keys() - {leads(here)}
+    if "failover" in settings:
+        here.registry.commit([Set(LAYOUT.config, here.config.changed(failover=False).to_json(), -1)])
+    assert list(give_up_runs(here.rule_input(other if "leader" in settings else leads(here)))) == []
+
+
+@pytest.mark.parametrize(
+    "disturbance",
+    [
+        Create(LAYOUT.item(1).running, b"10.0.0.2@-@1", ephemeral=True),
+        Set(LAYOUT.item(1).execution, b"{}", -1),
+        Set(LAYOUT.epoch, b"", -1),
+    ],
+)
+def test_giving_up_is_refused_if_the_run_goes_on_or_was_claimed_or_another_leads(disturbance: Create | Set) -> None:
+    here = cut_off(3)
+    (effect,) = give_up_runs(here.rule_input(leads(here)))
+    (transaction,) = to_transactions(effect, here.view())
+    here.registry.commit([disturbance], incarnation=2)
+    with pytest.raises(Conflict):
+        here.registry.commit(transaction, incarnation=1)

@@ -1,0 +1,208 @@
+"""A job on the bare tree, whose instances do what the rules say, and all that can happen to it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.effects import to_transactions
+from aioelasticjob.coordination.rules import RuleInput, decide
+from aioelasticjob.coordination.rules.sharding import wanted_assignment
+from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.errors import Conflict
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import Record
+from aioelasticjob.registry.transaction import Create, Delete, Set
+from tests.simulation.bare.registry import BareRegistry
+
+LAYOUT = Layout("job")
+
+
+WEEK = 7 * 24 * 3600.0
+
+
+@dataclass
+class World:
+    """A job on the bare tree, and instances that do what the rules say."""
+
+    config: JobConfig
+    registry: BareRegistry = field(default_factory=BareRegistry)
+    joined: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.registry.commit([Create(path) for path in LAYOUT.skeleton])
+        self.registry.commit([Create(LAYOUT.config, self.config.to_json())])
+
+    def join(self, number: int) -> str:
+        name = f"10.0.0.{number}@-@1"
+        self.joined.append(name)
+        if LAYOUT.server(f"10.0.0.{number}") not in self.registry.nodes:
+            self.registry.commit([Create(LAYOUT.server(f"10.0.0.{number}"))])
+        self.registry.commit([Create(LAYOUT.instance(name), b"", ephemeral=True)], incarnation=number)
+        return name
+
+    def view(self) -> JobView:
+        return read(self.registry.tree(), LAYOUT, self.config)
+
+    def rule_input(self, name: str, view: JobView | None = None, *, tick: bool = True) -> RuleInput:
+        """Return what an instance would decide on: the busy nodes are looked up as the coordinator does."""
+        nodes, cut_off, unwanted = self.registry.nodes, dict[int, int](), dict[str, int]()
+        runs = dict[int, Record]()
+        for item in range(13):
+            record, running = nodes.get(LAYOUT.item(item).execution), LAYOUT.item(item).running in nodes
+            if record is not None and not running:
+                unwanted[LAYOUT.item(item).execution] = record.stat.version
+                told = records.decode(record.data)
+                if told is not None and not told.completed:
+                    cut_off[item], runs[item] = record.stat.version, told
+        idle = {} if self.running() else unwanted
+        found = view or self.view()
+        return RuleInput(found, name, tick=tick, time=self.registry.now, records=idle, cut_off=cut_off, runs=runs)
+
+    def running(self) -> dict[str, object]:
+        """Return the marks of runs."""
+        return {path: node for path, node in self.registry.nodes.items() if path.endswith("/running")}
+
+    def round(self, name: str, view: JobView | None = None, *, backwards: bool = False) -> int:
+        """Let one instance write what it wants; return how many transactions took."""
+        view = view or self.view()
+        number, written, running = int(name.partition("@")[0].rpartition(".")[2]), 0, self.running()
+        effects = decide(self.rule_input(name, view))
+        for effect in reversed(effects) if backwards else effects:
+            try:
+                for transaction in to_transactions(effect, view):
+                    self.registry.commit(transaction, number)
+                    written += 1
+            except Conflict:
+                pass
+        assert self.running() == running
+        return written
+
+    def settle(self, rounds: int = 50, *, backwards: bool = False) -> JobView:
+        for _ in range(rounds):
+            names = sorted(self.view().instances, reverse=backwards)
+            if not sum([self.round(name, backwards=backwards) for name in names]):
+                return self.view()
+        raise AssertionError("the rules never come to rest")
+
+
+def world(instances: int = 3, **settings: object) -> World:
+    made = World(JobConfig.build(job_name="job", **settings))
+    for number in range(1, instances + 1):
+        made.join(number)
+    return made
+
+
+def is_right(view: JobView) -> bool:
+    if not view.staying:  # nobody may lead, so all waits for somebody who may
+        return True
+    return view.assignment == wanted_assignment(view) and view.settled and view.leader in view.staying
+
+
+WHATS = (
+    *(
+        "join",
+        "die",
+        "drain",
+        "disable",
+        "enable",
+        "pause",
+        "count",
+        "act",
+        "act on an old view",
+        "hands on",
+        "tear",
+        "begin",
+    ),
+    *("end", "cut off", "rescue", "failover", "monitor", "ask", "depose", "wait", "rest", "rest"),
+)
+
+
+happenings = st.tuples(st.sampled_from(WHATS), st.integers(0, 12))
+
+
+operations = st.lists(happenings, max_size=8) | st.lists(happenings, min_size=12, max_size=40)
+
+
+PARENTS = (*LAYOUT.mirrored_parents, *(LAYOUT.server(f"10.0.0.{number}") for number in range(1, 8)))
+
+
+def happen(here: World, what: str, number: int, old: JobView) -> None:
+    nodes = here.registry.nodes
+    host = number % 7 + 1
+    name, ip = f"10.0.0.{host}@-@1", f"10.0.0.{host}"
+    flags = {"disable": LAYOUT.server_disabled(ip), "pause": LAYOUT.server_paused(ip)}
+    match what:
+        case "join" if LAYOUT.instance(name) not in nodes:
+            here.join(host)
+        case "die":
+            here.registry.expire(host)
+        case "drain" if LAYOUT.instance(name) in nodes:
+            seat = nodes.get(LAYOUT.host)
+            given_up = [Delete(LAYOUT.host)] if seat and seat.stat.ephemeral_owner == host else []
+            here.registry.commit([Set(LAYOUT.instance(name), b'{"leaving": true}', -1), *given_up], host)
+        case "disable" | "pause" if LAYOUT.server(ip) in nodes and flags[what] not in nodes:
+            here.registry.commit([Create(flags[what])])
+        case "enable":
+            here.registry.commit([Delete(flag) for flag in flags.values() if flag in nodes])
+        case "act":
+            here.round(name)
+        case "rest":
+            here.settle()
+        case "act on an old view":
+            here.round(name, old)
+        case "hands on" if LAYOUT.item(number).instance in nodes:
+            here.registry.commit([Set(LAYOUT.item(number).instance, b"nobody", -1)])
+        case "wait":
+            here.registry.now += number * WEEK / 6
+        case _:
+            by_hand(here, what, number, name)
+
+
+def by_hand(here: World, what: str, number: int, name: str) -> None:
+    """Do what an operator does, or a run; what the tree refuses does not happen."""
+    registry, paths, host = here.registry, LAYOUT.item(number), number % 7 + 1
+    config = here.view().config
+    begun = records.encode(Record(slot=1, instance=name, begun=1, completed=False, rescues=number % 5))
+    done = records.encode(Record(slot=1, instance=name, begun=1))
+    changes = {
+        "count": {"sharding_total_count": number or 1},
+        "failover": {"failover": number % 3 > 0, "monitor_execution": True},
+        "monitor": {"failover": False, "monitor_execution": number % 3 == 0},
+    }
+    record = Set(paths.execution, begun, -1) if paths.execution in registry.nodes else Create(paths.execution, begun)
+    transactions = {
+        "tear": [Delete(PARENTS[number % len(PARENTS)])],
+        "begin": [record, Create(paths.running, name.encode(), ephemeral=True)],
+        "cut off": [record],
+        "end": [Set(paths.execution, done, -1), Delete(paths.running)],
+        "rescue": [Delete(paths.orphan), Create(paths.failover, name.encode(), ephemeral=True)],
+        "ask": [Create(LAYOUT.trigger(name) if number % 2 else LAYOUT.shutdown(name))],
+        "depose": [Delete(LAYOUT.host)],
+    }
+    if what in changes:
+        transactions[what] = [Set(LAYOUT.config, config.changed(**changes[what]).to_json(), -1)]
+    if what not in ("begin", "rescue") or LAYOUT.instance(name) in registry.nodes:
+        with suppress(Conflict):
+            registry.commit(transactions.get(what, []), host)
+
+
+def leads(here: World) -> str:
+    leader = here.view().leader
+    assert leader is not None
+    return leader
+
+
+def knowing(number: int, *features: str) -> Create:
+    data = json.dumps({"features": features}).encode()
+    return Create(LAYOUT.instance(f"10.0.0.{number}@-@1"), data, ephemeral=True)
+
+
+def requiring(there: World, data: bytes) -> JobView:
+    there.registry.commit([Set(LAYOUT.config, data, -1)])
+    return there.settle()

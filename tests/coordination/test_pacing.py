@@ -1,0 +1,119 @@
+"""When an instance coordinates its job next, and when the leader looks for runs that were cut off."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from aioelasticjob.coordination.pacing import LINGERING_RUNS_INTERVAL, PAUSE_AFTER_REMOVAL, Pacing
+from aioelasticjob.registry.transaction import Create, Delete, Op, Set
+from aioelasticjob.testing import run
+from tests.coordination.test_claims import LAYOUT, ME, Desk
+
+
+def test_the_leader_looks_for_cut_off_runs_when_members_or_orphans_change_and_on_every_tick() -> None:
+    desk = Desk()
+
+    async def main() -> None:
+        rest = Pacing()
+        desk.config = desk.config.changed(failover=True)
+        desk.write(Set(LAYOUT.config, desk.config.to_json(), -1), Create(LAYOUT.host, ME.encode()))
+
+        def looks(*, tick: bool = False) -> bool:
+            return rest.looks_for_orphans(desk.member, desk.view(), tick)
+
+        assert (looks(), looks(), looks(tick=True), looks()) == (True, False, True, False)
+        desk.write(Create(LAYOUT.item(0).orphan))  # by its runner, who stays; it may have been rescued too often
+        assert (looks(), looks()) == (True, False)
+        desk.write(Delete(LAYOUT.item(0).orphan))
+        assert (looks(), looks()) == (True, False)
+        desk.registry.commit([Create(LAYOUT.instance("10.0.0.2@-@1-b"), ephemeral=True)], 2)
+        assert (looks(), looks()) == (True, False)
+
+    run(main, seed=0)
+
+
+def test_membership_is_quiet_once_nobody_has_come_or_gone_for_as_long_as_is_wanted() -> None:
+    desk = Desk()
+
+    async def main() -> None:
+        desk.write(Set(LAYOUT.config, desk.config.changed(sharding_quiet=2, reconcile_interval=60).to_json(), -1))
+        pacing = Pacing()
+        assert pacing.look(desk.view()) == (False, True)
+        assert pacing.pause(desk.view(), quiet=False) == 2
+        await anyio.sleep(pacing.pause(desk.view(), quiet=False))
+        assert pacing.look(desk.view()) == (True, False)
+        assert pacing.pause(desk.view(), quiet=True) == 58
+        desk.registry.commit([Create(LAYOUT.instance("10.0.0.2@-@1"), ephemeral=True)], 2)
+        assert pacing.look(desk.view()) == (False, False)
+
+    run(main, seed=0)
+
+
+def test_a_tick_comes_at_each_interval_and_sooner_if_that_was_made_shorter() -> None:
+    desk = Desk()
+
+    async def main() -> None:
+        desk.write(Set(LAYOUT.config, desk.config.changed(reconcile_interval=60).to_json(), -1))
+        pacing = Pacing()
+        assert [pacing.look(desk.view())[1] for _ in range(2)] == [True, False]
+        await anyio.sleep(60)
+        assert [pacing.look(desk.view())[1] for _ in range(2)] == [True, False]
+        desk.write(Set(LAYOUT.config, desk.config.changed(reconcile_interval=10).to_json(), -1))
+        assert not pacing.look(desk.view())[1]
+        assert pacing.pause(desk.view(), quiet=True) == 10
+        pacing.lingering = True
+        assert pacing.pause(desk.view(), quiet=True) == LINGERING_RUNS_INTERVAL
+
+    run(main, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("happens", "waits"),
+    [
+        ([Delete(LAYOUT.config)], True),
+        ([Delete(LAYOUT.triggers)], True),
+        ([Delete(LAYOUT.host)], True),
+        ([Delete(LAYOUT.item(1).instance)], True),
+        ([Delete(LAYOUT.item(1).instance), Set(LAYOUT.sharding, b"", -1)], False),
+        ([Delete(LAYOUT.host), Set(LAYOUT.instance(ME), b'{"leaving": true}', -1)], False),
+        ([Create(LAYOUT.item(0).disabled)], False),
+    ],
+)
+def test_nothing_is_written_for_a_while_after_something_was_removed_by_hand(happens: list[Op], waits: bool) -> None:
+    desk = Desk()
+
+    async def main() -> None:
+        pacing = Pacing()
+        desk.write(Create(LAYOUT.host, ME.encode()))
+        before = desk.view()
+        desk.write(*happens)
+        pacing.see(before, desk.view())
+        assert pacing.waits_after_removal is waits
+        if waits:
+            assert pacing.pause(desk.view(), quiet=True) == PAUSE_AFTER_REMOVAL
+            await anyio.sleep(PAUSE_AFTER_REMOVAL)
+            assert not pacing.waits_after_removal
+
+    run(main, seed=0)
+
+
+def test_the_leader_looks_for_records_when_they_are_switched_off_on_a_tick_and_after_the_connection_broke() -> None:
+    desk = Desk()
+
+    async def main() -> None:
+        pacing = Pacing()
+
+        def clears(*, tick: bool = False) -> bool:
+            return pacing.clears(desk.member, desk.view(), tick)
+
+        desk.write(Create(LAYOUT.host, ME.encode()))
+        assert not clears(tick=True)
+        desk.write(Set(LAYOUT.config, desk.config.changed(monitor_execution=False).to_json(), -1))
+        assert (clears(), clears(), clears(tick=True), clears()) == (True, False, True, False)
+        pacing.look_again()
+        assert (clears(), clears()) == (True, False)
+        desk.write(Set(LAYOUT.host, b"other", -1))
+        assert not clears(tick=True)
+
+    run(main, seed=0)

@@ -1,0 +1,60 @@
+"""What an instance knows of its items' records and marks."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.record_cache import MAX_FUTURE, MissedMark
+from aioelasticjob.model import Fire, FireSource, Record
+from aioelasticjob.registry.transaction import Create
+from tests.coordination.test_claims import CRON, LAYOUT, NEXT, SLOT, Desk
+from tests.coordination.test_missed_marks import run_once
+
+
+@pytest.mark.parametrize("data", [b"nonsense", records.encode(Record(SLOT + MAX_FUTURE + 1))])
+def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_told_once(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk()
+    desk.write(Create(LAYOUT.item(0).execution, data))
+    desk.learn()
+    desk.learn()
+    assert desk.cache.record(0) == Record(slot=SLOT)
+    assert [entry.getMessage() for entry in caplog.records] == [
+        "/job/execution/0: is no record of a run; the next one replaces it"
+    ]
+    assert desk.taken(Fire(NEXT, FireSource.CRON), {0}).items[0].record.slot == NEXT
+
+
+def test_a_lock_that_no_session_holds_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+    desk.registry.make(LAYOUT.item(0).running, b"by hand")
+    assert desk.learn() == {0}
+    assert desk.claim().elsewhere == {0}
+    assert [entry.getMessage() for entry in caplog.records] == [
+        "/job/execution/0/running: is not ephemeral: the item waits until it is removed"
+    ]
+
+
+def test_without_monitoring_moments_are_remembered_and_nothing_is_written() -> None:
+    desk = Desk()
+    before = dict(desk.registry.nodes)
+    desk.cache.assume([0, 1], SLOT)
+    claim = desk.claims.unmonitored(CRON, [2])
+    assert (claim.fences, set(claim.items), desk.cache.slot(0)) == ({}, {2}, SLOT)
+    assert desk.registry.nodes == before
+
+
+def test_items_that_went_to_others_are_forgotten() -> None:
+    desk = Desk()
+    desk.cache.forget([0, 7])
+    assert desk.cache.known() == {1, 2}
+
+
+@pytest.mark.parametrize("data", [b"", b"1 2 3", b"1 by hand", b"-1", b"1" * 16])
+def test_a_mark_written_by_hand_says_nothing(data: bytes) -> None:
+    desk = run_once()
+    desk.write(Create(LAYOUT.item(0).misfire, data))
+    desk.learn()
+    assert (desk.cache.items[0].mark, desk.cache.items[0].mark_version) == (MissedMark(), 0)

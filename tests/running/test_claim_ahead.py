@@ -1,0 +1,67 @@
+"""Claims that leave before their moment, and those that are taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioelasticjob import ItemContext
+from aioelasticjob.model import Record
+from aioelasticjob.registry.transaction import Create, Delete
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
+
+
+def test_an_idle_job_leaves_at_once_though_its_next_claim_is_ready() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async with here.app(cron="0/5 * * * * ?").running():
+            await here.until(9.95)  # claims are made ready 100 ms ahead at the latest
+        assert here.now() < 10.0
+
+    assert simulate(scene).starts() == [(5.0, "CRON", 5.0)]
+
+
+def test_a_claim_is_there_when_its_moment_comes_and_the_handler_begins_then() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        begun: list[float] = []
+
+        async def note(_context: ItemContext) -> None:
+            begun.append(round(here.now(), 2))
+
+        async with here.app(note, cron="0/5 * * * * ?").running():
+            await here.until(9.99)
+            assert begun == [5.0]
+            assert await here.names(LAYOUT.item(0).execution) == ("running",)
+            assert (await here.record(0)).slot / 1000 - here.start == 10
+            await here.until(10.001)
+            assert begun == [5.0, 10.0]
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["never ran", "ran before"])
+def test_a_claim_whose_moment_is_overtaken_by_news_leaves_everything_as_it_was(first: bool) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        before = Record()
+        async with here.app(cron="0/5 * * * * ?").running():
+            if not first:
+                await here.until(7)
+                before = await here.record(0)
+            await here.until((5 if first else 10) - 0.01)
+            assert (await here.record(0)).slot != before.slot
+            await here.flag(LAYOUT.server_paused("127.0.0.1"))
+            await here.until(12)
+            assert await here.record(0) == before
+            assert await here.names(LAYOUT.item(0).execution) == ()
+            await here.write(Delete(LAYOUT.server_paused("127.0.0.1")))
+            await here.until(16)
+
+    assert simulate(scene).starts() == ([] if first else [(5.0, "CRON", 5.0)]) + [(15.0, "CRON", 15.0)]
+
+
+def test_a_claim_taken_back_is_run_at_its_moment_by_whoever_holds_the_item_then() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async with here.app(cron="0/5 * * * * ?").running():
+            await here.until(9.99)
+            await here.write(Create(LAYOUT.server("10.9.9.9"), b"other"))  # news that changes nothing for us
+            await here.until(12)
+
+    assert simulate(scene).starts() == [(5.0, "CRON", 5.0), (10.0, "CRON", 10.0)]

@@ -1,0 +1,140 @@
+"""Records that a clock ahead has left: they stand, or are lowered, and no moment is lost for them."""
+
+from __future__ import annotations
+
+import logging
+from math import inf
+
+import pytest
+
+from aioelasticjob.coordination.record_cache import RecordCache
+from aioelasticjob.model import Record
+from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
+from aioelasticjob.running.commands import Command, SayLowered
+from aioelasticjob.running.future_records import FutureRecords
+from aioelasticjob.running.missed import MissedMoments
+from aioelasticjob.running.schedule import Timetable
+from aioelasticjob.running.state import Items
+from aioelasticjob.testing import simulated
+from tests.coordination.test_claims import Desk, done
+from tests.running.test_clock_skew import Setting
+
+
+def test_nothing_is_claimed_of_the_future_though_it_is_not_certain_yet_that_the_clock_was_put_right() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(sharding_total_count=1)
+        await here.open(workers=2)
+        await here.until(23.5)
+        (holder,) = [one for one in here.cluster.instances if await one.holds()]
+        holder.kill()
+        await here.until(29)
+        here.off = 3600
+        await here.until(34.3)  # the other one leads now, and is given the item at 34.5
+        here.off = 0
+        await here.until(60)
+        assert max(here.runs) < 60
+        assert {*here.runs, *here.told()} >= set(range(20, 60))
+        await here.cluster.close()
+
+    test()
+
+
+def test_a_record_is_lowered_to_what_was_run_here_if_that_was_not_by_the_clock_that_was_ahead() -> None:
+    desk, now = Desk(1), 1_010_500
+    items = Items()
+    items[0].reported = now - 1000
+    cache = RecordCache(desk.member, lambda: inf, items)
+    desk.elsewhere(0, Record(now + 3_600_000, "CRON", "other", 1, 1, 0, completed=True), running=False)
+    done(cache.learn([0]))
+    commands, lowered = list[Command](), list[frozenset[int]]()
+    ahead = FutureRecords(MissedMoments(ClockSkewMonitor(Reading(now / 1000, 0)), items, commands), items, commands)
+    ahead.find([0], now, now - 9000)
+    view = desk.view()
+    ahead.settle(view, Timetable(view.config.schedule, now), frozenset([0]), lowered.append)
+    assert lowered == [{0}]
+    assert commands == [SayLowered(0, now + 3_600_000, now - 1000)]
+    assert cache.slot(0) == items[0].reported == now - 1000
+
+
+def test_an_item_that_was_made_by_a_clock_an_hour_ahead_owes_what_comes_between_two_holders() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(sharding_total_count=1)
+        await here.open(off=3600)
+        await here.until(6.03)
+        here.off = 0
+        await here.until(20)
+        await here.cluster.start(here.app)
+        await here.until(30.5)
+        (holder,) = [one for one in here.cluster.instances if await one.holds()]
+        holder.kill()
+        await here.until(60)
+        assert {*here.runs, *here.told()} >= set(range(17, 60))
+        assert len(here.runs.keys() & range(44, 60)) == 16
+        await here.cluster.close()
+
+    test()
+
+
+def test_an_item_owes_what_comes_after_a_record_written_before_the_date_at_which_it_was_made() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(cron="0/5 * * * * ?", sharding_total_count=1)
+        await here.open(off=31)
+        await here.until(1.03)
+        here.off = 0
+        await here.until(20.5)
+        assert set(here.runs) == {10, 15, 20}
+        (holder,) = here.cluster.instances
+        await here.cluster.start(here.app)
+        holder.kill()
+        await here.until(60)
+        assert {*here.runs, *here.told()} >= set(range(15, 60, 5))
+        await here.cluster.close()
+
+    test()
+
+
+def test_a_record_that_claims_more_than_a_minute_is_lowered_and_its_moment_not_run_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "aioelasticjob.running.driver")
+
+    @simulated
+    async def test() -> None:
+        here = Setting(misfire=True)
+        await here.open(off=90)
+        await here.until(6.03)
+        here.off = 0
+        await here.until(120)
+        assert {*here.runs, *here.told()} >= set(range(7, 120))
+        assert all(here.now() > second for second in here.runs)
+        claimed = max(second for second, runs in here.runs.items() if runs[0] < 10)
+        assert [len(here.runs[second]) for second in (claimed - 1, claimed, claimed + 1)] == [2, 1, 1]
+        assert [round(here.runs[second][-1]) for second in range(20, claimed)] == list(range(20, claimed))
+        (told,) = (line for line in map(logging.LogRecord.getMessage, caplog.records) if "is claimed up to" in line)
+        assert told.startswith(
+            "job: item 0 is claimed up to 2026-01-01T00:01:37+00:00, though it was only 2026-01-01T00:0"
+        )
+        assert told.endswith("the moment claimed is not run again, others up to it may run twice")
+        await here.cluster.close()
+
+    test()
+
+
+def test_a_record_is_believed_though_the_clock_has_just_been_an_hour_back() -> None:
+    @simulated
+    async def test() -> None:
+        here = Setting(cron="0/5 * * * * ?", sharding_total_count=3)
+        await here.open(workers=3)
+        await here.until(29.5)
+        here.off = -3600  # which the claims of the moment at 30 are dated by, and nobody knows of yet
+        await here.until(34.1)
+        here.off = 0  # which nobody knows of yet, either
+        await here.cluster.instances[0].stop()  # its item is given to another, who reads the record
+        await here.until(50)
+        assert {second: len(runs) for second, runs in here.runs.items()} == dict.fromkeys(range(5, 50, 5), 3)
+        await here.cluster.close()
+
+    test()

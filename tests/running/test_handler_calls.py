@@ -1,0 +1,195 @@
+"""How the handlers of a dataflow are called: again, not for too long, and what fetch may hand out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+import anyio
+import pytest
+import tenacity
+
+from aioelasticjob import InvalidSetting, ItemContext, Outcome, Retry
+from tests.running.dataflow_runs import DataflowRun, Source, dataflow, ignore, run_dataflow, three
+
+
+def test_one_shot_calls_a_coroutine_once_and_asks_a_generator_until_its_end() -> None:
+    assert run_dataflow(DataflowRun(dataflow(), three, ignore)).counted == (3, 0)
+    source = Source([2, 3, 4])
+    assert run_dataflow(DataflowRun(dataflow(), source.batches, ignore)).counted == (9, 0)
+
+
+@pytest.mark.parametrize("last", [None, [], ()])
+def test_an_empty_batch_ends_the_run(last: object) -> None:
+    async def fetch(context: ItemContext) -> AsyncIterator[Any]:
+        yield [1]
+        yield last
+        raise AssertionError("asked again")
+
+    done = run_dataflow(DataflowRun(dataflow(streaming=True), fetch, ignore))
+    assert (done.counted, done.complaints) == ((1, 0), [])
+
+
+@pytest.mark.parametrize(
+    "retry",
+    [
+        Retry(3, 1.0, on=OSError),
+        tenacity.AsyncRetrying(
+            stop=tenacity.stop_after_attempt(3), retry=tenacity.retry_if_exception_type(OSError), reraise=True
+        ),
+    ],
+)
+def test_a_record_is_tried_again_for_what_may_pass(retry: Any) -> None:
+    tries: Counter[int] = Counter()
+    dead: list[int] = []
+
+    async def process(context: ItemContext, record: int) -> None:
+        tries[record] += 1
+        await anyio.sleep(0.1)
+        if record == 3:
+            raise ValueError("for good")
+        if tries[record] < record + 1:
+            raise OSError("for now")
+
+    async def bury(context: ItemContext, record: int, error: Exception) -> None:
+        dead.append(record)
+
+    async def fetch(context: ItemContext) -> list[int]:
+        return [0, 1, 2, 3, 9]
+
+    done = run_dataflow(DataflowRun(dataflow(), fetch, process, bury, retry=retry))
+    assert tries == {0: 1, 1: 2, 2: 3, 3: 1, 9: 3}
+    assert sorted(dead) == [3, 9]
+    assert done.counted == (3, 2)
+
+
+def test_pauses_between_attempts_double_up_to_the_longest() -> None:
+    at: list[float] = []
+
+    async def process(context: ItemContext, record: int) -> None:
+        at.append(anyio.current_time())
+        raise OSError
+
+    async def fetch(context: ItemContext) -> list[int]:
+        return [0]
+
+    run_dataflow(DataflowRun(dataflow(), fetch, process, retry=Retry(6, 1.0, longest=5.0)))
+    pauses = [after - before for before, after in pairwise(at)]
+    assert [longest / 2 <= pause <= longest for pause, longest in zip(pauses, [1, 2, 4, 5, 5], strict=True)] == [
+        True
+    ] * 5
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"attempts": 0}, "retry.attempts = 0: must be a whole number"),
+        ({"backoff": -1}, "retry.backoff = -1: must be seconds"),
+        ({"longest": float("inf")}, "retry.longest = inf"),
+        ({"on": "OSError"}, "retry.on = 'OSError': must be an exception class"),
+        ({"on": (OSError, BaseException)}, "retry.on"),
+    ],
+)
+def test_a_retry_that_makes_no_sense_is_refused(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        Retry(**wrong)
+    assert says in str(refused.value)
+
+
+def test_a_record_that_takes_too_long_has_failed_and_may_be_tried_again() -> None:
+    tries: Counter[int] = Counter()
+
+    async def process(context: ItemContext, record: int) -> None:
+        tries[record] += 1
+        await anyio.sleep(10 if record == 2 else 0.5)
+
+    done = run_dataflow(DataflowRun(dataflow(record_timeout=1), three, process, retry=Retry(2, 0.0)))
+    assert (done.counted, tries) == ((2, 1), {1: 1, 2: 2, 3: 1})
+    assert isinstance(done.complaints[0], TimeoutError)
+
+
+@pytest.mark.parametrize("found", [(1, 2), "text", b"bytes", 7, {"a": 1}, {1}, iter([1])])
+def test_what_is_no_batch_fails_the_run_and_says_what_would_be_one(found: Any) -> None:
+    async def fetch(context: ItemContext) -> Any:
+        return found
+
+    async def generate(context: ItemContext) -> AsyncIterator[Any]:
+        yield [1]
+        yield found
+
+    for one, counted in ((fetch, 0), (generate, 1)):
+        done = run_dataflow(DataflowRun(dataflow(), one, ignore))
+        assert done.outcomes == {0: Outcome.FAILED}
+        assert done.counted == (counted, 0)
+        assert "must hand out lists of records" in str(done.complaints[0])
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_generator_is_closed_when_its_records_are_through_and_in_its_own_task(streaming: bool) -> None:
+    told: list[str] = []
+
+    async def fetch(context: ItemContext) -> AsyncIterator[list[int]]:
+        async with anyio.create_task_group():  # complains if it is left in another task, or out of order
+            try:
+                while True:
+                    yield [1, 2]
+            finally:
+                told.append("closed")
+
+    async def process(context: ItemContext, record: int) -> None:
+        await anyio.sleep(1)
+        told.append("processed")
+        execution.stream_control.end.set()
+        if told.count("processed") > 7:
+            raise ValueError
+
+    execution = DataflowRun(dataflow(streaming=streaming, max_failures=0), fetch, process)
+    run_dataflow(execution)
+    assert told[-1] == "closed"
+    assert told.count("closed") == 1
+
+
+@pytest.mark.parametrize("generates", [False, True])
+def test_a_fetch_that_swallows_its_cut_is_named_and_asked_once_a_second(
+    generates: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    asked, seen = list[float](), list[int]()
+
+    async def stubborn() -> None:
+        while anyio.current_time() < 30 and len(asked) < 200:
+            try:
+                await anyio.sleep_forever()
+            except asyncio.CancelledError:
+                asked.append(anyio.current_time())
+
+    async def listed(context: ItemContext) -> list[int]:
+        await stubborn()
+        return [1, 2]
+
+    async def generated(context: ItemContext) -> AsyncIterator[list[int]]:
+        await stubborn()
+        yield [1, 2]
+
+    async def process(context: ItemContext, record: int) -> None:
+        await anyio.sleep(5)
+        seen.append(record)
+
+    execution = DataflowRun(dataflow(streaming=True), generated if generates else listed, process)
+
+    async def end() -> None:
+        await anyio.sleep(10)
+        execution.stream_control.end.set()
+
+    run_dataflow(execution, end)
+    assert 1 < len(asked) < 200
+    assert [at for at in asked if at > 15] == pytest.approx(range(16, 31))
+    assert sorted(seen) == [1, 2]  # what it handed out all the same
+    assert execution.outcomes == {0: Outcome.COMPLETED}
+    (warning,) = (one.getMessage() for one in caplog.records)
+    assert "goes on 1 s after it was cancelled" in warning
+    assert ("generated" if generates else "listed") in warning

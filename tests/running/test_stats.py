@@ -1,0 +1,124 @@
+"""What is noted of a job's flights: counts, events, and failures for its error handler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.error_handlers import Failure, Options
+from aioelasticjob.errors import GivenUp
+from aioelasticjob.events import CaughtUp, Events, JobEvent, Refused
+from aioelasticjob.jobs.base import Job, item_context
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.executors import Executors
+from aioelasticjob.running.stats import ExecutionStats
+from aioelasticjob.testing import VirtualClock
+from tests.coordination.test_claims import ME, Desk
+from tests.running.dataflow_runs import DataflowRun, SavedOffsets, dataflow, ignore, three
+
+CONFIG = JobConfig.build(job_name="job", sharding_total_count=3)
+EVERY = (Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT)
+
+
+@dataclass
+class Inbox:
+    """Takes failures in place of those who deliver them."""
+
+    taken: list[tuple[str, Failure]] = field(default_factory=list)
+
+    def put(self, handler: str, options: Options, failure: Failure) -> None:
+        self.taken.append((handler, failure))
+
+
+class Books:
+    """The books of one job, and all that observers were told."""
+
+    def __init__(self) -> None:
+        self.events, self.failures, self.told = Events(), Inbox(), list[JobEvent]()
+        self.events.attach(self)
+        self.stats = ExecutionStats(Desk().member, VirtualClock(), self.events, self.failures)  # type: ignore[arg-type]
+
+    def put(self, event: JobEvent) -> None:
+        self.told.append(event)
+
+
+def claim(*items: int, source: FireSource = FireSource.CRON) -> Claim:
+    seen = {item: VersionedRecord(Record(), 0) for item in items}
+    return Claim(Fire(60_000, source), ME, 1, dict.fromkeys(items, 1), seen, {})
+
+
+def flight(*outcomes: Outcome, job: Job | None = None, source: FireSource = FireSource.CRON) -> Execution:
+    """Return a flight of three items, of which the first have ended so."""
+    flown = claim(0, 1, 2, source=source)
+    job, ended = job or Job.declare(CONFIG, lambda context: None), dict(enumerate(outcomes))
+    return Execution(job, CONFIG, flown, SavedOffsets(), Executors(), lambda *_: None, outcomes=ended)
+
+
+def test_a_flight_is_under_way_from_its_moment_to_its_end_and_each_item_counts_by_its_outcome() -> None:
+    books, flown = Books(), flight(Outcome.COMPLETED, Outcome.TIMED_OUT)  # the third was cut off
+    books.stats.began(flown, catch_up=False)
+    during = books.stats.under_way
+    books.stats.ended(flown, 3.0)
+    assert (during, books.stats.under_way) == (flown.claim, None)
+    counts = books.events.counts["job"]
+    assert counts.fires == {FireSource.CRON: 1}
+    assert counts.runs == {Outcome.COMPLETED: 1, Outcome.TIMED_OUT: 1, Outcome.CANCELLED: 1}
+    assert books.stats.run_counts == RunCounts(succeeded=1, failed=1)
+    assert books.told == []
+
+
+def test_a_dataflow_counts_its_records_itself() -> None:
+    books = Books()
+    books.stats.ended(flight(*EVERY, job=DataflowRun(dataflow(), three, ignore)._job), 3.0)
+    assert books.stats.run_counts == RunCounts()
+    assert books.events.counts["job"].runs == dict.fromkeys(EVERY, 1)
+
+
+def test_a_moment_that_nobody_was_up_for_is_told_as_caught_up() -> None:
+    books = Books()
+    books.stats.began(flight(source=FireSource.MISFIRE), catch_up=True)
+    assert books.told == [CaughtUp("job", ME, 60_000, (0, 1, 2))]
+    assert books.events.counts["job"].caught_up == 1
+
+
+def test_a_failure_goes_to_the_error_handler_now_configured() -> None:
+    books, context = Books(), item_context(CONFIG, claim(1), 1, SavedOffsets())
+    error = ValueError("no luck")
+    books.stats.failed(CONFIG.changed(error_handler="ignore"), context, error)
+    (taken,) = books.failures.taken
+    assert taken[0] == "ignore"
+    assert (taken[1].items, taken[1].error, taken[1].task_id) == ((1,), error, context.task_id)
+    assert taken[1].fire_time == "1970-01-01T00:01:00+00:00"
+
+
+def test_a_run_that_was_given_up_is_passed_on_once_however_often_it_is_found() -> None:
+    books, run = Books(), Record(60_000, "FAILOVER", "other", begun=60_500, completed=False, rescues=3)
+    error = books.stats.given_up(CONFIG, 1, run)
+    assert isinstance(error, GivenUp)
+    assert (error.rescues, error.instance) == (3, "other")
+    assert books.stats.given_up(CONFIG, 1, run) is None
+    assert books.stats.given_up(CONFIG, 2, run) is not None
+    assert books.stats.given_up(CONFIG, 1, replace(run, begun=70_000)) is not None
+    assert [failure.items for _, failure in books.failures.taken] == [(1,), (2,), (1,)]
+    assert books.failures.taken[0][1].instance == "other"
+
+
+def test_each_refused_fire_is_told_and_the_log_hears_of_the_first_until_one_is_accepted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    books = Books()
+    for accepted in (False, False, True, False):
+        books.stats.accepted() if accepted else books.stats.refused("too far off")
+    assert books.told == [Refused("job", ME, "too far off")] * 3
+    assert caplog.messages == ["not run: too far off"] * 2
+
+
+def test_orphans_that_are_not_rescued_here_are_told_once_for_those_that_wait_together() -> None:
+    books = Books()
+    for items in ({1, 2}, {1, 2}, {2}, {2, 3}, set[int](), {2}):
+        books.stats.declined(frozenset(items), "too far off")
+    assert len(books.told) == 3
