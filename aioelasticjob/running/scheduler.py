@@ -1,8 +1,9 @@
-"""The scheduler of one process: each job gets a turn when there is news for it, or when its time has come.
+"""The scheduler of one process: it gives a job a turn when the job was woken, or when the job's time has come.
 
-A job at rest is a value in a heap: it owns no task and no timer.  One timer serves all jobs of the process, and one
-loop gives turns to all that were woken, one after another.  A turn decides and does not wait; it returns what has
-to wait (a request to the registry, an execution), and that gets a task, which ends with it.
+A job that has nothing to do is a value in a heap: it owns no task and no timer.  One timer serves all jobs of the
+process, and one loop gives turns to all woken jobs, one after another.  A turn decides and does not wait.  If something
+has to wait (a request to the registry, an execution), the turn returns it as work, and the scheduler starts a task
+for it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from anyio.abc import TaskGroup
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 Work: TypeAlias = Callable[[], Awaitable[float]]
-"""Does what has to wait; its result is that of the turn."""
+"""Does what has to wait, and returns the seconds until the next turn."""
 Turn: TypeAlias = Callable[[], float | Work]
-"""Returns after how many seconds it is to be called again unless it is woken before, or what has to be done first."""
+"""Returns the seconds until the next turn, unless the activity is woken before; or work that has to be done first."""
 AT_ONCE = 50
-"""Activities that are not urgent which get a turn in one round of the loop."""
+"""How many activities that are not urgent get a turn in one round of the loop."""
 
 
 class Scheduler:
@@ -32,7 +33,7 @@ class Scheduler:
 
     def __init__(self, tasks: TaskGroup) -> None:
         self.tasks = tasks
-        """The group in which all tasks of all jobs begin."""
+        """The task group in which the tasks of all jobs are started."""
         self._urgent: dict[Activity, None] = {}
         self._woken: dict[Activity, None] = {}
         self._news = Event()
@@ -47,17 +48,17 @@ class Scheduler:
             await self._news.wait()
             self._news.clear()
             self._give_turns()
-            if self._woken:  # whatever else is ready in the loop goes first
+            if self._woken:  # all other ready tasks of the event loop go first
                 self._news.set()
                 await sleep(0)
 
     def close(self) -> None:
-        """Forget who is to have a turn."""
+        """Forget all activities that wait for their time."""
         self._heap.clear()
         self._set_timer()
 
     def wake(self, activity: Activity) -> None:
-        """Give an activity a turn as soon as those have had theirs that were woken before."""
+        """Give an activity a turn, after the activities that were woken before it."""
         (self._urgent if activity.is_urgent else self._woken)[activity] = None
         self._news.set()
 
@@ -67,11 +68,11 @@ class Scheduler:
         self._set_timer()
 
     def _give_turns(self) -> None:
-        """Give turns to all that are urgent, and to some of the others, those first that have waited longest.
+        """Give turns to all urgent activities, and to those of the others that have waited longest.
 
-        When more is due than the process can do, the others wait here, where one job costs as little as another, and
-        not half-way through, where each costs memory and a lock in the registry.  What is urgent goes on at full speed:
-        jobs join, and items move, as fast as without load.
+        If the process is overloaded, jobs wait here, where a waiting job costs nothing, and not in the middle of an
+        execution, where each costs memory and a lock in the registry.  Urgent activities never wait: jobs join, and
+        items move, as fast as without load.
         """
         urgent, self._urgent = self._urgent, {}
         for activity in urgent:
@@ -98,7 +99,7 @@ class Scheduler:
 
 
 class TaskScope:
-    """The tasks of one job in one session: they are cancelled together, and none of their errors concerns others."""
+    """The tasks of one job in one session.  They are cancelled together, and their errors do not reach other jobs."""
 
     def __init__(self, scheduler: Scheduler, failed: Callable[[Exception], None]) -> None:
         self._scheduler, self.failed = scheduler, failed
@@ -106,16 +107,16 @@ class TaskScope:
         self._count = 0
         self._none_left: Event | None = None
         self.over = False
-        """Whether everything was cancelled, so that nothing begins any more."""
+        """Whether all tasks were cancelled, so that no further task is started."""
 
     def start_soon(self, work: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
-        """Start a task, unless all were cancelled; what it raises is reported to ``failed``."""
+        """Start a task, unless all were cancelled.  ``failed`` is called with an error that it raises."""
         if not self.over:
             self._count += 1
             self._scheduler.tasks.start_soon(self._run, work, args)
 
     async def run(self, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T | None:
-        """Run something in the present task and return its result; None if it was cancelled with the others."""
+        """Run work in the current task and return its result; None if it was cancelled with the other tasks."""
         self._count += 1
         scope = self._begin()
         try:
@@ -161,7 +162,7 @@ class TaskScope:
 
 
 class Activity:
-    """Something that a job does in turns; news that come during a turn are good for another one after it."""
+    """A part of a job that gets turns.  If it is woken while its work is under way, it gets a further turn after it."""
 
     __slots__ = ("_again", "_due", "_queued", "_scheduler", "_tasks", "_turn", "_under_way", "is_urgent")
 
@@ -171,14 +172,14 @@ class Activity:
         self._due = self._queued = inf
 
     def wake(self) -> None:
-        """Let it have a turn soon."""
+        """Ask for a turn."""
         if self._under_way:
             self._again = True
         else:
             self._scheduler.wake(self)
 
     def time_has_come(self, when: float) -> None:
-        """Let it have a turn if its time has come; it may have asked for a later one since."""
+        """Ask for a turn if the activity's time has come.  It may have asked for a later time meanwhile."""
         self._queued = inf
         if self._due <= when:
             self.wake()
@@ -186,7 +187,7 @@ class Activity:
             self._queue()
 
     def take_turn(self) -> None:
-        """Decide; start a task for what has to wait, or rest."""
+        """Call the turn; start a task for the work that it returns, or wait for the time that it returns."""
         if self._under_way or self._tasks.over:
             return
         self._due = inf
