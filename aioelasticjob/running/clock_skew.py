@@ -17,7 +17,7 @@ AHEAD = 3_000
 STEP = 2 * ASTRAY
 """Seconds by which the time must jump to count as set.  Changing over to the other clock causes smaller jumps."""
 LATE = 60.0
-"""Seconds before it is noticed at which the registry's clock was set at the earliest.  This is an assumption."""
+"""The registry's clock is assumed to have been set at most so many seconds before this process notices it."""
 STEADY = 10.0
 """Seconds to wait after a jump before acting on it: a clock that was set back by mistake is soon corrected."""
 JUMPS = 8

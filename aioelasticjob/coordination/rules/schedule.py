@@ -16,8 +16,8 @@ MAX_FORMER_SCHEDULES = 8
 def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
     """The leader notes a new schedule, with the time at which the configuration was written.
 
-    The note contains the schedule itself, so it is right whoever has written the configuration, with whichever tool.
-    It also contains the former schedules, oldest first.
+    The note contains the schedule itself, so it does not matter who has written the configuration, or with which tool.
+    The note also contains the former schedules, oldest first.
     """
     view = now.view
     config = view.tree.get(view.layout.config)
