@@ -59,12 +59,13 @@ class Account:
         owed = self._unclaimed(moment or self.timetable.newest)
         return owed - self.blocked() if owed else owed
 
-    def _unclaimed(self, moment: int) -> frozenset[int]:
-        """Return the items of this instance for which a moment has neither been claimed nor passed over."""
+    def _unclaimed(self, moment: int, among: Iterable[int] | None = None) -> frozenset[int]:
+        """Return the items (of all held, or ``among`` some) for which a moment is neither claimed nor passed over."""
         # a moment further ahead was due before the time was set back: wait until that is certain
         if not self._floor < moment <= self.clock.now + AHEAD:
             return frozenset()
-        return frozenset(number for number in self.held if self.items[number].owes(moment))
+        held = self.held if among is None else self.held.intersection(among)
+        return frozenset(number for number in held if self.items[number].owes(moment))
 
     def _due(self, view: JobView | None = None) -> frozenset[int]:
         """Return the items that are due for the newest moment and may run here.
@@ -126,14 +127,14 @@ class Account:
     def runs_elsewhere(self, items: Collection[int], fire: Fire) -> None:
         """Note that a claim found these items running on another instance.  ``released`` is called when that ends."""
         if fire.source in SCHEDULED:  # a run that an operator has triggered is deferred instead
-            self._account(self._unclaimed(self.timetable.newest).intersection(items), Came.REFUSED)
+            self._account(self._unclaimed(self.timetable.newest, items), Came.REFUSED)
         for number in items:
             self.items[number].elsewhere = True
 
     def is_obstructed(self, items: Collection[int], fire: Fire) -> None:
         """Note that nodes which somebody made by hand keep items from being claimed."""
         if fire.source in SCHEDULED:
-            self._account(self._unclaimed(self.timetable.newest).intersection(items), Came.OBSTRUCTED)
+            self._account(self._unclaimed(self.timetable.newest, items), Came.OBSTRUCTED)
         else:
             self.missed.put(items, Passed(fire.slot, fire.slot), TABLE[Came.OBSTRUCTED].why)
 
@@ -171,7 +172,7 @@ class Account:
         until, is_dropped = int(min(newest, ended)), newest <= self._floor
         is_missed, is_alike = fate in (Newest.RERUN, Newest.MISSED), not rule.why_newest
         self._report(numbers, until if is_dropped or (is_missed and is_alike) else until - 1, rule.why)
-        for number in numbers & self._unclaimed(newest):
+        for number in self._unclaimed(newest, numbers):
             if is_missed and not is_alike:
                 self._report([number], until, rule.why_newest)
             if fate is Newest.LATE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import get_running_loop
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
@@ -13,9 +12,7 @@ from anyio.abc import TaskStatus
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.errors import (
     ElasticJobError,
-    InvalidSetting,
     OutcomeUnknown,
-    RegistryError,
     SessionEnded,
     Suspended,
     unwrapped,
@@ -25,7 +22,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import instance_id
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
-from aioelasticjob.running.life import History, Life
+from aioelasticjob.running.life import History, Life, tell_defect
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
 from aioelasticjob.running.state import Items
@@ -105,18 +102,18 @@ class LocalJob:
             self.life.close()
 
     async def _begin(self, life: Life, up: Callable[[], None]) -> bool:
-        """Join, and return whether the job runs now.  Errors are raised at the start only; later they are logged."""
+        """Join, and return whether the job runs now.  Errors are raised at the start only; later they are reported."""
         try:
             with unwrapped():
                 lives = await life.tasks.run(life.begin, self._past, self._leaving, up)
             if life.error is not None:
                 raise life.error
-        except (InvalidSetting, RegistryError) as error:
+        except Exception as error:
             cost = Suspended | SessionEnded | OutcomeUnknown  # a slow start may cause these
             if not (self._past.is_up or isinstance(error, cost)):
                 await life.end(self._past)
                 raise
-            self._past.warn_rejoin(error, self._job.config.job_name)
+            self._tell(error)
             return False
         if not lives or life.tasks.over:  # the session may have ended just after the job had joined
             return False
@@ -126,33 +123,46 @@ class LocalJob:
 
     def _over(self, life: Life) -> None:
         """End a life, once, because its session is over, the job has left, or an error was raised."""
-        if not life.lives:
-            life.tasks.cancel()
-        elif not life.is_over:
-            life.is_over = True
+        if life.is_over:
+            return
+        life.is_over = True
+        if life.lives:
             self._scheduler.tasks.start_soon(self._go_on, life)
+        else:  # ``live``, which has called ``_begin``, goes on, also if the life has just begun
+            life.tasks.cancel()
 
     async def _go_on(self, life: Life) -> None:
         """End a life, and begin the next one unless the job has left."""
-        if isinstance(life.error, ElasticJobError):
-            self._past.warn_rejoin(life.error, self._job.config.job_name)
-        elif life.error is not None:
-            message = f"{self._job.config.job_name}: an error in this package; the job joins again, the others go on"
-            get_running_loop().call_exception_handler({"message": message, "exception": life.error})
+        if life.error is not None:
+            self._tell(life.error)
         if await self._end(life):
             self.gone.set(True)
         else:
             await self.live()
 
     async def _end(self, life: Life) -> bool:
-        """End a life; return whether the job has left."""
-        await life.end(self._past)
+        """End a life; return whether the job has left.  Errors in ending it are reported for this job only."""
+        told = life.error
+        try:
+            await life.end(self._past)
+            self.life = None
+            if life.left:
+                self._shared.standing_by.pop(self._job.config.job_name, None)
+                config = self._past.config
+                await life.remove_what_is_left(hand_over=config is not None and config.failover)
+        except Exception as error:
+            life.fail(error)
         self.life = None
-        if life.left:
-            self._shared.standing_by.pop(self._job.config.job_name, None)
-            config = self._past.config
-            await life.remove_what_is_left(hand_over=config is not None and config.failover)
+        if life.error is not None and life.error is not told:
+            self._tell(life.error)
         return life.left
+
+    def _tell(self, error: Exception) -> None:
+        """Report the error that has ended a life."""
+        if isinstance(error, ElasticJobError):
+            self._past.warn_rejoin(error, self._job.config.job_name)
+        else:
+            tell_defect(self._job.config.job_name, error)
 
     async def _pause(self) -> None:
         """Wait a moment if the last life has failed within this session: the cause of the failure may still exist."""

@@ -127,27 +127,38 @@ class Life:
             RegistryError: the registry could not be read, or the session is over.
         """
         trees, member, name = self._follower.trees, self.member, self._job.config.job_name
-        self._following.wake()
-        seen = await trees.changed()
-        try:
-            if past.config is None and (lacking := member.lacks(seen)):
-                past.wait(name, missing_features_text(lacking), self._shared, member.id)
-                up()
-                self.left = not await wait_until_known(member, self._job.config, trees, leaving)
-                return False
-            config = await join(member, self._job.config, trees, past.config, past.up_since)
-        except InvalidSetting as mistake:
-            if not (past.is_up or isinstance(mistake, ForeignData)):
-                raise
-            past.wait(name, str(mistake), self._shared)
+        async with self._shared.joining:
+            self._following.wake()
+            seen = await trees.changed()
+            lacking = member.lacks(seen) if past.config is None else ()
+            try:
+                if not lacking:
+                    await self._join(past)
+                    up()
+                    return True
+            except InvalidSetting as mistake:
+                if not (past.is_up or isinstance(mistake, ForeignData)):
+                    raise
+                past.wait(name, str(mistake), self._shared)
+        if not lacking:
             up()
             await wait_for_news(member, trees, seen, leaving)
             return False
-        past.resume(name, self._shared)
-        await _compare_clocks(member, self._shared)
-        await self._live(config, past)
+        past.wait(name, missing_features_text(lacking), self._shared, member.id)
         up()
-        return True
+        try:
+            self.left = not await wait_until_known(member, self._job.config, trees, leaving)
+        except ForeignData as mistake:
+            past.wait(name, str(mistake), self._shared)
+            await wait_for_news(member, trees, seen, leaving)
+        return False
+
+    async def _join(self, past: History) -> None:
+        """Register the instance, and start the job."""
+        config = await join(self.member, self._job.config, self._follower.trees, past.config, past.up_since)
+        past.resume(self._job.config.job_name, self._shared)
+        await _compare_clocks(self.member, self._shared)
+        await self._live(config, past)
 
     async def _live(self, config: JobConfig, past: History) -> None:
         """Start the coordinator, the job's scheduler and the monitor port."""
@@ -191,9 +202,11 @@ class Life:
                 activity.wake()
 
     def fail(self, error: Exception) -> None:
-        """End this life because of an error.  The other jobs of the process go on."""
+        """End this life because of an error; of several errors the first is kept.  The process's other jobs go on."""
         if self.error is None:
             self.error = error
+        elif not isinstance(error, ElasticJobError):
+            tell_defect(self._job.config.job_name, error)
         self._finished()
 
     def leave(self) -> None:
@@ -217,24 +230,28 @@ class Life:
 
     async def end(self, past: History) -> None:
         """Cancel the tasks that are left, unregister the instance, and note what the next life has to know."""
-        if self.runner is not None:
-            self.left = self.left or self.runner.left
-            self.runner.cut()
-        self.tasks.cancel()
-        await self.tasks.ended()
-        runner, member = self.runner, self.member
-        if runner is not None and self._coordinator is not None:
-            view = self._coordinator.view
-            runner.end()
-            if self.error is None:
-                with CancelScope(shield=True), move_on_after(FAREWELL):
-                    await _say_goodbye(runner, member, view, self._shared.clock)
-            past.config, past.accounted = view.config, max(past.accounted, runner.accounted)
-        self.close()
+        try:
+            if self.runner is not None:
+                self.left = self.left or self.runner.left
+                self.runner.cut()
+            self.tasks.cancel()
+            await self.tasks.ended()
+            runner, member = self.runner, self.member
+            if runner is not None and self._coordinator is not None:
+                view = self._coordinator.view
+                runner.end()
+                if self.error is None:
+                    with CancelScope(shield=True), move_on_after(FAREWELL):
+                        await _say_goodbye(runner, member, view, self._shared.clock)
+                past.config, past.accounted = view.config, max(past.accounted, runner.accounted)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Stop following the registry, and close the monitor port."""
         self._follower.close()
+        for activity in self._activities:
+            activity.end()
         if self._port is not None:
             self._port.close()
         if self.runner is not None:
@@ -271,6 +288,12 @@ class Life:
 
     def _dismissed(self) -> None:
         self.tasks.start_soon(self.retire)
+
+
+def tell_defect(job: str, error: Exception) -> None:
+    """Pass an error that is a bug of this package to the loop's exception handler."""
+    message = f"{job}: an error in this package; the job joins again, the others go on"
+    get_running_loop().call_exception_handler({"message": message, "exception": error})
 
 
 async def _compare_clocks(member: Member, shared: ProcessContext) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from math import inf
 
-from anyio import move_on_after
+from anyio import CancelScope, move_on_after
 
 from aioelasticjob.coordination.dump import render
 from aioelasticjob.coordination.view import JobView
@@ -79,7 +79,8 @@ class MonitorPort:
             self._refused = OFF
             return
         try:
-            self._server = await asyncio.start_server(self._attend, HERE, port, limit=MAX_COMMAND_BYTES)
+            with CancelScope(shield=True):  # a cancelled start_server would leave a listening server
+                server = await asyncio.start_server(self._attend, HERE, port, limit=MAX_COMMAND_BYTES)
         except OSError as error:
             refusal = InvalidSetting(
                 "monitor_port", port, f"cannot be had ({error.strerror or error}): 0 picks a free one"
@@ -90,8 +91,8 @@ class MonitorPort:
                 log.error("not monitored: %s; tried again", refusal, extra={"job": self._layout.job})
             self._refused = port
             return
-        self._refused = OFF
-        found = self._server.sockets[0].getsockname()[1]
+        self._server, self._refused = server, OFF
+        found = server.sockets[0].getsockname()[1]
         log.info("monitor port %d", found, extra={"job": self._layout.job, "port": found})
 
     def close(self) -> None:

@@ -54,7 +54,6 @@ async def run_jobs(
                     await _leave(local, shared, scheduler)
                 tasks.cancel_scope.cancel()
     finally:
-        scheduler.close()
         for job in local:
             job.close()
 
@@ -64,15 +63,19 @@ async def _leave(jobs: Sequence[LocalJob], shared: ProcessContext, scheduler: Sc
 
     If the block was cancelled, the scheduler and its tasks were cancelled too, so this runs in a task group of its own.
     """
-    async with create_task_group() as tasks:
-        scheduler.tasks = tasks
-        tasks.start_soon(scheduler.run)
-        async with create_task_group() as leaving:
-            for job in jobs:
-                leaving.start_soon(job.leave)
-        with move_on_after(FINAL_DELIVERY_TIMEOUT):
-            await shared.dispatcher.wait_until_delivered()
-        tasks.cancel_scope.cancel()
+    before = scheduler.tasks
+    try:
+        async with create_task_group() as tasks:
+            scheduler.tasks = tasks
+            tasks.start_soon(scheduler.run)
+            async with create_task_group() as leaving:
+                for job in jobs:
+                    leaving.start_soon(job.leave)
+            with move_on_after(FINAL_DELIVERY_TIMEOUT):
+                await shared.dispatcher.wait_until_delivered()
+            tasks.cancel_scope.cancel()
+    finally:
+        scheduler.tasks = before  # jobs that did not leave in time go on there, and their errors are reported
 
 
 async def _watch_session(session: Session, jobs: Sequence[LocalJob]) -> None:

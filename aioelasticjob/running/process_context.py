@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from anyio import Semaphore
+
 from aioelasticjob.clock import Clock
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.error_handlers import ErrorDispatcher
@@ -15,6 +17,9 @@ from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.schedule import Starts
 from aioelasticjob.running.stopping import Stopping
+
+JOINING_AT_ONCE = 250
+"""How many jobs of one process register at the same time."""
 
 
 class Running(Protocol):
@@ -62,6 +67,8 @@ class ProcessContext:
     runners: dict[Running, None] = field(default_factory=dict)  # an ordered set, so simulations repeat
     standing_by: dict[str, JobHealth] = field(default_factory=dict)
     """The jobs that have to wait before they can run in this process, by name."""
+    joining: Semaphore = field(default_factory=lambda: Semaphore(JOINING_AT_ONCE))
+    """Each job holds it while it joins: if thousands joined at once, they would block the loop until all had joined."""
     comparing: Latest[bool] = field(default_factory=lambda: Latest(False))
     """Whether a job is asking the registry for its time; the other jobs wait for the answer."""
     starts: Starts = field(default_factory=Starts)

@@ -24,6 +24,8 @@ Work: TypeAlias = Callable[[], Awaitable[float]]
 """Does what has to wait, and returns the seconds until the next turn."""
 Turn: TypeAlias = Callable[[], float | Work]
 """Returns the seconds until the next turn, unless the activity is woken before; or work that has to be done first."""
+URGENT_AT_ONCE = 200
+"""How many urgent activities get a turn in one round of the loop.  More would delay the traffic with the registry."""
 AT_ONCE = 50
 """How many activities that are not urgent get a turn in one round of the loop."""
 
@@ -41,21 +43,23 @@ class Scheduler:
         self._order = count()
         self._timer: TimerHandle | None = None
         self._timer_at = inf
+        self._loops = 0
 
     async def run(self) -> None:
-        """Give turns until cancelled."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            self._give_turns()
-            if self._woken:  # all other ready tasks of the event loop go first
-                self._news.set()
-                await sleep(0)
-
-    def close(self) -> None:
-        """Forget all activities that wait for their time."""
-        self._heap.clear()
+        """Give turns until cancelled.  It may be called again then, or twice at a time; no requested turn is lost."""
+        self._loops += 1
         self._set_timer()
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                self._give_turns()
+                if self._urgent or self._woken:  # all other ready tasks go first
+                    self._news.set()
+                    await sleep(0)
+        finally:
+            self._loops -= 1
+            self._set_timer()
 
     def wake(self, activity: Activity) -> None:
         """Give an activity a turn, after the activities that were woken before it."""
@@ -68,21 +72,21 @@ class Scheduler:
         self._set_timer()
 
     def _give_turns(self) -> None:
-        """Give turns to all urgent activities, and to those of the others that have waited longest.
+        """Give turns to urgent activities and to some of the others; those that have waited longest come first.
 
         If the process is overloaded, jobs wait here, where a waiting job costs nothing, and not in the middle of an
-        execution, where each costs memory and a lock in the registry.  Urgent activities never wait: jobs join, and
-        items move, as fast as without load.
+        execution, where each costs memory and a lock in the registry.  Urgent activities do not wait for them: jobs
+        join, and items move, as fast as without load.
         """
-        urgent, self._urgent = self._urgent, {}
-        for activity in urgent:
+        for activity in tuple(islice(self._urgent, URGENT_AT_ONCE)):
+            del self._urgent[activity]
             activity.take_turn()
         for activity in tuple(islice(self._woken, AT_ONCE)):
             del self._woken[activity]
             activity.take_turn()
 
     def _set_timer(self) -> None:
-        earliest = self._heap[0][0] if self._heap else inf
+        earliest = self._heap[0][0] if self._heap and self._loops else inf
         if self._timer is not None and earliest != self._timer_at:
             self._timer.cancel()
             self._timer = None
@@ -180,7 +184,8 @@ class Activity:
 
     def time_has_come(self, when: float) -> None:
         """Ask for a turn if the activity's time has come.  It may have asked for a later time meanwhile."""
-        self._queued = inf
+        if when == self._queued:  # otherwise it has asked for an earlier time since, which has come already
+            self._queued = inf
         if self._due <= when:
             self.wake()
         else:
@@ -188,7 +193,10 @@ class Activity:
 
     def take_turn(self) -> None:
         """Call the turn; start a task for the work that it returns, or wait for the time that it returns."""
-        if self._under_way or self._tasks.over:
+        if self._tasks.over:
+            return
+        if self._under_way:  # it was woken during the turn that has started the present work
+            self._again = True
             return
         self._due = inf
         try:
@@ -202,13 +210,22 @@ class Activity:
             self._under_way, self._again = True, False
             self._tasks.start_soon(self._finish, found)
 
+    def end(self) -> None:
+        """Take no more turns, and drop the requested time, so that the heap does not keep the job in memory."""
+        self._tasks = TaskScope(self._scheduler, lambda _: None)
+        self._tasks.cancel()
+        self._turn = lambda: inf
+
     async def _finish(self, work: Work) -> None:
         try:
             self._rest(await work())
+        except (Exception, GeneratorExit):  # no further turn then
+            self._again = False
+            raise
         finally:
             self._under_way = False
-        if self._again:
-            self.wake()
+            if self._again:  # also after a cancellation: a process that stops goes on in another group
+                self.wake()
 
     def _rest(self, seconds: float) -> None:
         self._due = get_running_loop().time() + seconds

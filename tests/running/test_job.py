@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+from weakref import ref
 
 import pytest
-from anyio import sleep
+from anyio import CancelScope, Event, current_time, sleep
 
 from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.membership import join
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import SessionEnded
 from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.job_scheduler import JobScheduler
+from aioelasticjob.running.life import Life
 from aioelasticjob.testing import UnhandledErrors, VirtualCluster, simulated
+from aioelasticjob.testing.virtual_cluster import Instance
 
 ran = Counter[str]()
 
@@ -20,10 +32,7 @@ async def count(context: ItemContext) -> None:
 
 @simulated
 async def _a_defect_in_one_job(cluster: VirtualCluster) -> None:
-    app = ElasticJob("embedded://")
-    for name in ("broken", "sound"):
-        app.add(count, name=name, cron="* * * * * ?")
-    await cluster.start(app)
+    await cluster.start(_broken_and_sound())
     await sleep(30)
 
 
@@ -45,3 +54,165 @@ def test_a_defect_of_this_package_in_one_job_makes_it_join_again_and_the_others_
     assert [str(error) for error in raised.value.exceptions] == ["a defect"] * 3
     assert ran["sound"] >= 29
     assert ran["broken"] >= 29 - 2 * 3  # a second for each time that it joins again
+
+
+def _broken_and_sound(handler: Callable[[ItemContext], Awaitable[object]] = count) -> ElasticJob:
+    app = ElasticJob("embedded://")
+    for name in ("broken", "sound"):
+        app.add(handler, name=name, cron="* * * * * ?")
+    return app
+
+
+def test_a_defect_while_one_job_joins_again_is_that_job_s_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    look, failures = StateDriver.look, list[str]()
+
+    def fail(what: str) -> None:
+        failures.append(what)
+        raise AssertionError(what)
+
+    async def looks(self: StateDriver, view: JobView) -> object:
+        if self.view.config.job_name == "broken" and not failures and ran["sound"] > 5:
+            fail("looks")
+        return await look(self, view)
+
+    async def joins(member: Member, *args: Any) -> object:
+        if member.layout.job == "broken" and 0 < len(failures) < 3:
+            fail("joins")
+        return await join(member, *args)
+
+    monkeypatch.setattr(StateDriver, "look", looks)
+    monkeypatch.setattr("aioelasticjob.running.life.join", joins)
+    ran.clear()
+    with pytest.raises(UnhandledErrors) as raised:
+        _a_defect_in_one_job(VirtualCluster())
+    assert [str(error) for error in raised.value.exceptions] == ["looks", "joins", "joins"]
+    assert ran["sound"] >= 29
+    assert ran["broken"] >= 29 - 2 * 3
+
+
+def test_a_life_that_begins_in_the_moment_in_which_its_session_ends_is_ended_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That the session is over is told a first time while it begins, and again while it ends."""
+    start, end, begun = Life._live, Life.end, list[str]()
+
+    async def starts(self: Life, *args: Any) -> None:
+        if self.member.layout.job == "broken":
+            begun.append(self.member.id)
+            if len(begun) == 1:
+                self._finished()
+        await start(self, *args)
+
+    async def ends(self: Life, *args: Any) -> None:
+        if self.member.layout.job == "broken":
+            self._finished()
+        await end(self, *args)
+
+    monkeypatch.setattr(Life, "_live", starts)
+    monkeypatch.setattr(Life, "end", ends)
+    _a_defect_in_one_job(VirtualCluster())
+    assert len(begun) == 2
+
+
+def test_an_error_that_comes_while_a_life_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle, failing = JobScheduler._settle, list[JobScheduler]()
+
+    async def settles(self: JobScheduler, execution: Execution) -> bool:
+        if self in failing:
+            raise AssertionError("the second")
+        return await settle(self, execution)
+
+    async def work(context: ItemContext) -> None:
+        await sleep(0.5)
+
+    @simulated
+    async def scene(cluster: VirtualCluster) -> None:
+        here = await cluster.start(_broken_and_sound(work))
+        await sleep(10.2)
+        failing.append(runner_of(here, "broken"))
+        failing[0]._tasks.failed(AssertionError("the first"))
+        await sleep(10)
+
+    monkeypatch.setattr(JobScheduler, "_settle", settles)
+    with pytest.raises(UnhandledErrors) as raised:
+        scene(VirtualCluster())
+    assert [str(error) for error in raised.value.exceptions] == ["the first", "the second"]
+
+
+def runner_of(here: Instance, job: str) -> JobScheduler:
+    """Return what runs a job in a process."""
+    assert here.app._here.shared is not None
+    runners = [one for one in here.app._here.shared.runners if isinstance(one, JobScheduler)]
+    return next(one for one in runners if one.standing[0] == job)
+
+
+async def test_lives_that_are_over_are_not_kept_until_their_next_times_would_have_come(
+    virtual_cluster: VirtualCluster,
+) -> None:
+    app, lives = ElasticJob("embedded://"), list[ref[object]]()
+    app.add(count, name="job", cron="* * * * * ?")
+    here = await virtual_cluster.start(app)
+    for _ in range(10):
+        await sleep(3)
+        runner = runner_of(here, "job")
+        lives.append(ref(runner))
+        runner._tasks.failed(SessionEnded("the session is over"))
+    await sleep(3)
+    del runner
+    gc.collect()
+    assert [one for one in lives if one() is not None] == []
+
+
+async def stubborn(context: ItemContext) -> None:
+    try:
+        await sleep(8)
+    finally:
+        with CancelScope(shield=True):
+            await sleep(3)
+
+
+async def test_a_process_that_is_cancelled_waits_for_the_handlers_of_a_life_that_ends_and_for_nothing_else(
+    virtual_cluster: VirtualCluster,
+) -> None:
+    took, done = list[float](), Event()
+    app = ElasticJob("embedded://")
+    app.add(stubborn, name="job", cron="*/10 * * * * ?", monitor_execution=False)
+
+    async def process() -> None:
+        with CancelScope() as scope:
+            async with here.app.running():
+                await sleep(12 - current_time())
+                runner_of(here, "job")._tasks.failed(SessionEnded("the session is over"))
+                await sleep(0.5)
+                scope.cancel()
+                await sleep(60)
+        took.append(current_time() - 12)
+        done.set()
+
+    here = await virtual_cluster.start(app)
+    await here.stop()
+    virtual_cluster.faults.start("10.0.3.1", "10.0.3.1", process)
+    await done.wait()
+    assert took == [pytest.approx(3, abs=0.5)]
+
+
+def test_a_defect_after_the_process_has_given_up_waiting_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def settles(self: JobScheduler, execution: Execution) -> bool:
+        raise AssertionError("too late")
+
+    async def unheeding(context: ItemContext) -> None:
+        with CancelScope(shield=True):
+            await sleep(9)
+
+    @simulated
+    async def scene(cluster: VirtualCluster) -> None:
+        app = ElasticJob("embedded://")
+        app.add(unheeding, name="job", cron="*/10 * * * * ?", shutdown_timeout=1.0)
+        here = await cluster.start(app)
+        await sleep(13)
+        await here.stop()
+
+    monkeypatch.setattr(JobScheduler, "_settle", settles)
+    with pytest.raises(UnhandledErrors) as raised:
+        scene(VirtualCluster())
+    assert [str(error) for error in raised.value.exceptions] == ["too late"]

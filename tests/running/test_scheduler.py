@@ -5,6 +5,7 @@ from __future__ import annotations
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import cycle
 from math import inf
 
 from anyio import Event, create_task_group, sleep, sleep_forever
@@ -70,6 +71,20 @@ def test_an_earlier_time_that_was_asked_for_is_forgotten_when_a_later_one_is() -
     run(main)
 
 
+def test_times_that_were_asked_for_and_are_of_no_use_any_more_do_not_pile_up() -> None:
+    async def main() -> None:
+        async with desk() as here:
+            waits = cycle([60.2, 0.5])
+            activity = here.noting("a", lambda: next(waits))
+            for _ in range(500):  # each time it asks for half a second, and then for a minute, which never comes
+                activity.wake()
+                await sleep(1)
+            assert len(here.turns) == 1000 - 1
+            assert len(here.scheduler._heap) <= 60 + 2
+
+    run(main)
+
+
 def test_at_rest_there_is_no_task_and_one_timer_for_all() -> None:
     async def main() -> None:
         async with desk() as here:
@@ -102,6 +117,65 @@ def test_news_that_come_during_work_are_good_for_one_turn_after_it() -> None:
             done.set()
             await sleep(1)
             assert here.turns == [(0.0, "a"), (2.0, "a")]
+
+    run(main)
+
+
+def test_news_that_a_turn_has_for_itself_are_not_lost_in_the_work_that_it_begins() -> None:
+    async def main() -> None:
+        async with desk() as here:
+            first = iter([True])
+
+            async def work() -> float:
+                return inf
+
+            def turn() -> Callable[[], Awaitable[float]]:
+                if next(first, False):
+                    activity.wake()
+                return work
+
+            activity = here.noting("a", turn)
+            activity.wake()
+            await sleep(1)
+            assert [name for _, name in here.turns] == ["a", "a"]
+
+    run(main)
+
+
+def test_news_and_times_outlast_the_cancellation_of_work_and_of_the_scheduler() -> None:
+    """As when the body of ``app.running()`` is cancelled: the jobs leave in another group."""
+
+    async def main() -> None:
+        async with create_task_group() as tasks:
+            here = Desk(Scheduler(tasks))
+            tasks.start_soon(here.scheduler.run)
+
+            async def work() -> float:
+                try:
+                    await sleep_forever()
+                finally:
+                    worker.wake()
+                return inf
+
+            kinds = iter([lambda: work])
+            worker = here.noting("worker", lambda: next(kinds, lambda: inf)())
+            resting = here.noting("resting", 10.0)
+            for activity in (worker, resting):
+                activity.wake()
+            await sleep(1)
+            tasks.cancel_scope.cancel()
+        async with create_task_group() as tasks:
+            here.scheduler.tasks = tasks
+            tasks.start_soon(here.scheduler.run)
+            await sleep(20)
+            assert here.turns == [
+                (0.0, "worker"),
+                (0.0, "resting"),
+                (1.0, "worker"),
+                (10.0, "resting"),
+                (20.0, "resting"),
+            ]
+            tasks.cancel_scope.cancel()
 
     run(main)
 

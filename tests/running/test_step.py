@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from aioelasticjob.coordination.record_cache import MissedMark
 from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.running.commands import MarkMissed, ReadItems, Report
-from aioelasticjob.running.state import AWAY, BUSY, ENDED
+from aioelasticjob.running.state import AWAY, BUSY, ENDED, Item
 from aioelasticjob.running.unattended import NOBODY
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 
@@ -130,6 +132,26 @@ def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over(
         (1, 1, "another instance still runs it"),
         (2, 2, "nobody could run it when they came"),
     ]
+
+
+def test_items_that_are_taken_back_one_by_one_are_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of a thousand items is told of by itself: to go through all of them each time would hold up the loop."""
+    case, asked, owes = Case.of(items=200), list[int](), Item.owes
+    state = case.state()
+    case.see(state)
+    case.now = 1.0
+    case.see(state)
+    case.tell(state, lambda: state.runs_elsewhere(range(200), Fire(state.timetable.newest, FireSource.CRON)))
+
+    def note(item: Item, moment: int) -> bool:
+        asked.append(moment)
+        return owes(item, moment)
+
+    monkeypatch.setattr(Item, "owes", note)
+    for number in range(200):
+        case.tell(state, lambda number=number: state.released(number))  # type: ignore[misc]
+    assert len(asked) <= 2 * 200
+    assert state.owed() == set(range(200))
 
 
 def test_a_schedule_that_was_noted_again_with_records_switched_has_not_been_replaced_then() -> None:
