@@ -1,7 +1,8 @@
-"""The two transactions of a fire: claim takes items, settle gives them back.
+"""The two transactions of a fire: the claim takes items, and the settlement ends their runs.
 
-A claim holds only if the assignment is the one it was decided on, no item's record has moved since it was read (so
-nobody has claimed this or a later moment), and no item runs anywhere (``running`` is ephemeral and created here).
+A claim is written only if three conditions hold.  The assignment is still the one on which the claim was decided.  The
+items' records have not changed since they were read, so nobody has claimed this moment or a later one.  And no item
+runs anywhere: the claim creates the ephemeral node ``running``, which must not exist yet.
 """
 
 from __future__ import annotations
@@ -25,35 +26,35 @@ from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Outcome, Rec
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delay, Delete, Op, Set
 
 ITEMS_AT_ONCE = MAX_OPERATIONS // 3
-"""Items that one transaction claims or settles."""
+"""How many items one transaction claims or settles."""
 MAX_TEXT = 512 * 1024
-"""Bytes of triggers' parameters in one transaction: half of what a registry takes."""
+"""Bytes of triggers' parameters in one transaction: half of the largest transaction that a registry accepts."""
 
 Ended: TypeAlias = dict[int, VersionedRecord]
-"""The records of items whose runs have ended, to be written."""
+"""The records to be written for items whose runs have ended."""
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)  # one for every fire: a frozen one costs three times as much to make
+@dataclass(slots=True)  # not frozen: one is made for every fire, and a frozen one takes three times as long
 class ClaimResult:
-    """What a claim came to."""
+    """The result of a claim."""
 
     claim: Claim | None = None
     elsewhere: set[int] = field(default_factory=set)
-    """Items refused because another instance still runs them."""
+    """Items that were not claimed because another instance still runs them."""
     stale: bool = False
-    """Whether the assignment changed under the claim, so that the rest waits for the next view."""
+    """Whether the view was outdated, so that the remaining items wait for the next view."""
     refused: set[int] = field(default_factory=set)
-    """Items that cannot be claimed at all, for what somebody made by hand stands in the way."""
+    """Items that cannot be claimed because nodes that somebody has made by hand prevent it."""
     cut_off: dict[int, Record] = field(default_factory=dict)
-    """Records written over though their runs had never come to an end."""
+    """The former records of claimed items whose last run was cut off."""
     renewed: set[int] = field(default_factory=set)
-    """Items whose records had moved since they were read, and with them perhaps what else was read."""
+    """Items whose records had changed since they were read; their offsets may have changed as well."""
 
 
 class Claims:
-    """Takes items for a fire and gives them back: the only writer of their records here."""
+    """Claims and settles items.  Nothing else in this process writes their records."""
 
     def __init__(self, member: Member, cache: RecordCache) -> None:
         self._member, self._cache = member, cache
@@ -61,17 +62,17 @@ class Claims:
     async def claim(
         self, view: JobView, fire: Fire, items: Collection[int], now: int, next_fire: int, delay: Delay | None = None
     ) -> ClaimResult:
-        """Take the items that can be taken.  ``now`` and ``next_fire`` are milliseconds since the epoch.
+        """Claim those of the items that can be claimed.  ``now`` and ``next_fire`` are milliseconds since the epoch.
 
-        A claim on ``delay`` that is withdrawn counts as stale.
+        If the claim is withdrawn during its ``delay``, the result is stale.
 
         Raises:
             Suspended: there is no connection.
             SessionEnded: the session was lost.
-            RegistryError: the registry refuses it, and nothing was taken.
+            RegistryError: the registry refuses the claim, and no item was claimed.
         """
         taken = ClaimResult()
-        for item in items:  # before anything is sent: ``release`` must not take the locks for leftovers
+        for item in items:  # before the claim is sent: otherwise ``release`` would remove the new locks
             self._cache.items[item].executing = True
         try:
             await self._claim(view, fire, sorted(items), (now, next_fire), delay, taken)
@@ -89,7 +90,7 @@ class Claims:
         delay: Delay | None,
         taken: ClaimResult,
     ) -> None:
-        """Take the items in parts that one transaction has room for, and note in ``taken`` what came of it."""
+        """Claim the items in as many transactions as needed, and note the result in ``taken``."""
         member, cache = self._member, self._cache
         written, found, fences = dict[int, VersionedRecord](), dict[int, Record](), dict[int, int]()
         at_once = _at_once([fire.parameter, *(cache.record(item).unknown for item in rest)])
@@ -104,7 +105,7 @@ class Claims:
             except RegistryError:
                 if not written:
                     raise
-                break  # what was taken before is run and settled; the rest is still owed
+                break  # the items claimed before are run and settled; the others are still due
             if committed is not None:
                 if fire.source is FireSource.FAILOVER:
                     for item in wanted:
@@ -114,25 +115,26 @@ class Claims:
                 found |= before
                 written |= _as_written(fire, wanted, committed.versions)
                 fences |= dict.fromkeys(wanted, committed.zxid)
-                fire = replace(fire, request=None) if fire.request else fire  # the rest needs none
+                fire = replace(fire, request=None) if fire.request else fire  # the trigger is removed now
         cache.note(written)
         taken.claim = Claim(fire, member.id, member.incarnation, fences, written, found) if written else None
 
     def unmonitored(self, fire: Fire, items: Collection[int]) -> Claim:
-        """Return a claim that asks and writes nothing, for a job whose execution is not monitored."""
+        """Return a claim without any request to the registry, for a job whose execution is not monitored."""
         if fire.source in SCHEDULED:
             assumed = self._cache.assume(items, fire.slot)
-        else:  # which says nothing of the moments scheduled
+        else:  # a trigger claims no scheduled moment
             assumed = {item: VersionedRecord(self._cache.record(item), None) for item in items}
         return Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
 
     async def settle(
         self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool, removed: bool = False
     ) -> frozenset[int] | None:
-        """End the run of items; None if the session was lost, and ``running`` with it.
+        """End the runs of a claim; return the items handed over, or None if the session and its locks were lost.
 
-        ``hand_over`` puts items that were cut off up for rescue; return which.  ``removed`` says that this instance's
-        node is gone.  If the job was removed and made anew, others may hold the locks, at versions that begin again.
+        With ``hand_over``, items whose run was cut off are marked as orphans.  ``removed`` says that this instance's
+        node is gone.  If the job was removed and made again, other instances may hold the locks, and the versions of
+        nodes have begun again at 0.
         """
         rest, handed_over = list(claim.items), frozenset[int]()
         at_once = _at_once([claim.fire.parameter, *(seen.record.unknown for seen in claim.items.values())])
@@ -145,7 +147,7 @@ class Claims:
         return handed_over
 
     async def withdraw(self, claim: Claim) -> bool:
-        """Give items back as they were found, for their run has not begun; False if the session was lost."""
+        """Give back items whose run has not begun, with their former records; False if the session was lost."""
         rest = [(item, VersionedRecord(claim.before[item], seen.version)) for item, seen in claim.items.items()]
         at_once = _at_once(text for record in claim.before.values() for text in (record.parameter, record.unknown))
         while rest:
@@ -155,10 +157,10 @@ class Claims:
         return True
 
     async def release(self, item: int, *, hand_over: bool) -> None:
-        """Remove a lock of our own session that no execution of ours needs: the run that took it was cut off.
+        """Remove a lock of this session that no execution needs any more, because its run was cut off.
 
-        It is left when the job ended here with an error and joined again under the same session; without this the item
-        would wait for its own instance for ever.  ``hand_over`` puts the run up for rescue.
+        Such a lock is left if the job ended with an error and joined again under the same session.  Without this method
+        the item would wait for its own instance for ever.  With ``hand_over`` the item is marked as an orphan.
 
         Raises:
             RegistryError: the registry cannot be read.
@@ -181,7 +183,7 @@ class Claims:
             )
 
     async def release_all(self, *, hand_over: bool) -> None:
-        """Remove all such locks of the job, also those of items that others hold by now.
+        """Remove all such locks of the job, also those of items that other instances hold by now.
 
         Raises:
             RegistryError: the registry cannot be read.
@@ -195,19 +197,20 @@ class Claims:
                 await self.release(item, hand_over=hand_over)
 
     async def remove_orphan_mark(self, item: int) -> None:
-        """Remove the mark of an orphan whose run turns out to be completed; if somebody else has, that will do."""
+        """Remove the mark of an orphan whose run is completed.  Another instance may have removed it already."""
         paths, version = self._member.layout.item(item), self._cache.version(item)
         condition = [] if version is None else [Check(paths.execution, version)]
         await write(self._member, [*condition, Delete(paths.orphan)], "to remove the mark of an item that has ended")
 
     async def mark_misfired(self, view: JobView, item: int, slot: int) -> None:
-        """Leave a mark on an item whose fire was refused, for operators to see; the next claim removes it.
+        """Mark for operators that an item has missed a moment.  The next claim of the item removes the mark.
 
-        It is left under the assignment it was decided on, or the next holder would have read too early to see it.
+        The mark is written only under the assignment on which it was decided.  Otherwise the next holder may have read
+        the item before, and would not know the mark.
         """
         entitled = Check(self._member.layout.sharding, view.sharding_version)
         mark = Create(self._member.layout.item(item).misfire, str(slot).encode())
-        await write(self._member, [entitled, mark], "to mark an item whose run was missed")  # perhaps it is there
+        await write(self._member, [entitled, mark], "to mark an item whose run was missed")  # or it exists
         self._cache.items[item].marked = True
 
     async def _take(
@@ -219,10 +222,10 @@ class Claims:
         before: dict[int, Record],
         taken: ClaimResult,
     ) -> Committed | None:
-        """Commit the claim of ``wanted``, leaving out what cannot be had; what is left in it has been taken.
+        """Commit the claim of ``wanted``.  Items that cannot be claimed are removed from ``wanted``.
 
-        ``before`` are the records that it takes the place of.  What else comes of it is noted in ``taken``.  What is
-        refused again for the same reason, though all was read again, is refused: the view may be old by then.
+        ``before`` holds the records that the claim replaces; the other results are noted in ``taken``.  If the claim
+        meets the same conflict again although everything was read again, it ends: the view may be outdated.
         """
         member, cache, met = self._member, self._cache, ""
         while wanted:
@@ -244,7 +247,7 @@ class Claims:
         return None
 
     def _taking(self, view: JobView, fire: Fire, wanted: Mapping[int, Record]) -> tuple[int, list[Op]]:
-        """Return the operations of a claim, and how many of them come before those of the items."""
+        """Return the operations of a claim, and how many of them precede the operations of the items."""
         member, cache = self._member, self._cache
         operations = _entitled(member, view, fire, wanted)
         first = len(operations)
@@ -255,7 +258,7 @@ class Claims:
         return first, operations
 
     async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], refused: set[int]) -> bool:
-        """Get out of the way what trying again would meet again; False if there is no way, not even a job."""
+        """Prepare another attempt after a conflict; False if none is possible, say because the job was removed."""
         cache = self._cache
         for item in list(wanted):
             paths = self._member.layout.item(item)
@@ -270,7 +273,7 @@ class Claims:
         return True
 
     async def _reconsider(self, fire: Fire, wanted: dict[int, Record]) -> set[int]:
-        """Read what refused the claim; drop what is running or done, renew the rest; return what is locked."""
+        """Read the items again, and remove from ``wanted`` those that run or are done; return those that run."""
         running = await self._cache.learn(list(wanted))
         for item in list(wanted):
             record = self._cache.record(item)
@@ -286,9 +289,10 @@ class Claims:
     async def _give_back(
         self, ended: Ended, hand_over: bool, what: str = "to settle items", *, removed: bool = False
     ) -> frozenset[int] | None:
-        """Write the ends of items' runs; return those put up for rescue, None if the session was lost.
+        """Settle items; return those that were marked as orphans, or None if the session was lost.
 
-        Whatever it is refused for, it is tried again while the session lives: the items are locked until then.
+        If the registry refuses it, for whatever reason, it is tried again while the session lives, because the items
+        stay locked until they are settled.
         """
         member, refused, before = self._member, 0, ""
         items = frozenset(ended)
@@ -309,7 +313,7 @@ class Claims:
                 case WriteRefused(error):
                     if isinstance(error, Conflict):
                         cut_off = _without_mark(member.layout, cut_off, error)
-                    if str(error) == before:  # else what stood in the way may be gone once it has been read again
+                    if str(error) == before:  # another error is tried again at once, with what is read below
                         await member.session.back_off(refused)
                         refused += 1
                     before = str(error)
@@ -321,25 +325,25 @@ class Claims:
         return cut_off
 
     async def _still_mine(self, ended: Ended) -> Ended:
-        """Return what is yet to be settled, at the records' present versions: somebody touched them by hand."""
+        """Return the items still to be settled, with the present versions of records that somebody edited by hand."""
         await self._cache.learn(list(ended))
         entries, version = self._cache.items, self._cache.version
         mine = {item: replace(seen, version=version(item)) for item, seen in ended.items() if entries[item].locked}
         rescued = [item for item in sorted(mine) if entries[item].rescuing]
         marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
-        for item, mark in zip(rescued, marks, strict=True):  # what is not ours was removed and made again by hand
+        for item, mark in zip(rescued, marks, strict=True):  # a foreign mark was made by hand, so leave it alone
             entries[item].rescuing = mark is not None and mark.stat.ephemeral_owner == self._member.incarnation
         return mine
 
 
 def _at_once(texts: Iterable[str | None]) -> int:
-    """Return how many items one transaction may carry whose records hold such texts."""
+    """Return how many items fit into one transaction if their records hold these texts."""
     longest = max((len(text) for text in texts if text), default=0)
     return min(ITEMS_AT_ONCE, max(1, MAX_TEXT // (6 * longest))) if longest else ITEMS_AT_ONCE  # six: "\u0000"
 
 
 def _entitled(member: Member, view: JobView, fire: Fire, wanted: Collection[int]) -> list[Op]:
-    """Return what entitles to the items: the assignment decided on, or the orphans' marks, which it takes."""
+    """Return the operations that allow a claim: a check of the assignment, or the removal of orphans' marks."""
     if fire.source is not FireSource.FAILOVER:
         asked = [] if fire.request is None else [Delete(*fire.request)]
         return [Check(member.layout.sharding, view.sharding_version), *asked]
@@ -370,17 +374,17 @@ def _settling(
 
 
 def _before_items(fire: Fire, items: int) -> int:
-    """Return how many operations of a claim come before those of the items."""
+    """Return how many operations of a claim precede those of the items."""
     return 2 * items if fire.source is FireSource.FAILOVER else 1 + (fire.request is not None)
 
 
 def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -> frozenset[int]:
-    """Leave out whose mark is there already, or all if there is no place for any: the leader will find them."""
+    """Leave out the items that are marked already, or all items if no mark can be made: the leader marks them later."""
     refused = frozenset(item for item in cut_off if layout.item(item).orphan == conflict.path)
     return cut_off - refused if not refused or conflict.reason == "exists" else frozenset()
 
 
 def _as_written(fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, VersionedRecord]:
-    """Return the records as a claim wrote them, at the versions it gave them."""
+    """Return the records as a claim has written them, with their versions."""
     first = _before_items(fire, len(wanted))
     return {item: VersionedRecord(record, versions[first + 2 * n]) for n, (item, record) in enumerate(wanted.items())}

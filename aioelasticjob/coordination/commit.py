@@ -1,7 +1,8 @@
-"""Written or not, once: the one way in which an instance of a job writes to the registry.
+"""``write``, the only way in which an instance of a job writes to the registry: a transaction is written once or never.
 
-A transaction is applied whole or not at all, and it is conditional on what was read.  So when its reply is lost, what
-its own operations have left in the registry tells whether it was applied; if it was not, it is sent again.
+A transaction is applied whole or not at all, and it is conditional on what was read.  So if its reply is lost, the
+instance reads the nodes that the transaction would have changed, and they show whether it was applied.  If it was not
+applied, it is sent again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from aioelasticjob.registry.tree import Node
 ENDED_STATES = (SessionState.EXPIRED, SessionState.CLOSED)
 
 
-@dataclass(slots=True)  # one for every write: a frozen one costs three times as much to make
+@dataclass(slots=True)  # not frozen: one is made for every write, and a frozen one takes three times as long
 class WriteApplied:
     """The transaction was written."""
 
@@ -43,7 +44,7 @@ class WriteRefused:
 
 @dataclass(frozen=True, slots=True)
 class SessionOver:
-    """The session is over, and with it every lock that the transaction may have taken."""
+    """The session is over, so every lock that the transaction may have made is gone."""
 
     error: SessionEnded
 
@@ -53,16 +54,17 @@ class SessionOver:
 
 
 WriteResult: TypeAlias = WriteApplied | WriteRefused | SessionOver
-"""What became of a transaction: exactly one of three."""
+"""The result of a transaction: exactly one of three."""
 
 
 async def write(
     member: Member, ops: Sequence[Op], what: str, *, wait: bool = False, delay: Delay | None = None
 ) -> WriteResult:
-    """Write a transaction under the member's session and return what became of it; no RegistryError is raised.
+    """Write a transaction under the member's session, and return its result.  No RegistryError is raised.
 
-    ``what`` says what the job wants, as in "to settle items".  ``wait``: without a connection wait for one of the same
-    session; otherwise that is a refusal (Suspended).  Every wait can be cancelled, and ends with the session.
+    ``what`` says what the job wants, as in "to settle items".  If there is no connection, the result is a refusal
+    (Suspended), or with ``wait`` this waits for a connection of the same session.  Every wait can be cancelled, and
+    ends when the session ends.
     """
     session, lost = member.session, 0
     while True:
@@ -71,7 +73,7 @@ async def write(
             written: WriteResult = WriteApplied(await session.commit(ops, incarnation=member.incarnation, delay=delay))
         except OutcomeUnknown as error:
             if (found := await _look(member, ops, what, since)) is None:
-                if lost:  # a server that fails again and again is asked less often
+                if lost:  # pause longer each time if a server fails again and again
                     member.refusals.refused(what, error)
                     await session.back_off(lost - 1)
                 lost += 1
@@ -81,7 +83,7 @@ async def write(
             if wait and await connected(session, member.incarnation):
                 continue
             written = SessionOver(_ended()) if wait else WriteRefused(error)
-        except SessionEnded as error:  # the registry may say so of a session that goes on, with its locks
+        except SessionEnded as error:  # the registry can say so although the session, with its locks, goes on
             goes_on = wait and await connected(session, member.incarnation)
             written = WriteRefused(error) if goes_on else SessionOver(error)
         except RegistryError as error:
@@ -91,7 +93,7 @@ async def write(
 
 
 def _note(member: Member, what: str, written: WriteResult) -> None:
-    """Note what was refused, or is refused no longer; that others were faster, or nobody is there, is no refusal."""
+    """Note a refusal, or the end of one.  A conflict and a missing connection do not count as refusals."""
     if isinstance(written, WriteApplied):
         member.refusals.accepted(what)
     elif isinstance(written, WriteRefused) and not isinstance(written.error, Conflict | Suspended):
@@ -99,7 +101,7 @@ def _note(member: Member, what: str, written: WriteResult) -> None:
 
 
 async def connected(session: Session, incarnation: int) -> bool:
-    """Wait for a connection of the same session; False when that session is over."""
+    """Wait for a connection of the same session; False if that session is over."""
     status = await session.status.until(
         lambda now: now.state is SessionState.CONNECTED or now.state in ENDED_STATES or now.incarnation != incarnation
     )
@@ -109,11 +111,12 @@ async def connected(session: Session, incarnation: int) -> bool:
 def committed_by_nodes(
     ops: Sequence[Op], nodes: Mapping[str, Node | None], incarnation: int, since: int
 ) -> Committed | None:
-    """Return what a lost reply would have said if the nodes show that ``ops`` were applied, None if they were not.
+    """Return what the lost reply would have said if the nodes show that ``ops`` were applied, else None.
 
-    ``nodes`` were read later than ``ops`` were sent, and ``since`` is a transaction that came before them.  Where the
-    nodes do not tell, ``ops`` count as not applied: being conditional they can be sent again, and are then refused.
-    A new lock of ours tells that they were, whatever a hand has done to other nodes since: nobody else can make it.
+    ``nodes`` were read after ``ops`` had been sent, and ``since`` is a transaction that was written before them.  If
+    the nodes do not show it, ``ops`` count as not applied: they are conditional, so they can be sent again, and would
+    be refused.  A new lock of this session proves that ``ops`` were applied, even if somebody has changed other nodes
+    by hand since, because nobody else can make it.
     """
     made, removed = ({op.path for op in ops if isinstance(op, kind)} for kind in (Create, Delete))
     tells = [
@@ -137,7 +140,7 @@ def committed_by_nodes(
 
 
 def _tells(op: Op, node: Node | None, incarnation: int, since: int) -> bool | None:
-    """Return whether a node shows that an operation was applied; None if it does not tell."""
+    """Return whether a node shows that an operation was applied; None if the node does not show it."""
     match op:
         case Create(ephemeral=True):
             return node is not None and node.stat.ephemeral_owner == incarnation and node.stat.czxid > since
@@ -159,7 +162,7 @@ def _tells(op: Op, node: Node | None, incarnation: int, since: int) -> bool | No
 
 
 async def _look(member: Member, ops: Sequence[Op], what: str, since: int) -> WriteApplied | SessionOver | None:
-    """Find out, however often that fails, whether a transaction was applied; None if it was not."""
+    """Find out whether a transaction was applied, trying until the session ends; None if it was not."""
     session, failures = member.session, 0
     paths = list(dict.fromkeys(op.path for op in ops if not isinstance(op, Check)))
     while await connected(session, member.incarnation):
@@ -181,7 +184,7 @@ async def _look(member: Member, ops: Sequence[Op], what: str, since: int) -> Wri
 
 
 async def catch_up_server(member: Member) -> None:
-    """Wait until the server that this session asks knows all that was written through another server before."""
+    """Wait until the server of this session knows everything that was written through other servers before."""
     await member.session.sync(member.layout.root)
 
 

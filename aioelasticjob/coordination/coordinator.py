@@ -1,4 +1,4 @@
-"""Makes the registry what the rules want: view, decide, commit, again and again until nothing is wanted."""
+"""Applies the rules to a job's nodes: it reads a view, decides, and writes, until the rules want no more effects."""
 
 from __future__ import annotations
 
@@ -40,33 +40,33 @@ from aioelasticjob.registry.transaction import Delete
 from aioelasticjob.registry.tree import Tree
 
 MIRROR_TIMEOUT = 5.0
-"""Seconds to wait for one's own write to come back through the mirror before looking again all the same."""
+"""Seconds to wait until the mirror shows this instance's own write, before deciding without it."""
 
 RETRY_PAUSE = 2.0
-"""Seconds after which it is tried again what the registry has refused."""
+"""Seconds after which a write that the registry has refused is tried again."""
 
 READ_PURPOSE = "to read what the rules ask for"
-"""What the registry may refuse, in the words of the log."""
+"""The purpose of the coordinator's reads, for the log line if the registry refuses them."""
 
 log = logging.getLogger(__name__)
 
 Ts = TypeVarTuple("Ts")
 Report: TypeAlias = Callable[[int, Record], None]
-"""Takes an item and its run that was given up."""
+"""Is called with an item and its run that was given up."""
 Work: TypeAlias = Callable[[], Awaitable[float]]
-"""What a turn cannot do at once; it returns the seconds until something changes by time alone."""
+"""Does what has to wait, and returns the seconds until the next turn."""
 
 
 def _ignore(item: int, run: Record) -> None:
-    """Tell nobody of a run that was given up."""
+    """Report nothing."""
 
 
 class Coordinator:
-    """Keeps the registry as the rules want it, and ``views`` as the registry is, in turns.
+    """Writes the effects that the rules want, and sets ``views`` to the newest view, in turns.
 
-    A turn decides; what it wants written, or has to read first, is returned as work that has to wait.  ``given_up`` is
-    told of the runs given up, ``dismissed`` is called when this instance is asked to leave, ``over`` when the session
-    has ended.
+    A turn decides and does not wait.  If something has to be written or read, the turn returns it as work.
+    ``given_up`` is called with each run that is given up, ``dismissed`` when this instance is asked to leave, and
+    ``over`` when the session has ended.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Coordinator:
         self._pacing.tick_at = current_time() + views.value.config.reconcile_interval
         self._leaves = False
         self._written, self._written_at = 0, 0.0
-        """The last transaction written, which the tree has yet to show, and when that was by the loop's clock."""
+        """The last transaction that the tree does not show yet, and when it was written, by the loop's clock."""
 
     @property
     def view(self) -> JobView:
@@ -94,13 +94,13 @@ class Coordinator:
         return self._views.value
 
     def turn(self) -> float | Work:
-        """Take in the newest tree and decide; return the seconds until something changes by time alone, or work."""
+        """Read the newest tree and decide; return the seconds until the next turn, or work that has to wait."""
         missing = self._written_at + MIRROR_TIMEOUT - current_time()
         if self._trees.value.zxid < self._written and missing > 0:
             return missing
         self._written = 0
         view = self._take_in()
-        if self._leaves:  # an instance that leaves has no more say in it
+        if self._leaves:  # an instance that leaves coordinates no more
             return inf
         if _may_be_dismissed(self._member, view):
             return partial(self._attempt, self._look_whether_dismissed, view)
@@ -128,7 +128,7 @@ class Coordinator:
         return self._see_to(RuleInput(view, member.id, quiet, tick, self._time, {}, {}, {}, member.host))
 
     def _see_to(self, rule_input: RuleInput) -> float | Work:
-        """Return what writes the effects that the rules want, or how long there is nothing to do."""
+        """Return the work that writes the effects which the rules want, or the seconds until the next turn."""
         if effects := decide(rule_input):
             return partial(self._attempt, self._write, rule_input, effects)
         return self._pause(rule_input.view, rule_input.quiet)
@@ -142,11 +142,11 @@ class Coordinator:
         return found if isinstance(found, float) else await found()
 
     async def _look_up(self, view: JobView, quiet: bool, tick: bool, clears: bool, mourns: bool) -> float:
-        """Publish what is due, and read the busy nodes that the rules have to know; then see to what they want."""
+        """On a tick publish counts; read the records that the rules need, which are not mirrored; then decide."""
         member, pacing, time = self._member, self._pacing, self._time
         if tick:
             await self._tally.publish(member, view, time)
-            if member.id == (view.leader or min(view.instances, default="")):  # while all are off, nobody leads
+            if member.id == (view.leader or min(view.instances, default="")):  # no leader if all are switched off
                 pacing.accounted = await note_accounted(member, view, time, pacing.accounted)
         unwanted = await _unwanted_records(member) if clears else {}
         runs, cut_off = _InterruptedRuns(), dict[int, int]()
@@ -154,7 +154,7 @@ class Coordinator:
             cut_off = await _cut_off(member, view, runs)
             pacing.lingering = runs.lingering
         member.refusals.accepted(READ_PURPOSE)
-        if cut_off or runs.lingering:  # look again until somebody has taken them
+        if cut_off or runs.lingering:  # look again until they have been rescued
             pacing.orphans_looked_up = None
         rule_input = RuleInput(view, member.id, quiet, tick, time, unwanted, cut_off, runs.cut_off, member.host)
         found = self._see_to(rule_input)
@@ -167,17 +167,17 @@ class Coordinator:
         return 0.0 if self._written else self._pause(rule_input.view, rule_input.quiet)
 
     async def _attempt(self, work: Callable[[*Ts], Awaitable[float]], *args: *Ts) -> float:
-        """Do some work; what the registry refuses is tried again."""
+        """Do some work.  If the registry refuses it, the next turn tries again."""
         member = self._member
         try:
             return await work(*args)
         except Suspended:
             self._pacing.look_again()
-            return 0.0 if member.session.status.value.state is SessionState.CONNECTED else inf  # which wakes it
+            return 0.0 if member.session.status.value.state is SessionState.CONNECTED else inf  # a connection wakes it
         except SessionEnded:
             self._over()
             return inf
-        except RegistryError as error:  # it cannot be read now; the runs go on meanwhile
+        except RegistryError as error:  # try to read it again later; the job runs meanwhile
             member.refusals.refused(READ_PURPOSE, error)
             self._pacing.look_again()
             return self._pause(self.view, quiet=False)
@@ -197,7 +197,7 @@ def _may_be_dismissed(member: Member, view: JobView) -> bool:
 
 
 async def dismissed(member: Member, view: JobView) -> bool:
-    """Whether an operator asked this instance to leave, or removed its node by hand."""
+    """Whether an operator has asked this instance to leave, or has removed its node by hand."""
     if member.id not in view.instances:
         if not await _is_removed(member):
             return False
@@ -208,32 +208,38 @@ async def dismissed(member: Member, view: JobView) -> bool:
     asked = member.layout.shutdown(member.id)
     if asked not in view.tree:
         return False
-    await write(member, [Delete(asked)], "to take a request")  # if it stays, the leader's tick removes it
+    await write(member, [Delete(asked)], "to take a request")  # or the leader removes it on a tick
     return True
 
 
 async def _is_removed(member: Member) -> bool:
-    """Whether the node is gone by somebody's hand: what we see may be older than we are, or our session may be over."""
+    """Whether somebody has removed this instance's node.
+
+    The view alone does not show that: it may be older than the node, or this instance's session may be over.
+    """
     try:
         mine = await member.session.exists(member.layout.instance(member.id))
     except RegistryError:
         return False
-    if member.session.incarnation != member.incarnation:  # the next life joins anew
+    if member.session.incarnation != member.incarnation:  # the session is over: the job joins again under the next
         return False
     return mine is None or mine.ephemeral_owner != member.incarnation
 
 
 @dataclass(slots=True)
 class _InterruptedRuns:
-    """What was looked up of the items' runs."""
+    """The runs that were found cut off."""
 
     cut_off: dict[int, Record] = field(default_factory=dict)
     lingering: bool = False
-    """Whether something is run by an instance that is registered no more: its end will change nothing we hear of."""
+    """Whether an instance that is not registered any more still runs an item: no mirrored node will show its end."""
 
 
 async def _cut_off(member: Member, view: JobView, runs: _InterruptedRuns) -> dict[int, int]:
-    """Return the versions of records of items begun, not completed and running nowhere; ``runs`` takes the pacing."""
+    """Return the items whose run was begun, is not completed and runs nowhere, with the versions of their records.
+
+    The records, and whether other runs linger, are noted in ``runs``.
+    """
     items = sorted(view.items)
     paths = [path for item in items for path in (member.layout.item(item).execution, member.layout.item(item).running)]
     nodes = iter(await member.session.get_many(paths))
@@ -250,7 +256,10 @@ async def _cut_off(member: Member, view: JobView, runs: _InterruptedRuns) -> dic
 
 
 async def _unwanted_records(member: Member) -> dict[str, int]:
-    """Return what monitoring has left, with versions, marks before records; nothing as long as anything runs."""
+    """Return the records and marks of a job that is not monitored any more, with their versions.
+
+    Each mark precedes its record.  The result is empty as long as any item runs.
+    """
     layout, session = member.layout, member.session
     try:
         items = [int(name) for name in await session.children(layout.execution) if is_item(name)]
@@ -272,18 +281,18 @@ async def _unwanted_records(member: Member) -> dict[str, int]:
 
 
 async def _commit(member: Member, view: JobView, effects: Sequence[Effect], report: Report = _ignore) -> int:
-    """Write the effects; return the zxid of the last that took, 0 if there was none."""
+    """Write the effects; return the zxid of the last one written, 0 if there was none."""
     written = 0
     for effect in effects:
         lost = dict[int, Record]()
         for transaction in await _transactions(member, view, effect, lost):
             match await write(member, transaction, f"to coordinate the job ({type(effect).__name__})"):
                 case WriteApplied(committed):
-                    if not isinstance(effect, GiveUpRun | ClearRecords):  # records are not mirrored: none comes back
+                    if not isinstance(effect, GiveUpRun | ClearRecords):  # the mirror never shows records
                         written = committed.zxid
                 case WriteRefused(Suspended() as error) | SessionOver(error):
                     raise error
-                case WriteRefused(error):  # the view had aged, and the next one knows better; or it is tried again
+                case WriteRefused(error):  # the view was outdated, or the effect is tried again
                     log.debug("not written", extra={"job": member.layout.job, "effect": effect, "news": str(error)})
                     with suppress(RegistryError):
                         await catch_up_server(member)
@@ -308,7 +317,7 @@ def _tell_lost(job: str, item: int, record: Record) -> None:
 
 
 async def _transactions(member: Member, view: JobView, effect: Effect, lost: dict[int, Record]) -> list[Transaction]:
-    """Return an effect's transactions; into ``lost`` go the runs cut off whose records they remove."""
+    """Return an effect's transactions.  If they remove records of runs that were cut off, note these in ``lost``."""
     if not isinstance(effect, RemoveItems):
         return to_transactions(effect, view)
     idle, removal = await _idle(member, effect.items, lost)
@@ -316,7 +325,7 @@ async def _transactions(member: Member, view: JobView, effect: Effect, lost: dic
 
 
 async def _idle(member: Member, items: frozenset[int], lost: dict[int, Record]) -> tuple[frozenset[int], Transaction]:
-    """Return the surplus items that nobody runs any more, and the removal of their records."""
+    """Return the surplus items that no instance runs any more, and the operations that remove their records."""
     layout = member.layout
     chosen = sorted(items)[:200]
     paths = [_execution(layout, item) for item in chosen]
@@ -326,7 +335,7 @@ async def _idle(member: Member, items: frozenset[int], lost: dict[int, Record]) 
         found, running, misfired = next(nodes), next(nodes), next(nodes)
         marks = misfired is not None and not misfired.stat.num_children
         if running is not None or (found is not None and found.stat.num_children > marks):
-            continue  # it still runs, or holds what is not ours
+            continue  # it still runs, or somebody has made nodes below it by hand
         idle.add(item)
         removal += [Delete(mark)] if misfired else []
         removal += [Delete(record, found.stat.version)] if found else []

@@ -1,4 +1,4 @@
-"""What somebody has got wrong by hand in a job's nodes: named once, and once more when it is mended."""
+"""Finds mistakes that a person has made in a job's nodes, and logs each once, and once more when it is corrected."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from functools import lru_cache
 from aioelasticjob.coordination.view import JobView, instance_data, is_host, is_item
 
 MAX_WARNINGS = 100
-"""Faults named at a time: whoever pours a thousand nodes into a job does not want to read a thousand lines."""
+"""How many findings are logged at a time: a thousand wrong nodes shall not cause a thousand lines."""
 
 log = logging.getLogger(__name__)
 
 
 def diagnose(view: JobView, me: str | None = None) -> Mapping[str, str]:
-    """Return what is wrong, by path; nothing when all is well.  What an instance lacks only it says: ``me``."""
+    """Return the findings by path; empty if there is none.
+
+    The features that an instance lacks are reported only by that instance itself, ``me``.
+    """
     config = view.layout.config
     found = {} if view.fault is None else {config: view.fault.removeprefix(f"{config}: ")}
     if view.config.ignored and view.fault is None:
@@ -28,7 +31,7 @@ def diagnose(view: JobView, me: str | None = None) -> Mapping[str, str]:
 
 
 def missing_features_text(features: Collection[str]) -> str:
-    """Return what is to be said of an instance that does not know all that the job requires."""
+    """Return the warning for an instance that lacks these features, which the job requires."""
     named = ", ".join(f"{one!r:.80}" for one in features)
     return f"the job requires {named}, which this worker does not know: it runs nothing here until it is upgraded"
 
@@ -54,7 +57,7 @@ def _instances(view: JobView) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=65536)
 def _untrue(name: str, data: bytes) -> str | None:
-    """Return what an instance's node says that cannot be, None if all is well; a node made by hand may be silent."""
+    """Return what is wrong with the data of an instance's node; None if nothing is.  Empty data is allowed."""
     told = instance_data(data)
     if data and not told:
         return f"holds {data[:80]!r}: what an instance says of itself is a JSON object, and nothing of this is heeded"
@@ -97,14 +100,14 @@ def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
 
 
 class ConfigWarnings:
-    """Says every fault once, and that it is mended."""
+    """Logs every finding once, and once more when it has been corrected."""
 
     def __init__(self, job: str) -> None:
         self._job = job
         self._known: Mapping[str, str] = {}
 
     def log_changes(self, found: Mapping[str, str]) -> None:
-        """Log what is new since the last time."""
+        """Log what has changed since the last call."""
         self._say([(path, why) for path, why in found.items() if self._known.get(path) != why])
         self._say([(path, "mended") for path in self._known if path not in found])
         self._known = found

@@ -1,4 +1,4 @@
-"""A tree as text: one line for each node, and on request without anybody's address."""
+"""Renders a tree as text: one line for each node, on request with masked addresses."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from aioelasticjob.registry.tree import Node, Tree
 
 
 def render(tree: Tree, layout: Layout, *, masked: bool = False, limit: int | None = None) -> str:
-    """Return ``path | data | version`` of every node, sorted by path, items by number.
+    """Return ``path | data | version`` of every node, sorted by path; items are sorted by number.
 
-    ``masked`` replaces addresses and the servers' host names.  What exceeds ``limit`` characters is only counted.
+    ``masked`` replaces addresses and the servers' host names.  Nodes beyond ``limit`` characters are only counted.
     """
     mask, paths = Mask(tree, layout) if masked else None, sorted(tree, key=_place)
     lines, size = list[str](), 0
@@ -39,7 +39,7 @@ def _text(node: Node | None) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text on one line that can be taken apart again: a bar of its own is ``\\|``, a strange byte ``\\xff``."""
+    """Return text on one line that can be parsed again: a bar becomes ``\\|``, a byte that is not text ``\\xff``."""
     plain = text.replace("\\", "\\\\").replace("|", "\\|")
     return plain if plain.isprintable() else "".join(map(_shown, plain))
 
@@ -47,7 +47,7 @@ def _escaped(text: str) -> str:
 def _shown(char: str) -> str:
     if char.isprintable():
         return char
-    if "\udc80" <= char <= "\udcff":  # a byte that is no text
+    if "\udc80" <= char <= "\udcff":  # a byte that is not text
         return f"\\x{ord(char) - 0xDC00:02x}"
     return char.encode("unicode_escape").decode()
 

@@ -1,4 +1,4 @@
-"""The closed set of what rules may want written, and each one's transactions."""
+"""The closed set of effects that rules may want, and the transactions that write each effect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aioelasticjob.model import GIVEN_UP, Record
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 
 MAX_OPERATIONS = 1000
-"""Operations that one transaction may carry: far below jute.maxbuffer, and short enough not to hold up the loop."""
+"""How many operations a transaction may have: far below jute.maxbuffer, and too few to block the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,77 +24,77 @@ class BecomeLeader:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """Stop leading."""
+    """Stop being the leader."""
 
     me: str
 
 
 @dataclass(frozen=True, slots=True)
 class RequireAssignment:
-    """Ask for an assignment."""
+    """Require an assignment, by making the mark ``necessary``."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Write an assignment, whole."""
+    """Write a whole assignment."""
 
     assignment: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveItems:
-    """Remove items beyond the count that nobody holds any more."""
+    """Remove items beyond the count that no instance holds any more."""
 
     items: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class MarkOrphan:
-    """Put an item whose run was cut off up for rescue."""
+    """Mark an item whose run was cut off as an orphan."""
 
     item: int
     version: int
-    """The version of the record that says so."""
+    """The version of the item's record."""
     run: Record | None = None
-    """What the record says."""
+    """The item's record."""
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUpRun:
-    """Settle a run that was cut off, and whose rescues were cut off in a row, as failed."""
+    """Settle a run as failed that was cut off, and whose rescues were cut off in a row."""
 
     item: int
     version: int
-    """The version of the record that says so."""
+    """The version of the item's record."""
     run: Record
-    """What the record says."""
+    """The item's record."""
     at: int
-    """Now, in milliseconds since the epoch."""
+    """The present time, in milliseconds since the epoch."""
     marked: bool
-    """Whether the item is up for rescue, because an instance that left has handed it over."""
+    """Whether the item has an orphan's mark, because an instance that left has handed it over."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveMarks:
-    """Remove a request that has been heard, or that is meant for somebody who is gone."""
+    """Remove marks that are not needed: requests to instances that are gone, and orphans' marks without a rescuer."""
 
     paths: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreNodes:
-    """Make again what was removed by hand and everything else stands upon."""
+    """Make nodes again that were removed by hand and that all other nodes need."""
 
     me: str
     nodes: Mapping[str, bytes]
-    """Data by path, outermost first."""
+    """The data by path, parents first."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshServer:
-    """Keep a server's node young: its age is how long the server has not been used."""
+    """Touch a server's node: its age says how long no instance has been on the server."""
 
     ip: str
     version: int
@@ -102,7 +102,7 @@ class RefreshServer:
 
 @dataclass(frozen=True, slots=True)
 class RemoveServer:
-    """Remove a server that has not been used for long."""
+    """Remove a server on which no instance has been for long."""
 
     ip: str
     version: int
@@ -113,16 +113,16 @@ class ClearRecords:
     """Remove the records of a job whose execution is no longer monitored."""
 
     versions: Mapping[str, int]
-    """Versions by path, a record's mark before the record."""
+    """The versions by path; each record's mark precedes the record."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteSchedule:
-    """Note which schedule is in force, and since when."""
+    """Note which schedule is in force and since when."""
 
     data: bytes
     config_version: int
-    """The version of the configuration that it was read from."""
+    """The version of the configuration from which the schedule was read."""
 
 
 Effect = (
@@ -144,7 +144,7 @@ Transaction = list[Op]
 
 
 def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
-    """Return the transactions that bring an effect about, each conditional on what the view shows."""
+    """Return the transactions that write an effect; each is conditional on what the view shows."""
     layout = view.layout
     match effect:
         case BecomeLeader(me):
@@ -180,14 +180,17 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
 
 
 def mark_necessary(view: JobView) -> Transaction:
-    """Return the mark's operation: a mark that stands is touched, so that an assignment under way is decided anew."""
+    """Return the operation that makes the mark ``necessary``.
+
+    If the mark exists, it is touched, so that an assignment that is being decided meets a conflict and is decided anew.
+    """
     if view.layout.necessary not in view.tree:
         return [Create(view.layout.necessary)]
     return [Set(view.layout.necessary, b"", -1)]
 
 
 def _leading(view: JobView) -> Transaction:
-    """Return the fence of every leader's write: the epoch outlives the seat, so a deposed leader is refused."""
+    """Return the check of every leader's write: the epoch never decreases, so a former leader's write is refused."""
     return [Check(view.layout.epoch, -1 if view.epoch is None else view.epoch)]
 
 
@@ -197,7 +200,7 @@ def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
     begin: Transaction = [Set(layout.sharding, b"", view.sharding_version)]
     end: Transaction = []
     if not view.obstructed(layout.processing):
-        if view.processing:  # left by an assignment that was cut short; its author is fenced by the epoch
+        if view.processing:  # left by a former leader, whose further writes the epoch refuses
             begin.append(Delete(layout.processing))
         begin.append(Create(layout.processing, ephemeral=True))
         end.append(Delete(layout.processing))
@@ -206,7 +209,7 @@ def _assign(view: JobView, assignment: Mapping[int, str]) -> list[Transaction]:
         end.append(answer(layout.necessary, view.necessary))
     if len(moves) + len(begin) + len(end) <= MAX_OPERATIONS:
         return [[*_leading(view), *begin, *moves, *end]]
-    outdated = Set(layout.sharding, b"", -1)  # for claims decided before the chunk, should ``processing`` go by hand
+    outdated = Set(layout.sharding, b"", -1)  # refuses earlier claims even if somebody removes ``processing``
     chunks = [[outdated, *moves[n : n + MAX_OPERATIONS]] for n in range(0, len(moves), MAX_OPERATIONS)]
     return [[*_leading(view), *part] for part in (begin, *chunks, end)]
 
@@ -242,7 +245,7 @@ def _give_up_run(view: JobView, given: GiveUpRun) -> Transaction:
 
 
 def _absent(path: str) -> Transaction:
-    """Return ZooKeeper's way to check that a node does not exist."""
+    """Return operations that check that a node does not exist; ZooKeeper has no single operation for it."""
     return [Create(path, ephemeral=True), Delete(path)]
 
 

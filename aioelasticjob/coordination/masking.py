@@ -1,4 +1,4 @@
-"""Addresses and host names in text: found wherever they are, also where they touch words, and replaced."""
+"""Finds addresses and host names in text, also where they touch words, and replaces them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aioelasticjob.registry.tree import Node, Tree
 
 _V4 = re.compile(r"(?<![0-9])(?<![0-9]\.)[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9]|\.[0-9])")
 _V6 = re.compile(r"[0-9A-Fa-f:.]+")
-"""What may hold an IPv6 address; whether it does is asked of those who know."""
+"""Characters that may contain an IPv6 address; ``ipaddress`` then decides."""
 _SHAPE = re.compile(
     r"(?:(?:H:){6}(?:V|H:H)|(?:H(?::H){0,6})?::(?:(?:H:){0,5}V|H(?::H){0,6})?)(?![0-9A-Fa-f])".replace(
         "H", "[0-9A-Fa-f]{1,4}"
@@ -22,11 +22,11 @@ _SHAPE = re.compile(
 _HEX = frozenset("0123456789abcdefABCDEF")
 _ZONE = re.compile(r"%\w+")
 _NEWLINE = (r"\n", r"\r", r"\t")
-"""How JSON spells what is no letter before an address."""
+"""Escape sequences of JSON that may precede an address and whose letter does not belong to it."""
 
 
 class Mask:
-    """Replaces every address by ip1, ip2, … and a server's host name by host1, host2, …: the same one everywhere."""
+    """Replaces every address by ip1, ip2, … and every server's host name by host1, host2, …, the same everywhere."""
 
     def __init__(self, tree: Tree, layout: Layout) -> None:
         self._addresses: dict[str, str] = {}
@@ -39,14 +39,14 @@ class Mask:
             self._host(name.partition("@-@")[0], str(host) if is_host(host) else "")
             if is_host(told.get("ip")):
                 self._host(str(told["ip"]), "")
-        self._names |= {json.dumps(name)[1:-1]: mask for name, mask in self._names.items()}  # as JSON spells it
+        self._names |= {json.dumps(name)[1:-1]: mask for name, mask in self._names.items()}  # escaped as in JSON
         spelt = "|".join(re.escape(name) for name in sorted(self._names, key=len, reverse=True))
-        domain = r"(?:\.[^\W_][\w-]*)*"  # a server's name may be written with it
+        domain = r"(?:\.[^\W_][\w-]*)*"  # a host name may be followed by its domain
         known = rf"(?:(?<![^\W_])(?<![.-])|(?<=\\[nrt]))({spelt}){domain}(?![^\W_]|-)"
         self._known = re.compile(known, re.IGNORECASE) if spelt else None
 
     def __call__(self, text: str) -> str:
-        """Return the text without addresses."""
+        """Return the text with addresses and host names replaced."""
         if self._known is not None:
             text = self._known.sub(lambda found: self._names.get(found[1].lower(), "host"), text)
         parts, at = list[str](), 0
@@ -59,7 +59,7 @@ class Mask:
         return _V4.sub(lambda found: self._address(found[0]) or found[0], text)
 
     def _host(self, ip: str, host: str) -> None:
-        """Take note of a server; an operator may have made one whose name is no address."""
+        """Note a server.  An operator may have made one whose name is not an address."""
         if not (ip := ip.strip()):
             return
         mask = self._address(ip) or self._names.setdefault(ip.lower(), self._next())
@@ -76,7 +76,7 @@ class Mask:
 
 
 def _sixes(text: str) -> Iterator[tuple[int, int]]:
-    """Find the IPv6 addresses in a text, from where to where."""
+    """Yield the start and end of each IPv6 address in a text."""
     for run in _V6.finditer(text):
         at, end = run.span()
         if text.count(":", at, end) < 2:
@@ -88,9 +88,10 @@ def _sixes(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _six(text: str, at: int, end: int) -> tuple[int, int] | None:
-    """Find the first IPv6 address in what may hold some.
+    """Return the start and end of the first IPv6 address between two positions; None if there is none.
 
-    What touches a word may be its end, as in ``node:fe80::1``: then what follows is preferred, if it is an address.
+    The beginning of a match may be the end of a word, as in ``node:fe80::1``.  Then a match that begins later is
+    preferred, if there is one.
     """
     touching = None
     for start in range(at, end):
@@ -103,13 +104,13 @@ def _six(text: str, at: int, end: int) -> tuple[int, int] | None:
         touches = before.isalnum() and text[max(0, start - 2) : start] not in _NEWLINE
         if not touches or _has_digit(text[start:stop].partition(":")[0]):
             return start, stop
-        if _has_digit(text[start:stop]) or not text[stop : stop + 1].isalnum():  # std::cout is none
+        if _has_digit(text[start:stop]) or not text[stop : stop + 1].isalnum():  # std::cout is not an address
             touching = start, stop
     return touching
 
 
 def _stop(text: str, start: int) -> int | None:
-    """Return where the longest IPv6 address that begins at ``start`` ends."""
+    """Return the end of the longest IPv6 address that begins at ``start``; None if there is none."""
     shaped = _SHAPE.match(text, start)
     for stop in range(shaped.end() if shaped else start, start + 1, -1):
         if text[stop : stop + 1] not in _HEX and _is_six(text[start:stop]):
@@ -130,7 +131,7 @@ def _is_six(text: str) -> bool:
 
 
 def _canonical(text: str) -> str | None:
-    """Return an address in its one form, None for what is none."""
+    """Return an address in its canonical form; None if the text is not an address."""
     text = text.strip().partition("%")[0]
     try:
         if ":" not in text:

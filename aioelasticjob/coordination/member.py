@@ -1,4 +1,4 @@
-"""Who an instance of a job is: its names, its session, and what its node says."""
+"""The identity of a job's instance: its id, its session, and the data of its node."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ class Member:
     pid: int
     incarnation: int
     features: frozenset[str] = field(default_factory=lambda: settings.FEATURES)
-    """The features of the registry's format that it knows."""
+    """The features of the registry's format that this instance knows."""
     refusals: Refusals = field(default_factory=lambda: Refusals("a job"), compare=False)
-    """What the registry refuses to the job."""
+    """The requests of the job that the registry refuses."""
 
     def describe(self, up_since: float, *, leaving: bool = False, before: bytes = b"") -> bytes:
-        """Return what the instance's node says; ``up_since`` is infinite when nobody is known to have been there.
+        """Return the data of the instance's node.
 
-        What the node says ``before`` and is not known here is kept.
+        ``up_since`` is infinity if no instance is known to have been up before.  ``before`` is the node's former data;
+        keys in it that this release does not know are kept.
         """
         told: dict[str, object] = {
             **instance_data(before),
@@ -49,6 +50,6 @@ class Member:
         return json.dumps({**told, "leaving": True} if leaving else told).encode()
 
     def lacks(self, tree: Tree) -> tuple[str, ...]:
-        """Return the features that the job requires, as a tree has it, and that are not known here."""
+        """Return the features that the job requires according to a tree, and that this instance does not know."""
         node = tree.get(self.layout.config)
         return tuple(one for one in (node and required(node.data)) or () if one not in self.features)

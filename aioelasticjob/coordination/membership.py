@@ -1,4 +1,4 @@
-"""Joining and leaving a job: each is one transaction that also asks for an assignment."""
+"""Joining and leaving a job: each is one transaction, which also requires an assignment."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node, Tree
 
 MAX_CONFLICTS = 50
-"""Instances that join at the same moment get in each other's way; each round at least one of them is through."""
+"""How often joining is tried: instances that join at the same time cause conflicts, and one succeeds each time."""
 
 
 async def restore_parent(member: Member, parent: str) -> bool:
-    """Make a parent again that was removed by hand; False if it cannot be, as for a job that was removed.
+    """Make a parent node again that was removed by hand; False if that is impossible, say because the job was removed.
 
     Raises:
         RegistryError: the registry refuses it.
@@ -46,14 +46,14 @@ async def join(
     last: JobConfig | None = None,
     up_since: float = inf,
 ) -> JobConfig:
-    """Register the instance and return the configuration that holds: the registry's, unless ``overwrite``.
+    """Register the instance and return the configuration in force: the registry's, or with ``overwrite`` the declared.
 
-    ``last`` is the configuration held before, for an instance that joins again: it holds while the registry's makes no
-    sense, and nothing is overwritten.  ``up_since`` is when its process first joined.
+    ``last`` is given if the instance joins again: it is the configuration used before, and stays in force if the
+    registry's is invalid; then nothing is overwritten.  ``up_since`` is when this process first joined.
 
     Raises:
         JobConflict: the name belongs to another kind of job.
-        ForeignData: ``config`` holds something that is no configuration of such a job; it is left as it is.
+        ForeignData: the node ``config`` is not a configuration of such a job; it is not changed.
         SessionEnded: the session was lost meanwhile.
     """
     for _ in range(MAX_CONFLICTS):
@@ -68,7 +68,7 @@ async def join(
             await _overtaken(member, trees, tree, written.error)
             continue
         joined = written.get().zxid
-        with move_on_after(5):  # whoever does not see himself would take himself for removed
+        with move_on_after(5):  # without its own node in the tree, the instance would believe it was removed
             await trees.until(lambda newer, at=joined: newer.zxid >= at)  # type: ignore[misc]
         return holds
     raise ForeignData(
@@ -77,7 +77,7 @@ async def join(
 
 
 async def _overtaken(member: Member, trees: Latest[Tree], seen: Tree, conflict: Conflict) -> None:
-    """Wait for what the registry holds now, or make a namespace that is gone again."""
+    """Wait for a newer tree after a conflict; if the namespace is gone, make it again."""
     if (conflict.path, conflict.reason) == (member.layout.root, "missing"):
         await member.session.create_namespace()  # the registry has come back empty
         return
@@ -86,9 +86,10 @@ async def _overtaken(member: Member, trees: Latest[Tree], seen: Tree, conflict: 
 
 
 async def announce_leaving(member: Member) -> None:
-    """Say that the instance leaves, and give up the leader's seat: what it does not run goes to others at once.
+    """Announce that the instance leaves, and stop being the leader, so that its idle items move to others at once.
 
-    The node stays until all is settled.  While there is no connection this waits for one, until the session's end.
+    The instance's node stays until all items are settled.  Without a connection this waits for one, until the session
+    ends.
 
     Raises:
         RegistryError: the registry refuses it.
@@ -103,10 +104,10 @@ async def announce_leaving(member: Member) -> None:
 
 
 async def leave(member: Member) -> None:
-    """Unregister, so that the items are handed over at once rather than after a session timeout.
+    """Remove the instance's node, so that its items move at once rather than after a session timeout.
 
     Raises:
-        RegistryError: the registry refuses it, or the connection is gone; the session's end will do the same.
+        RegistryError: the registry refuses it, or there is no connection.  Then the session's end removes the node.
     """
     layout, asks, refusal = member.layout, True, None
     for _ in range(MAX_CONFLICTS):
@@ -116,27 +117,27 @@ async def leave(member: Member) -> None:
         operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
         if seat is not None and seat.stat.ephemeral_owner == member.incarnation:
             operations.append(Delete(layout.host, seat.stat.version))
-        led = seat is None or seat.stat.ephemeral_owner == member.incarnation  # another leader sees us go, and asks
-        if mine and asks and led:  # else somebody removed us, and perhaps the whole job: whoever stays sees that
+        led = seat is None or seat.stat.ephemeral_owner == member.incarnation  # another leader sees it by itself
+        if mine and asks and led:  # if the node was removed by hand, the whole job may be: make no mark in it
             operations.append(Create(layout.necessary) if mark is None else Set(layout.necessary, b"", -1))
         if not operations:
             return
-        heard = zip(requests, asked, strict=True)  # too late to be taken, and perhaps nobody else tidies up
+        heard = zip(requests, asked, strict=True)  # remove unanswered requests: there may be no leader to do it
         operations += [Delete(path) for path, node in heard if node and not node.stat.num_children]
         try:
             (await write(member, operations, "to leave")).get()
             return
         except Conflict as conflict:
-            asks = (conflict.path, conflict.reason) != (layout.necessary, "missing")  # its parent was removed by hand
+            asks = (conflict.path, conflict.reason) != (layout.necessary, "missing")  # somebody removed its parent
             refusal = conflict
     if refusal is not None:
         raise refusal
 
 
 async def _announcement(member: Member) -> list[Op]:
-    """Return what is still to be said; of a node that was removed by hand nothing, but the seat may be left."""
+    """Return the operations that announce the leaving, without those that are not needed any more."""
     layout, operations = member.layout, list[Op]()
-    paths = (layout.epoch, layout.host, layout.instance(member.id))  # each taking of the seat is a newer epoch
+    paths = (layout.epoch, layout.host, layout.instance(member.id))  # each election raises the epoch
     epoch, seat, mine = await member.session.get_many(paths)
     if mine is not None and mine.stat.ephemeral_owner == member.incarnation:
         here = instance(member.id, mine)
@@ -168,7 +169,7 @@ def _agreed(stored: JobConfig | None, given: JobConfig, node: Node | None = None
         fits(stored)
     except InvalidSetting as mistake:
         raise ForeignData(f"/{stored.job_name}/config: {mistake.setting}", mistake.value, mistake.expected) from None
-    return with_known_error_handler(stored, given)[0]  # what is wrong with it is said once there is a view
+    return with_known_error_handler(stored, given)[0]  # a wrong one is logged once there is a view
 
 
 def _joining(
@@ -188,14 +189,15 @@ def _joining(
         operations.append(Set(layout.config, holds.to_json(), node.stat.version))
     server = layout.server(member.ip)
     if server in tree:
-        operations.append(Set(server, member.host.encode(), -1))  # its age tells when it was last used
+        operations.append(Set(server, member.host.encode(), -1))  # its age says since when no instance was on it
     else:
         operations.append(Create(server, member.host.encode()))
         if holds.disabled:
             operations.append(Create(layout.server_disabled(member.ip)))
-    if layout.instance(member.id) not in tree:  # it is there when a job joins again within one session
+    if layout.instance(member.id) not in tree:  # it exists if the job joins again in the same session
         told = member.describe(min(up_since, view.up_since))
         operations.append(Create(layout.instance(member.id), told, ephemeral=True))
-    if view.leader is None:  # a leader sees us come, and asks by itself; of one that is dead nobody would take the mark
+    # a leader requires an assignment by itself; a dead leader would not answer the mark
+    if view.leader is None:
         operations += mark_necessary(view)
     return operations

@@ -1,4 +1,4 @@
-"""Moments that nobody was up for: their items are marked, so that only one of those that come back reports them."""
+"""Marks items whose moments came while no instance was up, so that only one of the returning instances reports them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 
 MARKS_PER_TRANSACTION = 400
-"""Items that one transaction marks."""
+"""How many items one transaction marks."""
 
 
 async def mark_missed_moments(
     member: Member, cache: RecordCache, view: JobView, missed: Mapping[int, MissedMark]
 ) -> frozenset[int] | None:
-    """Leave marks that say which moments of items are reported as missed; return which were left here.
+    """Write marks that say which missed moments of items are reported; return the items that were marked.
 
-    Of the others somebody else has written, and knows.  None if the view is old: the next holder might have read
-    already, and would not see the mark.  Of a job that keeps no records it is known here only.
+    For the other items another instance has written a mark or a record, so it reports them.  The result is None if the
+    view is outdated: then the next holder may have read the item already, and would not know the mark.  For a job that
+    keeps no records, the marks are kept in this process only.
 
     Raises:
         Suspended: there is no connection; nothing was written.
@@ -57,10 +58,13 @@ async def mark_missed_moments(
 async def _left(
     member: Member, cache: RecordCache, wanted: Mapping[int, MissedMark], conflict: Conflict, refused: set[int]
 ) -> dict[int, MissedMark]:
-    """Read again what refused the marks, and return those still to be left; ``refused`` has been refused before."""
+    """Read the items again after a conflict, and return the marks still to be written.
+
+    ``refused`` are the items that have caused a conflict before.
+    """
     before = {item: (cache.record(item).slot, cache.version(item)) for item in wanted}
     await cache.learn(list(wanted))
-    # who has claimed a later moment knows the rest; rescues and their ends say nothing of it
+    # an instance that has claimed a later moment reports the earlier ones; a rescue does not
     taken = {item for item in wanted if cache.record(item).slot > before[item][0]}
     known = {item for item, said in wanted.items() if cache.items[item].mark.covers(said)}
     unmoved = {item for item in wanted if cache.version(item) == before[item][1]}
@@ -72,7 +76,7 @@ async def _left(
 
 def _marking(paths: ItemPaths, cache: RecordCache, item: int, said: MissedMark) -> Iterable[Op]:
     record = cache.version(item)
-    yield Create(paths.execution) if record is None else Check(paths.execution, record)  # empty: it never ran
+    yield Create(paths.execution) if record is None else Check(paths.execution, record)  # empty: the item never ran
     version, data = cache.items[item].mark_version, said.encode()
     yield Create(paths.misfire, data) if version is None else Set(paths.misfire, data, version)
 

@@ -1,4 +1,4 @@
-"""When an instance coordinates its job next: ticks, quiet membership, and what it has looked up already."""
+"""Decides when an instance coordinates its job next, and what it has to look up: ticks, quiet membership, orphans."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from aioelasticjob.coordination.unmonitored import NOBODY_YET, AccountedMoment
 from aioelasticjob.coordination.view import JobView
 
 PAUSE_AFTER_REMOVAL = 0.3
-"""Seconds without a write after something was removed that no rule removes.
+"""Seconds without a write after somebody has removed a node that no rule removes.
 
-Whoever removes a whole job removes node after node: what we made again in between would stand in his way."""
+An operator who removes a whole job removes node after node.  Nodes that we made again in between would prevent that."""
 LINGERING_RUNS_INTERVAL = 1.0
-"""Seconds between two looks at what is run by instances that are registered no more."""
+"""Seconds between two looks at items that are run by instances which are not registered any more."""
 
 
 @dataclass(slots=True)
@@ -32,30 +32,31 @@ class Pacing:
     accounted: AccountedMoment = NOBODY_YET
 
     def see(self, before: JobView, view: JobView) -> None:
-        """Compare two views: has somebody removed what no rule removes?"""
+        """Compare two views, and note whether somebody has removed a node that no rule removes."""
         if _is_damaged(before, view):
             self.removed_at = current_time()
 
     @property
     def waits_after_removal(self) -> bool:
-        """Whether something was removed by hand just now."""
+        """Whether somebody has removed a node by hand just now."""
         return current_time() < self.removed_at + PAUSE_AFTER_REMOVAL
 
     def look(self, view: JobView) -> tuple[bool, bool]:
-        """Return whether membership is quiet and whether this is a tick."""
+        """Return whether membership is quiet, and whether this is a tick."""
         now = current_time()
         if (members := frozenset(view.eligible)) != self.members:
             self.members, self.since = members, now
-        self.tick_at = min(self.tick_at, now + view.config.reconcile_interval)  # it may have been made shorter
+        self.tick_at = min(self.tick_at, now + view.config.reconcile_interval)  # the interval may be shorter now
         tick = now >= self.tick_at
         if tick:
             self.tick_at = now + view.config.reconcile_interval
-        return now >= self.since + view.config.sharding_quiet, tick  # as ``pause`` reckons: floats round
+        return now >= self.since + view.config.sharding_quiet, tick  # summed as in ``pause``, for rounding
 
     def looks_for_orphans(self, member: Member, view: JobView, tick: bool) -> bool:
-        """Return whether to look for items cut off: I lead, and who is there or what is orphaned is new, or on a tick.
+        """Return whether the leader has to look for items whose run was cut off.
 
-        One that waits may have been rescued too often already: then nobody takes it, and it is to be given up.
+        It does so if the instances, the item count or the orphans have changed, and on every tick.  Orphans count,
+        because one may have been rescued too often already: then nobody rescues it, and the leader gives it up.
         """
         if view.leader != member.id or not view.config.failover:
             self.orphans_looked_up, self.lingering = None, False
@@ -66,18 +67,18 @@ class Pacing:
         return due
 
     def clears(self, member: Member, view: JobView, tick: bool) -> bool:
-        """Return whether to look for records nobody wants: I lead, and monitoring was switched off, or it is a tick."""
+        """Return whether the leader has to look for records to remove: once monitoring is off, and then on ticks."""
         unmonitored = view.leader == member.id and not view.config.monitor_execution
         due = unmonitored and (tick or not self.unmonitored)
         self.unmonitored = unmonitored
         return due
 
     def look_again(self) -> None:
-        """Forget what was looked up: the connection broke before anything came of it."""
+        """Forget what was looked up, because the connection was lost before the rules could use it."""
         self.orphans_looked_up, self.unmonitored = None, False
 
     def pause(self, view: JobView, quiet: bool) -> float:
-        """Return the seconds until something changes by time alone."""
+        """Return the seconds until the next turn, if no node changes before."""
         if self.waits_after_removal:
             return self.removed_at + PAUSE_AFTER_REMOVAL - current_time()
         until = self.tick_at if quiet else min(self.tick_at, self.since + view.config.sharding_quiet)
@@ -87,10 +88,10 @@ class Pacing:
 
 
 def _is_damaged(before: JobView, now: JobView) -> bool:
-    """Whether something has gone that nobody but a hand removes."""
+    """Whether a node has gone that only a person removes."""
     layout = now.layout
     lasting = (layout.config, layout.epoch, *layout.mirrored_parents)
     parents = any(path in before.tree and path not in now.tree for path in lasting)
-    seat = before.leader in now.staying and now.leader is None  # a leader that leaves, or may not lead, gives it up
-    same = before.sharding_version == now.sharding_version  # every assignment raises it, and nothing else takes items
+    seat = before.leader in now.staying and now.leader is None  # other leaders step down themselves
+    same = before.sharding_version == now.sharding_version  # an assignment, which may take items, would raise it
     return parents or seat or (same and bool(before.assignment.keys() - now.assignment.keys()))

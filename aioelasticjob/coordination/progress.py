@@ -1,4 +1,4 @@
-"""Handlers' checkpoints and the servers' counts: what outlives a run."""
+"""Offsets of items and counts of servers: the data that outlives a run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from aioelasticjob.registry.tree import Node
 log = logging.getLogger(__name__)
 
 MAX_OFFSET_BYTES = 512 * 1024
-"""Bytes of an offset: a checkpoint, not a store."""
+"""The largest offset in bytes.  An offset is a position; larger data belongs in a database."""
 
 
 def encoded(value: str) -> bytes:
     """Return an offset as it is stored.
 
     Raises:
-        InvalidSetting: the value is no text, or larger than ``MAX_OFFSET_BYTES``.
+        InvalidSetting: the value is not text, or larger than ``MAX_OFFSET_BYTES``.
     """
     if not isinstance(value, str):
         raise InvalidSetting("offset", value, "must be text; json.dumps makes one of anything else")
@@ -36,33 +36,34 @@ def encoded(value: str) -> bytes:
 
 
 class Offsets:
-    """The offsets of the items held here.  Items that never saved one cost nothing at a fire."""
+    """The offsets of the items of this instance.  Items that have no offset cost no request at a fire."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
         self._used: set[int] = set()
         self._unsure: set[int] = set()
-        """Items of which a handler began to save an offset, and was perhaps cut off before the answer."""
+        """Items whose handler has begun to save an offset, and whose run may have been cut off before the reply."""
         self._told: dict[int, int] = {}
 
     async def learn(self, items: Collection[int]) -> None:
-        """Find out which of the items newly held have an offset."""
-        if items:  # else it needs no connection
+        """Find out which of the items that this instance has gained have an offset."""
+        if items:  # without items no connection is needed
             await self._read(sorted(items))
 
     async def read(self, items: Collection[int], *, anew: bool = False) -> dict[int, str]:
-        """Return the offsets to begin with; ``anew``: also of items of which it was not known that they have one.
+        """Return the offsets with which runs begin; with ``anew`` also read items that had no offset so far.
 
-        Read before the claim: nobody can save one between the record that the claim depends on and the claim.
+        They are read before the claim.  No instance can save an offset between the record on which the claim depends
+        and the claim.
         """
         chosen = items if anew else (self._used | self._unsure).intersection(items)
         return await self._read(sorted(chosen)) if chosen else {}
 
     async def reread(self, items: Collection[int], incarnation: int) -> dict[int, str]:
-        """Return the offsets of items just claimed, however often the connection breaks: they have to be settled.
+        """Return the offsets of items just claimed.  This tries until the session ends: the items must be settled.
 
         Raises:
-            SessionEnded: the session was lost, and the claim with it.
+            SessionEnded: the session was lost, and with it the claim.
         """
         failures = 0
         while await connected(self._member.session, incarnation):
@@ -85,9 +86,9 @@ class Offsets:
         """Save an offset under the fence of a claim.
 
         Raises:
-            Fenced: the run was cut off; another may be under way.
-            InvalidSetting: the value is no text, or larger than ``MAX_OFFSET_BYTES``.
-            RegistryError: the registry refuses it; nothing was saved.
+            Fenced: the run was cut off, so another instance may run the item.
+            InvalidSetting: the value is not text, or larger than ``MAX_OFFSET_BYTES``.
+            RegistryError: the registry refuses the write; nothing was saved.
         """
         data = encoded(value)
         self._unsure.add(item)
@@ -150,7 +151,7 @@ class RunOffsets:
 
         Raises:
             Fenced: the run was cut off.
-            InvalidSetting: the value is no text, or too large.
+            InvalidSetting: the value is not text, or too large.
         """
         await self.offsets.save(self.claim, item, value)
         self.known[item] = value
@@ -158,7 +159,7 @@ class RunOffsets:
 
 @dataclass(slots=True)
 class RunCounts:
-    """Runs that ended here since they were last published."""
+    """Counts of the runs that have ended in this process since the counts were last published."""
 
     succeeded: int = 0
     failed: int = 0
@@ -172,12 +173,15 @@ class RunCounts:
             self.failed += 1
 
     async def publish(self, member: Member, view: JobView, now: float) -> None:
-        """Write the counts to the server's node and begin anew; instances of one server and interval add up."""
+        """Write the counts to the server's node, and reset them.
+
+        Counts of several instances on one server in the same interval are added up.
+        """
         if not (self.succeeded or self.failed or self._published):
             return
         counts = self.succeeded, self.failed
         paths = member.layout.success_count(member.ip), member.layout.failure_count(member.ip)
-        nodes = await member.session.get_many(paths)  # nobody mirrors them: all would hear of everybody's counts
+        nodes = await member.session.get_many(paths)  # not mirrored: else every instance would receive all counts
         interval = view.config.reconcile_interval
         operations = [
             _written(node, path, count, fresh=node is not None and node.stat.mtime // interval == now // interval)
@@ -186,17 +190,17 @@ class RunCounts:
         match await write(member, operations, "to publish counts"):
             case WriteRefused(Suspended() as error) | SessionOver(error):
                 raise error
-            case WriteRefused():  # another instance of this server was faster: with the next interval's
+            case WriteRefused():  # another instance of this server has written: publish with the next interval's
                 return
             case WriteApplied():
                 pass
         self._published = any(counts)
-        self.succeeded -= counts[0]  # runs may have ended meanwhile
+        self.succeeded -= counts[0]  # keep runs that have ended meanwhile
         self.failed -= counts[1]
 
 
 def _written(node: Node | None, path: str, count: int, *, fresh: bool) -> Op:
-    """Return the write of a count: what another instance of the server wrote in the same interval is added to."""
+    """Return the write of a count; it is added to the count of another instance in the same interval (``fresh``)."""
     if node is None:
         return Create(path, str(count).encode())
     present = int(node.data) if fresh and node.data.isdigit() and len(node.data) < 20 else 0

@@ -1,6 +1,7 @@
-"""What an instance knows of its items: their records as it read or wrote them, and the marks of refused fires.
+"""The records and marks of an instance's items, as the instance has read or written them last.
 
-Known once per assignment, not once per fire: a claim is refused where it is out of date, and then it is read again.
+They are read once for each assignment and not for each fire.  If one is outdated, the claim meets a conflict, and then
+it is read again.
 """
 
 from __future__ import annotations
@@ -17,33 +18,33 @@ from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.tree import Node, Stat
 
 MAX_FUTURE = 60_000
-"""Milliseconds of the future that a record may claim; what claims more is lowered, for it would silence its item."""
+"""How far in the future a record's moment may lie, in milliseconds.  A later one would keep its item from running."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class MissedMark:
-    """What has been reported of an item's missed moments, in milliseconds since the epoch."""
+    """Says which missed moments of an item have been reported, in milliseconds since the epoch."""
 
     until: int = 0
     """The last moment reported."""
     since: int | None = None
-    """Every moment later than this one and up to ``until`` was run or reported, also those before the item was made."""
+    """All moments later than this one and up to ``until`` were run or reported, also those before the item was made."""
 
     def covers(self, other: MissedMark) -> bool:
-        """Whether all that the other mark says is known from this one."""
+        """Whether this mark includes all moments of the other one."""
         if self.until < other.until:
             return False
         return other.since is None or (self.since is not None and self.since <= other.since)
 
     def joined(self, other: MissedMark) -> MissedMark:
-        """Return what both say: the stretches that they speak of follow each other."""
+        """Return a mark that includes the moments of both; their spans follow each other without a gap."""
         known = [since for since in (self.since, other.since) if since is not None]
         return MissedMark(max(self.until, other.until), min(known, default=None))
 
     def encode(self) -> bytes:
-        """Return the data of the node."""
+        """Return the data of the mark's node."""
         return (f"{self.until}" if self.since is None else f"{self.until} {self.since}").encode()
 
 
@@ -52,63 +53,63 @@ NO_MARK = MissedMark()
 
 @dataclass(slots=True)
 class Entry:
-    """What is known of one item from the registry, as it was read or written here last."""
+    """The nodes of one item, as this instance has read or written them last."""
 
     seen: VersionedRecord | None = None
     """The record and its version; None until it has been read."""
     stat: Stat | None = None
-    """When the record had been written when it was read, and by which transaction."""
+    """The metadata of the record's node: when it was written, and by which transaction."""
     lowered: Record | None = None
-    """The record that is taken in place of one that claims too much of the future."""
+    """The record that is used in place of one whose moment lies too far in the future."""
     mark: MissedMark = NO_MARK
-    """What the item's mark says has been reported."""
+    """The item's mark of reported missed moments."""
     mark_version: int | None = None
-    """The mark's version, if there is one."""
+    """The version of the mark's node; None if there is none."""
     marked: bool = False
-    """Whether the item bears a mark of what it missed, which the next claim removes."""
+    """Whether the item has a mark, which the next claim removes."""
     stuck: bool = False
-    """Whether the mark cannot be removed, because something was made beneath it by hand."""
+    """Whether the mark cannot be removed, because somebody has made nodes below it by hand."""
     locked: bool = False
-    """Whether our own session held the item's lock when its record was read."""
+    """Whether this instance's own session held the item's lock when the record was read."""
     withdrawn: int = 0
-    """The moment that another instance had claimed, and has given back without a run; 0 if there is none."""
+    """The moment that another instance has claimed and given back without a run; 0 if there is none."""
     executing: bool = False
-    """Whether the item is claimed here and not settled yet: its lock is wanted."""
+    """Whether this instance has claimed the item and not settled it yet, so that its lock is needed."""
     rescuing: bool = False
-    """Whether the run is a rescue, whose mark the settlement removes."""
+    """Whether the run is a rescue.  Then the settlement removes its mark as well."""
 
     @property
     def record(self) -> Record:
-        """What is known of the item's newest run; only if it has been read."""
+        """The record of the item's newest run.  It must have been read before."""
         assert self.seen is not None
         return self.seen.record
 
     def forget(self) -> None:
-        """Drop what was read: another instance writes the record now."""
+        """Forget the nodes, because another instance writes the record now."""
         self.seen = self.stat = self.lowered = self.mark_version = None
         self.mark, self.withdrawn, self.marked, self.locked = NO_MARK, 0, False, False
 
     def lower(self, slot: int) -> None:
-        """Take the item for claimed up to an earlier moment, whenever its present record is read, until the next claim.
+        """Treat the item as claimed up to an earlier moment than its record says, until the next claim.
 
-        The moment that the record claims was run, early: it is not to be run again.
+        The moment that the record claims is remembered (``ahead``): it was run early, and is not run again.
         """
         assert self.seen is not None
         self.lowered = replace(self.record, slot=slot, ahead=self.record.slot)
         self.seen = VersionedRecord(self.lowered, self.seen.version)
 
     def assume(self, slot: int) -> VersionedRecord:
-        """Take the item for claimed up to a moment without asking the registry: the job keeps no records."""
+        """Treat the item as claimed up to a moment, without a request to the registry: the job keeps no records."""
         self.seen = VersionedRecord(Record(slot=slot), None)
         return self.seen
 
     def written_after(self, zxid: int) -> float:
-        """Return when the record was written, in ms, as it was read, if that was after a transaction; else infinity."""
+        """Return when the record was written, in milliseconds, if that was after a transaction; otherwise infinity."""
         return inf if self.stat is None or self.stat.mzxid <= zxid else self.stat.mtime * 1000
 
 
 class RecordCache:
-    """The items' records as far as they are known; it reads the registry, and writes nothing there."""
+    """Reads and keeps the records of items.  It writes nothing to the registry."""
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class RecordCache:
     ) -> None:
         self._member, self._believable = member, believable
         self.items: Mapping[int, Entry] = defaultdict(Entry) if items is None else items
-        """What is known of each item; whoever asks for one that is not there makes its entry."""
+        """The entry of each item.  Reading the entry of a new item makes it."""
         self._told: dict[str, int] = {}
 
     def known(self) -> frozenset[int]:
@@ -126,50 +127,50 @@ class RecordCache:
         return frozenset(item for item, entry in self.items.items() if entry.seen is not None)
 
     def forget(self, items: Iterable[int]) -> None:
-        """Drop items that are no longer held here: another instance writes their records now."""
+        """Forget items that this instance holds no longer: another instance writes their records now."""
         for item in items:
             self.items[item].forget()
 
     def slot(self, item: int) -> int:
-        """Return the last moment known to be claimed, in milliseconds since the epoch."""
+        """Return the last claimed moment of an item, in milliseconds since the epoch."""
         return self.items[item].record.slot
 
     def record(self, item: int) -> Record:
-        """Return what is known of an item's newest run."""
+        """Return the record of an item's newest run."""
         return self.items[item].record
 
     def version(self, item: int) -> int | None:
-        """Return the version of the record known; None where there was none."""
+        """Return the version of an item's record; None if the item had no record."""
         seen = self.items[item].seen
         assert seen is not None
         return seen.version
 
     def unmark(self, items: Iterable[int]) -> None:
-        """Take note that a claim of ours has removed the marks of items; what they said is still known here."""
+        """Note that this instance's claim has removed the marks of items.  Their contents are still kept here."""
         for entry in map(self.items.__getitem__, items):
             entry.marked = False
             if not entry.stuck:
                 entry.mark_version = None
 
     def note(self, written: Mapping[int, VersionedRecord]) -> None:
-        """Take note of records as a transaction of ours wrote them."""
+        """Note records that this instance has written."""
         for item, seen in written.items():
             self.items[item].seen = seen
 
     def moment(self, item: int) -> int:
-        """Return what an item's newest run is for, in milliseconds since the epoch, also if its record was lowered."""
+        """Return the moment of an item's newest run, in ms since the epoch, also if its record was lowered."""
         record, lowered = self.record(item), self.items[item].lowered
         as_lowered = lowered is not None and (record.slot, record.ahead) == (lowered.slot, lowered.ahead)
         return record.ahead if as_lowered and not record.asked else record.moment
 
     def assume(self, items: Collection[int], slot: int) -> dict[int, VersionedRecord]:
-        """Take note of a moment without asking the registry, for a job whose execution is not monitored."""
+        """Note a moment without a request to the registry, for a job whose execution is not monitored."""
         return {item: self.items[item].assume(slot) for item in items}
 
     async def learn(self, items: Collection[int]) -> dict[int, Node]:
-        """Read records and marks; return the ``running`` nodes found."""
+        """Read the records, marks and locks of items; return the locks (``running``) that exist."""
         if not items:
-            return {}  # which needs no connection
+            return {}  # without items no connection is needed
         chosen = sorted(items)
         paths = [self._member.layout.item(item) for item in chosen]
         nodes = iter(
@@ -197,18 +198,18 @@ class RecordCache:
         return running
 
     def tell(self, path: str, mzxid: int, why: str) -> None:
-        """Log what is wrong with a node, once for each time it is written."""
+        """Log what is wrong with a node, once for each write of the node."""
         if self._told.get(path) != mzxid:
             self._told[path] = mzxid
             log.warning("%s: %s", path, why, extra={"job": self._member.layout.job})
 
     def _understood(self, item: int, node: Node) -> VersionedRecord:
-        """Return what a record says; of what was written by hand, that whatever was due until then was claimed."""
+        """Return the record in a node; if somebody wrote nonsense there, assume a claim at the time of that write."""
         record, written = records.decode(node.data), int(node.stat.mtime * 1000)
         self.items[item].stat, lowered = node.stat, self.items[item].lowered
         if record is not None and lowered is not None and record.slot == lowered.ahead:
             record = replace(record, slot=lowered.slot, ahead=lowered.ahead)
-        if record is None or record.slot > max(written, self._believable()) + MAX_FUTURE:  # clocks may be set back, too
+        if record is None or record.slot > max(written, self._believable()) + MAX_FUTURE:  # or a clock was set back
             path = self._member.layout.item(item).execution
             self.tell(path, node.stat.mzxid, "is no record of a run; the next one replaces it")
             record = Record(slot=written, unknown="" if record is None else record.unknown)
@@ -216,7 +217,7 @@ class RecordCache:
 
 
 def _decoded(data: bytes) -> MissedMark:
-    """Return what a mark says; nothing if somebody wrote something else."""
+    """Return the mark in a node's data; an empty one if somebody has written something else there."""
     words = data.split(b" ")
     if len(words) > 2 or not all(word.isdigit() and len(word) < 16 for word in words):
         return NO_MARK
@@ -224,5 +225,5 @@ def _decoded(data: bytes) -> MissedMark:
 
 
 def is_cut_off(record: Record) -> bool:
-    """Whether a run was begun that never came to an end, provided that it does not go on."""
+    """Whether a run was begun and not completed.  The caller knows that it is not going on."""
     return record.begun > 0 and not record.completed

@@ -1,4 +1,4 @@
-"""An item's record as text: JSON with times in milliseconds since the epoch."""
+"""Encodes and decodes the record of an item: JSON with times in milliseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import SCHEDULED, Fire, FireSource, Outcome, Record, VersionedRecord
 
 MAX_MILLISECONDS = 253_402_300_799_999
-"""The last millisecond of the year 9999, where calendars end."""
+"""The last millisecond of the year 9999, which is the last year of ``datetime``."""
 MAX_PARAMETER_BYTES = 64 * 1024
-"""Bytes of the parameter that a trigger may bring: the record of every item that it runs keeps it."""
+"""The largest parameter of a trigger, in bytes: the record of every item that it runs contains it."""
 
 
 _KNOWN = frozenset(
@@ -38,7 +38,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record | None:
-    """Return the record that ``data`` holds; an empty node never ran; None if it is no record of ours."""
+    """Return the record in ``data``; an empty record if the item never ran; None if ``data`` is not a record."""
     if not data:
         return Record()
     try:
@@ -65,7 +65,7 @@ def decode(data: bytes) -> Record | None:
 
 
 def too_large(parameter: bytes) -> InvalidSetting | None:
-    """Return what is wrong with a trigger's parameter that records have no room for."""
+    """Return an error if a trigger's parameter is too large for records, else None."""
     if len(parameter) <= MAX_PARAMETER_BYTES:
         return None
     begins = parameter[:40].decode("utf-8", "replace") + "…"
@@ -73,12 +73,12 @@ def too_large(parameter: bytes) -> InvalidSetting | None:
 
 
 def mark(record: Record) -> bytes:
-    """Return the data of an orphan's mark: for which moment its run was, and whose it was."""
+    """Return the data of an orphan's mark: the moment of the run that was cut off, and its instance."""
     return json.dumps({"slot": record.moment, "instance": record.instance}).encode()
 
 
 def read_mark(data: bytes) -> tuple[int, str] | None:
-    """Return the moment and the instance that an orphan's mark names; None where it names none."""
+    """Return the moment and the instance that an orphan's mark names; None if it names none."""
     try:
         told = json.loads(data)
         found = _number(told["slot"]), told["instance"]
@@ -88,7 +88,7 @@ def read_mark(data: bytes) -> tuple[int, str] | None:
 
 
 def as_json(record: Record) -> dict[str, object]:
-    """Return the record for people and programs: times in ISO 8601, None where there is none."""
+    """Return the record for people and programs: with times in ISO 8601, and None for missing values."""
     return {
         "slot": _iso(record.slot),
         "source": record.source or None,
@@ -121,13 +121,13 @@ def _iso(milliseconds: int) -> str | None:
 
 
 def begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record:
-    """Return the record of a run that is claimed: what the last one says and the next holder has to know is kept."""
+    """Return the record of a run that is claimed.  It keeps values of the last record that the next holder needs."""
     slot, asked, parameter = last.slot, 0, None
     if fire.source in SCHEDULED:
         slot = fire.slot
     elif fire.source is FireSource.TRIGGER:
         asked, parameter = fire.slot, fire.parameter
-    else:  # whoever rescues the rescue has to know as well
+    else:  # if this rescue is cut off, the next rescuer needs the trigger's parameter as well
         asked, parameter = last.asked, last.parameter
     record = Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
     ahead = last.ahead if last.ahead > slot else 0

@@ -1,4 +1,4 @@
-"""What the registry refuses to a job in this process: since when and why, for the log and for those who ask."""
+"""Notes which requests of a job the registry refuses, since when and why, for the log and for health checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aioelasticjob.clock import SystemClock
 from aioelasticjob.errors import RegistryError
 
 QUIET_FOR = 60.0
-"""Seconds in which refusals of one kind of request are logged once; a refusal not repeated for so long is over."""
+"""Refusals of one kind of request are logged once in so many seconds.  A refusal not repeated for so long is over."""
 
 log = logging.getLogger(__name__)
 
@@ -20,17 +20,17 @@ class RefusedRequest:
     """One kind of request that the registry refuses at present."""
 
     what: str
-    """What the job wanted, as in "to settle items"."""
+    """The purpose of the request, as in "to settle items"."""
     why: str
     since: float
-    """When it was refused first, in seconds since the epoch."""
+    """When the request was first refused, in seconds since the epoch."""
     last: float
-    """When it was refused last."""
+    """When the request was last refused, in seconds since the epoch."""
     times: int = 1
 
 
 class Refusals:
-    """The requests of one job that are refused at present; ``now`` returns seconds since the epoch."""
+    """The requests of one job that the registry refuses at present.  ``now`` returns seconds since the epoch."""
 
     def __init__(self, job: str, now: Callable[[], float] | None = None) -> None:
         self._job, self._now = job, now or SystemClock().now
@@ -40,13 +40,13 @@ class Refusals:
 
     @property
     def present(self) -> tuple[RefusedRequest, ...]:
-        """Return what is refused at present; what nobody asks for any more is left out after a while."""
+        """Return the requests that are refused at present.  One that is not repeated is left out after a while."""
         now = self._now()
         return tuple(one for one in self._open.values() if abs(now - one.last) < QUIET_FOR)
 
     def refused(self, what: str, error: RegistryError) -> None:
-        """Note a refusal; it is logged once a minute at most for each kind of request."""
-        if error is self._latest:  # somebody further down has noted it
+        """Note a refusal.  It is logged at most once a minute for each kind of request."""
+        if error is self._latest:  # the function that raised it has noted it
             return
         now, self._latest = self._now(), error
         known = self._open.get(what)
@@ -58,10 +58,10 @@ class Refusals:
             log.error("%s: the registry refuses %s: %s", self._job, what, error, extra={"job": self._job})
 
     def accepted(self, what: str) -> None:
-        """Note that something was not refused; it is logged if a refusal was."""
+        """Note that a request was accepted.  That is logged if its refusal was logged."""
         if not self._open or (over := self._open.pop(what, None)) is None:
             return
-        if self._logged.get(what, over.since - 1) >= over.since:  # else the log does not know that it was refused
+        if self._logged.get(what, over.since - 1) >= over.since:  # its refusal was logged
             log.warning(
                 "%s: the registry accepts %s again; it had refused that %d times in %.1f s",
                 *(self._job, what, over.times, self._now() - over.since),

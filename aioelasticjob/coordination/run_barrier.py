@@ -1,8 +1,8 @@
-"""One run as the whole cluster has it: who calls the listeners that are called once, and when.
+"""Decides which instance calls the listeners that are called once in the whole cluster, and when.
 
-Below ``guarantee`` stand: as its own data how far each run has come; ``{run}``, ephemeral, held by whoever calls the
-listeners of that run; ``started/{item}``, the run that an item has begun and not ended; and ``completed/{item}``, the
-last scheduled moment that an item has ended, while that is of interest.
+The data of the node ``guarantee`` says how far each run has come.  Below it are: ``{run}``, an ephemeral node of the
+instance that calls the listeners of that run; ``started/{item}``, the run that an item has begun and not ended; and
+``completed/{item}``, the last scheduled moment that an item has ended, as long as a run needs it.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
 
 BEGUN: Final = "begun"
-"""A run whose ``before`` is through and whose ``after`` is still to come."""
+"""The state of a run whose ``before`` has ended and whose ``after`` has not been called."""
 OVER: Final = "over"
 FAILED: Final = "failed: "
-"""What a run's state begins with if its ``before`` failed; the reason follows."""
+"""The beginning of a run's state if its ``before`` has failed; the reason follows."""
 MAX_OPEN_RUNS, MAX_CLOSED_RUNS = 64, 16
-"""Runs that are kept in mind: those that are not over, and those that are."""
+"""How many runs are kept in ``guarantee``: runs that are not over, and runs that are."""
 RELEASE_TIMEOUT = 3.0
-"""Seconds that giving up the right to call may take when everything is being cancelled."""
+"""Seconds that giving up the right to call listeners may take during a cancellation."""
 
 T = TypeVar("T")
 
 MAX_CONFLICTS = 50
-"""Conflicts after which a write is given up: somebody gets through each time, so something else is wrong."""
+"""Conflicts after which a write fails.  In each one another instance succeeds, so 50 mean that something is wrong."""
 MAX_MOMENT_DIGITS = 15
-"""Digits of a moment, in milliseconds."""
+"""The most digits that a moment in milliseconds has."""
 
 
 def run_of(fire: Fire) -> str:
-    """Return the name of the run that a fire belongs to: the same on every instance that takes part."""
+    """Return the name of a fire's run, which is the same on all instances that take part in it."""
     return f"trigger-{fire.request_id or fire.slot}" if fire.source is FireSource.TRIGGER else str(fire.slot)
 
 
 def moment_of(run: str) -> int | None:
-    """Return the scheduled moment of a run; None for one that was triggered."""
+    """Return the scheduled moment of a run; None if it was triggered."""
     return int(run) if run.isascii() and run.isdecimal() and len(run) <= MAX_MOMENT_DIGITS else None
 
 
 class RunBarrier:
-    """Reads and writes the marks of one job; every write is conditional on what was read."""
+    """Reads and writes the nodes below ``guarantee`` of one job.  Every write is conditional on what was read."""
 
     def __init__(self, member: Member) -> None:
         self._member, self._layout, self._session = member, member.layout, member.session
 
     async def join(self, run: str, items: Collection[int], request: Check | None = None) -> bool:
-        """Note which run these items have begun: they take part in it until they have ended, or begun another.
+        """Note that these items begin a run.  They take part in it until they end it or begin another one.
 
-        False if the request for it is gone, so that the run was begun before.
+        Return False if the trigger (``request``) is gone, because another claim has begun its run before.
         """
         for part in _parts(items, MAX_OPERATIONS):
 
@@ -80,33 +80,33 @@ class RunBarrier:
         return True
 
     async def begun_in(self, item: int) -> str | None:
-        """Return the run that an item has begun and not ended."""
+        """Return the run that an item has begun and not ended; None if there is none."""
         (node,) = await self._read([f"{self._layout.started}/{item}"])
         return None if node is None else _text(node)
 
     async def state(self, run: str) -> str | None:
-        """Return how far a run has come; None before anybody is through with its ``before``."""
+        """Return the state of a run; None until its ``before`` has ended."""
         (node,) = await self._read([self._layout.guarantee])
         return _runs(node).get(run)
 
     async def caller(self, run: str) -> str | None:
-        """Return who calls a run's listeners now."""
+        """Return the instance that calls a run's listeners now; None if there is none."""
         (node,) = await self._read([self._layout.calling(run)])
         return None if node is None else _text(node)
 
     async def wait_for_caller(self, run: str) -> None:
-        """Wait until whoever calls a run's listeners has done so, or is gone."""
+        """Wait until the instance that calls a run's listeners has called them, or has lost its session."""
         await self._session.wait_deleted(self._layout.calling(run))
 
     async def acquire(self, run: str, state: str | None) -> bool:
-        """Take the right to call a run's listeners; False if somebody has it, or the run is in another state."""
+        """Take the right to call a run's listeners; False if another instance has it, or the state is not ``state``."""
         mine = False
 
         async def attempt() -> None:
             nonlocal mine
             parent, holder = await self._read([self._layout.guarantee, self._layout.calling(run)])
             mine = _runs(parent).get(run) == state
-            if mine and holder is not None:  # ours is left from a flight that was cut off
+            if mine and holder is not None:  # our own is left from a run that was cut off
                 mine = holder.stat.ephemeral_owner == self._member.incarnation
             elif mine:
                 unchanged = (
@@ -121,7 +121,7 @@ class RunBarrier:
         return mine
 
     async def note(self, run: str, state: str) -> None:
-        """Note how far a run has come, and give up the right to call its listeners: whoever waits goes on."""
+        """Note the state of a run, and give up the right to call its listeners.  Instances that wait then go on."""
 
         async def attempt() -> None:
             parent, holder = await self._read([self._layout.guarantee, self._layout.calling(run)])
@@ -135,8 +135,8 @@ class RunBarrier:
         await self._steadily(attempt)
 
     async def release(self, run: str) -> None:
-        """Give up the right to call though nothing came of it: somebody else shall have it."""
-        cut_off = self._session.margin <= 0  # then nothing else goes on before the session is back, or over
+        """Give up the right to call listeners without a new state, so that another instance calls them."""
+        cut_off = self._session.margin <= 0  # the lease is over: wait until the session is back or has ended
         with move_on_after(self._session.timeout if cut_off else RELEASE_TIMEOUT, shield=True), suppress(RegistryError):
             await self._steadily(lambda: self._commit([Delete(self._layout.calling(run))]))
 
@@ -151,9 +151,9 @@ class RunBarrier:
             await self._steadily(attempt)
 
     async def finished_runs(self, view: JobView, besides: str | None = None) -> list[str]:
-        """Return the runs, besides one, that all their items have ended or passed over, the first to begin first.
+        """Return the runs, without ``besides``, that all their items have ended or passed over, in their order.
 
-        Whoever ends last finds what all others have written, so each run is found by somebody.
+        The instance that writes last finds what all others have written, so at least one instance finds each run.
         """
         parent, waiting = await self._waiting()
         if parent is None or not waiting - {besides}:
@@ -169,7 +169,7 @@ class RunBarrier:
         )
 
     async def tidy(self, view: JobView) -> None:
-        """Remove the marks that no run needs any more."""
+        """Remove the nodes that no run needs any more."""
         _, waiting = await self._waiting()
         marks = await self._marks(view)
         first = min((moment for run in waiting if (moment := moment_of(run)) is not None), default=None)
@@ -179,15 +179,15 @@ class RunBarrier:
                 stale[f"{self._layout.completed}/{item}"] = node
         operations = [Delete(path, node.stat.version) for path, node in stale.items() if not node.stat.num_children]
         for part in (operations[n : n + MAX_OPERATIONS] for n in range(0, len(operations), MAX_OPERATIONS)):
-            await write(self._member, part, "to remove marks of runs")  # if not, whoever ends a later run tidies up
+            await write(self._member, part, "to remove marks of runs")  # if refused, a later run tidies up
 
     async def _waiting(self) -> tuple[Node | None, frozenset[str]]:
-        """Return the node that says how far runs have come, and those whose ``after`` is still to come."""
+        """Return the node with the states of runs, and the runs whose ``after`` has not been called."""
         (parent,) = await self._read([self._layout.guarantee])
         return parent, frozenset(run for run, state in _runs(parent).items() if state == BEGUN)
 
     async def _asked(self, view: JobView) -> frozenset[str]:
-        """Return the runs that somebody who holds items has been asked for and has not begun."""
+        """Return the triggered runs that an instance with items has yet to begin."""
         holders = sorted(set(view.assignment.values()))
         nodes = await self._read([self._layout.trigger(one) for one in holders])
         alive = await self._read([self._layout.instance(one) for one in holders])
@@ -195,7 +195,7 @@ class RunBarrier:
         return frozenset(run_of(Fire(0, FireSource.TRIGGER, request_id=node.stat.mzxid)) for node in asked)
 
     async def _cut_off(self, items: Sequence[int]) -> frozenset[int | None]:
-        """Return the moments of items that will be rescued, None for triggers: they ended, and were not settled."""
+        """Return the moments of runs that were cut off and will be rescued; None stands for triggered runs."""
         paths = [path for item in map(self._layout.item, items) for path in (item.execution, item.running)]
         nodes = await self._read(paths)
         found = [
@@ -206,7 +206,7 @@ class RunBarrier:
     async def _marks(self, view: JobView) -> _Marks:
         begun, ended = await self._below(self._layout.started), await self._below(self._layout.completed)
         count = view.config.sharding_total_count
-        unwanted = [item for item in begun if item >= count or item in view.disabled_items]  # nobody will rescue them
+        unwanted = [item for item in begun if item >= count or item in view.disabled_items]  # not rescued
         running = await self._read([self._layout.item(item).running for item in unwanted])
         left = {item: begun.pop(item) for item, runs in zip(unwanted, running, strict=True) if runs is None}
         return _Marks(begun, ended, left)
@@ -244,7 +244,7 @@ class RunBarrier:
         return [*above, *operations] if operations else []
 
     async def _with_parents(self, parents: list[str], paths: list[str]) -> tuple[list[Op], list[Node | None]]:
-        """Return what makes the parents that are missing, and the nodes at ``paths``."""
+        """Return the operations that make missing parents, and the nodes at ``paths``."""
         above = [self._layout.guarantee, *parents]
         nodes = await self._read([*above, *paths])
         missing: list[Op] = [Create(path) for path, node in zip(above, nodes, strict=False) if node is None]
@@ -257,17 +257,17 @@ class RunBarrier:
         return await self._steadily(lambda: self._session.get_many(paths))
 
     async def _steadily(self, attempt: Callable[[], Awaitable[T]], condition: Check | None = None) -> T:
-        """Read, or read and then write conditionally, again and again until it is through.
+        """Repeat a read, or a read with a conditional write, until it succeeds.
 
         Raises:
-            Conflict: the condition does not hold, the job was removed, or something keeps standing in the way.
+            Conflict: the condition does not hold, the job was removed, or too many attempts have met a conflict.
             SessionEnded: the session was lost meanwhile.
         """
         conflicts = 0
         while True:
             try:
                 return await attempt()
-            except Conflict as conflict:  # somebody else was faster
+            except Conflict as conflict:  # another instance has written before
                 conflicts += 1
                 if condition is not None and conflict.path == condition.path:
                     raise
@@ -276,35 +276,35 @@ class RunBarrier:
                     "missing",
                 ):
                     raise
-            except Suspended:  # while it was read
+            except Suspended:  # raised by a read; writes wait for a connection themselves
                 if not await connected(self._session, self._member.incarnation):
                     raise SessionEnded("the session was lost while listeners were called") from None
 
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """The items' marks as they were read."""
+    """The nodes of items below ``guarantee``, as they were read."""
 
     begun: Mapping[int, Node]
-    """Items that have begun a run, and not ended it."""
+    """The nodes of items that have begun a run and not ended it."""
     ended: Mapping[int, Node]
-    """Items that have ended a scheduled moment."""
+    """The nodes of items that have ended a scheduled moment."""
     left: Mapping[int, Node]
-    """Items that nobody runs or will run, and whose mark of having begun is left over."""
+    """The nodes of items that have begun a run, and that no instance runs or will run."""
 
     @property
     def under_way(self) -> frozenset[str]:
-        """The runs that some item has begun, and not ended."""
+        """The runs that at least one item has begun and not ended."""
         return frozenset(map(_text, self.begun.values()))
 
     def reached(self, item: int) -> int:
-        """Return the moment up to which an item owes nothing: it has ended it, or begun one that came later."""
+        """Return the moment up to which an item has no open run: it has ended that moment, or begun a later one."""
         begun, ended = self.begun.get(item), self.ended.get(item)
         return max(0 if ended is None else _moment(ended), 0 if begun is None else _moment(begun) - 1)
 
 
 def _runs(node: Node | None) -> dict[str, str]:
-    """Return how far runs have come; what was written by hand and makes no sense says nothing."""
+    """Return the states of runs; empty if somebody has written nonsense by hand."""
     try:
         told = json.loads(node.data) if node is not None and node.data else {}
     except (ValueError, RecursionError):
@@ -313,7 +313,7 @@ def _runs(node: Node | None) -> dict[str, str]:
 
 
 def _kept(runs: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the newest of the runs that are over, and of those that are not."""
+    """Return the newest runs that are over, and the newest that are not."""
     waiting = [run for run, state in runs.items() if state == BEGUN][-MAX_OPEN_RUNS:]
     closed = [run for run, state in runs.items() if state != BEGUN][-MAX_CLOSED_RUNS:]
     return {run: state for run, state in runs.items() if run in waiting or run in closed}

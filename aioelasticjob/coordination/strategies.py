@@ -1,6 +1,6 @@
-"""Who gets which items: plain functions of the eligible instances, the item count, and the present assignment.
+"""Strategies: functions that compute an assignment from the eligible instances, item count and present assignment.
 
-Every strategy is deterministic and settled: given its own answer as the present assignment, it gives it again.
+Every strategy is deterministic and stable: if its own result is the present assignment, it returns the same result.
 """
 
 from __future__ import annotations
@@ -24,42 +24,48 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AssignmentInput:
-    """What a strategy decides upon."""
+    """The facts from which a strategy computes an assignment."""
 
     job: str
     instances: tuple[str, ...]
-    """Eligible instances, sorted by address; never empty."""
+    """The eligible instances, sorted by address; never empty."""
     count: int
     present: Assignment = field(default_factory=dict)
-    """Who holds which item now, dead instances included."""
+    """The instance that holds each item now; it may be dead."""
 
 
 Strategy = Callable[[AssignmentInput], Assignment]
 
 
 def in_order(instances: Sequence[Instance]) -> tuple[str, ...]:
-    """Return the ids sorted by address (numerically where it is one), then by id: a stable order."""
+    """Return the ids of instances, sorted by address (numerically if it is an IP address), then by id."""
     return tuple(one.id for one in sorted(instances, key=_place))
 
 
 def average(given: AssignmentInput) -> Assignment:
-    """Give equal runs of items, the remainder one each from the first (AverageAllocation)."""
+    """Give each instance the same number of consecutive items, and one more item to each of the first instances.
+
+    This is Elastic-Job's AverageAllocationJobShardingStrategy.
+    """
     return _runs(given.instances, given.count)
 
 
 def odevity(given: AssignmentInput) -> Assignment:
-    """Average over the instances ascending or, if the job name's hash is even, descending."""
+    """Assign as ``average`` does, over the instances ascending, or descending if the job name's hash is even."""
     order = given.instances if java_hash(given.job) % 2 else given.instances[::-1]
     return _runs(order, given.count)
 
 
 def round_robin(given: AssignmentInput) -> Assignment:
-    """Average over the instances rotated by the hash of the job name."""
+    """Assign as ``average`` does, over the instances rotated by the hash of the job name."""
     return _runs(_rotated(given.instances, abs(java_hash(given.job))), given.count)
 
 
 def single_balance(given: AssignmentInput) -> Assignment:
-    """Spread jobs of few items: item by item from an instance chosen by the hash of the job name."""
+    """Give the instances one item after another, beginning with one that the hash of the job name chooses.
+
+    This spreads jobs that have fewer items than there are instances.
+    """
     order = _rotated(given.instances, abs(java_hash(given.job)))
     return {item: order[item % len(order)] for item in range(given.count)}
 
@@ -67,7 +73,8 @@ def single_balance(given: AssignmentInput) -> Assignment:
 def sticky(given: AssignmentInput) -> Assignment:
     """Move as few items as a balanced assignment allows.
 
-    Every instance keeps up to its share; shares differ by at most one, and the larger ones go to those that hold most.
+    Every instance keeps items up to its share.  Shares differ by at most one, and the instances that hold most items
+    get the larger shares.
     """
     held: dict[str, list[int]] = {one: [] for one in given.instances}
     free: list[int] = []
@@ -88,7 +95,7 @@ def sticky(given: AssignmentInput) -> Assignment:
 
 
 def java_hash(text: str) -> int:
-    """Return Java's ``String.hashCode``, so that both worlds order instances alike."""
+    """Return Java's ``String.hashCode``, so that instances are ordered as in Elastic-Job."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -101,7 +108,7 @@ def find(name: str) -> Strategy:
     """Return the strategy registered as ``name`` in the entry points ``aioelasticjob.strategies``.
 
     Raises:
-        InvalidSetting: no such strategy.
+        InvalidSetting: there is no such strategy.
     """
     found = _BUILT_IN.get(name)
     if found is not None:
@@ -114,10 +121,10 @@ def find(name: str) -> Strategy:
 
 
 def assignment_of(name: str, given: AssignmentInput) -> Assignment:
-    """Return what the strategy ``name`` gives.
+    """Return the assignment of the strategy ``name``.
 
-    Where it is unknown here, fails or forgets items, the present assignment stays as it is; if that leaves any item to
-    nobody who is eligible, the average takes its place: an even spread beats a standstill.
+    If the strategy is unknown in this process, fails or leaves out items, the present assignment stays.  If the present
+    one gives an item to no eligible instance, ``average`` is used, so that all items run.
     """
     try:
         with UserCode("it"):
@@ -125,7 +132,7 @@ def assignment_of(name: str, given: AssignmentInput) -> Assignment:
             if _is_complete(assignment, given):
                 return assignment
         why = "it must give every item to one of the instances"
-    except Exception as error:  # another process may know it
+    except Exception as error:  # an unknown strategy too: another process may have it
         why = error_text(error)
     _warn(given.job, name, why)
     return given.present if _is_complete(given.present, given) else average(given)

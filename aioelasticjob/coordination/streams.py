@@ -1,7 +1,7 @@
-"""A job's state as async event streams: servers, config, leader, execution.
+"""Async event streams of a job's state: servers, configuration, leader, execution.
 
-Each event carries the whole state and what is new in it to this reader.  A slow reader skips states, never the newest,
-and holds nobody up.
+Each event carries the whole state, and what has changed since this reader's last event.  A slow reader skips states,
+but never the newest one, and delays no other reader.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A host and what operators have said about it."""
+    """A server, its instances, and whether operators have disabled or paused it."""
 
     ip: str
     host: str
@@ -38,10 +38,10 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class ServersChanged:
-    """Who is there."""
+    """The servers and instances of a job have changed."""
 
     servers: Mapping[str, Server]
-    """By IP: those that the job knows, and those that an instance is on."""
+    """The servers by address: those that have a node, and those on which an instance runs."""
     joined: frozenset[str]
     """Instances that have come since this reader's last event."""
     left: frozenset[str]
@@ -50,31 +50,31 @@ class ServersChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """The configuration in force."""
+    """The configuration in force has changed."""
 
     config: JobConfig | None
-    """None while there is none: before the job has come, and after it was removed."""
+    """None if there is no configuration: before the job exists, and after it was removed."""
     changed: frozenset[str]
-    """Settings that differ from this reader's last event; all of them when a configuration comes."""
+    """The settings that differ from this reader's last event; all settings if there was no configuration before."""
     fault: str | None
-    """What is wrong with the text now in the registry, if it makes no configuration or is missing."""
+    """What is wrong with the configuration now in the registry, if it is invalid or missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """Who assigns items."""
+    """The leader has changed."""
 
     leader: str | None
     epoch: int
-    """Rises with each election; -1 before the first."""
+    """A number that rises with each election; -1 before the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemExecution:
-    """What is known of an item's execution."""
+    """The newest run of an item."""
 
     record: Record | None
-    """None where the node holds no record of ours."""
+    """The item's record; None if the node is missing or holds no record."""
     running: str | None
     """The instance that runs it now."""
     misfired: bool
@@ -82,15 +82,15 @@ class ItemExecution:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionChanged:
-    """What runs, and how it went."""
+    """The runs of items have changed."""
 
     items: Mapping[int, ItemExecution]
     changed: frozenset[int]
-    """Items that differ from this reader's last event."""
+    """The items that differ from this reader's last event."""
 
 
 class Changes(Generic[S, E]):
-    """An async iterator of events: first the present state, then every newer one that differs."""
+    """An async iterator of events: first one for the present state, then one for every newer state that differs."""
 
     def __init__(self, trees: Latest[Tree], state: Callable[[Tree], S], event: Callable[[S | None, S], E]) -> None:
         self._trees, self._state, self._event = trees, state, event
@@ -117,17 +117,17 @@ class Streams:
 
     @asynccontextmanager
     async def servers(self) -> AsyncIterator[Changes[Mapping[str, Server], ServersChanged]]:
-        """Stream who joins and leaves, and which servers are disabled or paused."""
+        """Stream which instances join and leave, and which servers are disabled or paused."""
         async with self._trees((self._layout.servers, self._layout.instances)) as trees:
             yield Changes(trees, self._servers, _servers_changed)
 
     @asynccontextmanager
     async def config(self) -> AsyncIterator[Changes[_Config, ConfigChanged]]:
-        """Stream the configuration; nonsense in the registry is reported and leaves the last good one standing."""
+        """Stream the configuration.  If the registry's is invalid, that is reported, and the last valid one stays."""
         last: list[JobConfig] = []
 
         def state(tree: Tree) -> _Config:
-            if self._layout.config not in tree:  # the job was removed: nothing stands any more
+            if self._layout.config not in tree:  # the job was removed, so its configuration is gone
                 last.clear()
             view = read(tree, self._layout, last[-1] if last else JobConfig(job_name=self._layout.job))
             if view.fault is None:
@@ -145,7 +145,7 @@ class Streams:
 
     @asynccontextmanager
     async def execution(self) -> AsyncIterator[Changes[Mapping[int, ItemExecution], ExecutionChanged]]:
-        """Stream what runs.  These nodes are busy: every run is an event, for the readers of this stream only."""
+        """Stream the runs of items.  These nodes change at every fire, but only this stream's readers receive them."""
         async with self._trees((self._layout.execution,)) as trees:
             yield Changes(trees, self._execution, _execution_changed)
 
@@ -162,7 +162,7 @@ class Streams:
         for one in self._view(tree).instances.values():
             here.setdefault(one.ip, []).append(one)
         found = {}
-        for ip in sorted({*tree.children(layout.servers), *here}):  # a node removed by hand takes nobody away
+        for ip in sorted({*tree.children(layout.servers), *here}):  # also if its node was removed by hand
             node, there = tree.get(layout.server(ip)), tuple(sorted(here.get(ip, ()), key=lambda one: one.id))
             host = node.data.decode("utf-8", "replace") if node else next((one.host for one in there), "")
             closed = layout.server_disabled(ip) in tree, layout.server_paused(ip) in tree

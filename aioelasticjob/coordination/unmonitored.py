@@ -1,8 +1,8 @@
-"""Up to which moment a job whose execution is not monitored had somebody: the data of its ``execution`` node.
+"""Notes, for a job that is not monitored, up to which moment an instance was up: in the data of its ``execution`` node.
 
-Such a job keeps no records.  Its leader writes the newest moment on a tick if one has come since the last tick; while
-nobody may lead, one of its instances does.  So does every instance that leaves.  The first leader after an absence
-knows from it what nobody was up for.
+Such a job keeps no records.  On a tick its leader writes the newest moment, if one has come since the last tick; if no
+instance may lead, one of the instances does so.  An instance that leaves writes it as well.  When no instance has been
+up for a while, the next leader knows from it which moments were missed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from aioelasticjob.registry.transaction import Check, Op, Set
 
 
 class AccountedMoment(NamedTuple):
-    """What an instance knows of the node."""
+    """The content of the ``execution`` node, as an instance knows it."""
 
     moment: int
-    """In milliseconds since the epoch, 0 if none is known."""
+    """The moment in milliseconds since the epoch; 0 if none is known."""
     version: int
-    """Of the node; ``UNREAD`` if it has to be read first."""
+    """The version of the node; ``UNREAD`` if the node has to be read first."""
 
 
 UNREAD = -1
@@ -34,10 +34,10 @@ NOBODY_YET = AccountedMoment(0, UNREAD)
 async def note_accounted(
     member: Member, view: JobView, now: float, known: AccountedMoment = NOBODY_YET
 ) -> AccountedMoment:
-    """Write the newest moment up to ``now`` (seconds) if it is later than what is ``known``; return what is known then.
+    """Write the newest moment up to ``now`` (seconds) if it is later than the ``known`` one; return the newest known.
 
-    What others have written stands if it is later, unless that is so far in the future that a clock must have been
-    ahead.
+    A later moment that another instance has written is kept, unless it is so far in the future that a clock must have
+    been ahead.
 
     Raises:
         Suspended: there is no connection.
@@ -51,7 +51,7 @@ async def note_accounted(
     if known.version == UNREAD:
         known = await read_accounted(member) or known
     if known.version == UNREAD or known.moment - MAX_FUTURE <= newest <= known.moment:
-        return known  # without the node, which was removed by hand, there is nothing to write to
+        return known  # also if somebody has removed the node: then there is nothing to write to
     operations: list[Op] = [
         Check(member.layout.instance(member.id)),
         Set(member.layout.execution, str(newest).encode(), known.version),
@@ -61,12 +61,12 @@ async def note_accounted(
             return AccountedMoment(newest, committed.versions[1])
         case SessionOver(error) | WriteRefused(Suspended() as error):
             raise error
-        case WriteRefused():  # somebody else has written, or it may not be written; the next tick looks again
+        case WriteRefused():  # another instance has written, or the registry refuses it; the next tick tries again
             return AccountedMoment(known.moment, UNREAD)
 
 
 async def read_accounted(member: Member) -> AccountedMoment | None:
-    """Return what was written, the moment 0 if nothing was; None without the node.
+    """Read the node; the moment is 0 if none was written.  None if the node is missing.
 
     Raises:
         Suspended: there is no connection.
@@ -78,12 +78,12 @@ async def read_accounted(member: Member) -> AccountedMoment | None:
 
 
 async def advance_accounted(member: Member, view: JobView, until: int, version: int) -> bool:
-    """Write that moments up to ``until`` are accounted for; False if somebody else has written meanwhile.
+    """Write that the moments up to ``until`` were run or are reported; False if another instance has written meanwhile.
 
     Raises:
         Suspended: there is no connection; nothing was written.
         SessionEnded: the session was lost.
-        RegistryError: the registry refuses it; nothing was written.
+        RegistryError: the registry refuses the write; nothing was written.
     """
     leading = Check(member.layout.epoch, -1 if view.epoch is None else view.epoch)
     operations: list[Op] = [leading, Set(member.layout.execution, str(until).encode(), version)]

@@ -1,4 +1,4 @@
-"""The mirrored subtree of a job, read as what it means.  Properties only: a view decides nothing."""
+"""A view gives meaning to the mirrored nodes of a job.  It has properties only, and decides nothing."""
 
 from __future__ import annotations
 
@@ -22,57 +22,57 @@ from aioelasticjob.model import Instance
 from aioelasticjob.registry.tree import Node, Tree
 
 MAX_NUMBER_DIGITS = len(str(MAX_ITEMS))
-"""Digits of an item; what is longer was made by somebody else."""
+"""The most digits of an item's number.  A node with a longer name is not an item."""
 _HOST = re.compile(r"[\w.:%-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
 class FormerSchedule:
-    """A schedule that is not in force any more; times in milliseconds since the epoch."""
+    """A schedule that is not in force any more.  Times are in milliseconds since the epoch."""
 
     cron: Cron | None
     since: int
     until: int
     recorded: bool
-    """Whether runs were recorded meanwhile."""
+    """Whether runs were recorded while it was in force."""
 
 
 @dataclass(frozen=True)
 class JobView:
-    """One job as the registry has it, at one moment."""
+    """The nodes of one job in the registry at one point in time."""
 
     layout: Layout
     tree: Tree
     config: JobConfig
-    """The newest configuration that made sense; but what the job requires is always the newest."""
+    """The newest valid configuration, except that ``requires`` is always the newest."""
     fault: str | None = None
-    """What is wrong with the configuration now in the registry: it makes none, or its error handler does not work."""
+    """What is wrong with the configuration now in the registry: it is invalid, or its error handler does not work."""
 
     @cached_property
     def instances(self) -> Mapping[str, Instance]:
-        """Everybody registered, by id."""
+        """All registered instances, by id."""
         return _instances(self.tree, self.layout)
 
     @cached_property
     def staying(self) -> tuple[str, ...]:
-        """Who may lead and be given items, in the order that strategies use."""
+        """The instances that may lead and be given items, in the order that strategies use."""
         return tuple(one for one in self._admitted if not self.instances[one].leaving)
 
     @cached_property
     def eligible(self) -> tuple[str, ...]:
-        """Who may hold items: who stays, or, while nobody does, those who are leaving."""
+        """The instances that may hold items: those that stay; if none stays, those that are leaving."""
         return self.staying or self._admitted
 
     @cached_property
     def lacking(self) -> Mapping[str, tuple[str, ...]]:
-        """The features that the job requires and an instance does not know, by instance; it is not eligible."""
+        """The features that the job requires and an instance does not know, by instance.  It is not eligible then."""
         needed = self.config.requires
         lacks = {one.id: tuple(x for x in needed if x not in one.features) for one in self.instances.values()}
         return {one: features for one, features in lacks.items() if features}
 
     @cached_property
     def leader(self) -> str | None:
-        """The id on the leader's seat."""
+        """The id of the leader; None if there is none."""
         node = self.tree.get(self.layout.host)
         return None if node is None else _text(node.data)
 
@@ -84,9 +84,9 @@ class JobView:
 
     @cached_property
     def necessary(self) -> int | None:
-        """The version of the mark that asks for an assignment, None without it.
+        """The version of the mark that requires an assignment; None if no assignment is required.
 
-        A mark that cannot be removed, because somebody put nodes below it, is answered by an assignment after it.
+        If somebody has put nodes below the mark, it cannot be removed.  Then an assignment that is newer answers it.
         """
         node, sharding = self.tree.get(self.layout.necessary), self.tree.get(self.layout.sharding)
         if node is None or (
@@ -102,23 +102,23 @@ class JobView:
 
     @cached_property
     def settled(self) -> bool:
-        """Whether the assignment stands, so that items may be claimed."""
+        """Whether no assignment is required or being written, so that items may be claimed."""
         return self.necessary is None and not self.processing
 
     @cached_property
     def sharding_version(self) -> int:
-        """Rises with every assignment."""
+        """The version of the assignment, which rises with every assignment."""
         node = self.tree.get(self.layout.sharding)
         return -1 if node is None else node.stat.version
 
     @cached_property
     def items(self) -> frozenset[int]:
-        """The items that have a node, whether or not they should."""
+        """The items that have a node, including surplus items that have yet to be removed."""
         return frozenset(_numbers(self.tree.children(self.layout.sharding)))
 
     @cached_property
     def assignment(self) -> Mapping[int, str]:
-        """Who holds which item; items without a holder are absent."""
+        """The instance that holds each item; items without a holder are absent."""
         return _assignment(self.tree, self.layout, self.items)
 
     @cached_property
@@ -128,7 +128,7 @@ class JobView:
 
     @cached_property
     def triggered(self) -> frozenset[str]:
-        """The instances that are asked to run their items now."""
+        """The instances that have a trigger."""
         return frozenset(self.tree.children(self.layout.triggers))
 
     @cached_property
@@ -138,32 +138,32 @@ class JobView:
 
     @cached_property
     def orphaned(self) -> Mapping[int, tuple[int, str]]:
-        """Of the items that wait for a rescuer, the moment of the run cut off and its instance, where that is known."""
+        """For each orphan, the moment of the run that was cut off and its instance, if its mark names them."""
         nodes = ((item, self.tree.get(self.layout.item(item).orphan)) for item in self.orphans)
         marks = {item: records.read_mark(node.data) for item, node in nodes if node is not None}
         return {item: mark for item, mark in marks.items() if mark is not None}
 
     @cached_property
     def rescues(self) -> Mapping[int, str]:
-        """Who is rescuing which item."""
+        """The instance that rescues each item that is being rescued."""
         found = {item: self.tree.get(self.layout.item(item).failover) for item in self.items}
         return {item: _text(node.data) for item, node in found.items() if node and node.stat.ephemeral_owner}
 
     def awaits_rescue(self, item: int) -> bool:
-        """Whether an orphan can be taken: it is wanted, and no mark of it was made by hand so that it cannot go."""
+        """Whether an orphan can be rescued: it is below the item count, and no node made by hand prevents its claim."""
         paths = self.layout.item(item)
         blocked = self.obstructed(paths.orphan) or paths.failover in self.tree
         return item in self.orphans and item < self.config.sharding_total_count and not blocked
 
     def obstructed(self, path: str) -> bool:
-        """Whether a node that should have none has children, so that nobody can remove it without theirs."""
+        """Whether a node that should have no children has some, so that it cannot be removed."""
         return bool(self.tree.children(path))
 
     @cached_property
     def up_since(self) -> float:
-        """Since when there has always been somebody, by the registry's clock; infinity without any instance.
+        """Since when at least one instance has always been up, by the registry's clock; infinity if none is.
 
-        Each instance hands it on to those that join after it, so it outlives all that were there at first.
+        An instance that joins copies the value of the others to its node, so the value outlives the first instances.
         """
         return min((one.up_since for one in self.instances.values()), default=float("inf"))
 
@@ -175,33 +175,33 @@ class JobView:
 
     @cached_property
     def scheduled_since(self) -> float:
-        """Since when the schedule and ``monitor_execution`` have been as they are, by the registry's clock.
+        """Since when the schedule and ``monitor_execution`` have their present values, by the registry's clock.
 
-        The leader notes it, so it stays known when another setting is written later.  Until the leader has noted it, it
-        is when the configuration was last written.
+        The leader notes it, so it stays known when another setting is changed later.  Before that it is the time at
+        which the configuration was last written.
         """
         return min(self.schedule_dated, self.configured_at)
 
     @cached_property
     def schedule_dated(self) -> float:
-        """What the registry's clock showed when the schedule was written; it was ahead if that is later than now."""
+        """When the schedule was written, by the registry's clock; if that is in the future, the clock was ahead."""
         return float(self.noted_schedules[-1]["since"] / 1000) if self.schedule_is_noted else self.configured_at
 
     @property
     def scheduled_by(self) -> int:
-        """The transaction that dated the schedule, or a later one."""
+        """The transaction that dated the schedule, or one that was written later."""
         node = self.tree.get(self.layout.schedule if self.schedule_is_noted else self.layout.config)
         return 0 if node is None else node.stat.mzxid
 
     @cached_property
     def schedule_is_noted(self) -> bool:
-        """Whether the leader's note is about the schedule in force."""
+        """Whether the leader has noted the schedule in force."""
         noted = self.noted_schedules
         return bool(noted) and scheduling(self.config).items() <= noted[-1].items()
 
     @cached_property
     def former_schedules(self) -> tuple[FormerSchedule, ...]:
-        """The schedules before the one in force that were noted, oldest first."""
+        """The noted schedules that were in force before the present one, oldest first."""
         noted = self.noted_schedules[:-1] if self.schedule_is_noted else self.noted_schedules
         ends = [*(one["since"] for one in noted[1:]), int(self.scheduled_since * 1000)]
         return tuple(
@@ -213,7 +213,7 @@ class JobView:
 
     @property
     def recorded_schedules(self) -> tuple[FormerSchedule, ...]:
-        """Those of them since records were last switched, oldest first: what was recorded before has been removed."""
+        """The former schedules since records were last switched on or off, oldest first: older records are removed."""
         former, recorded = self.former_schedules, self.config.monitor_execution
         switched = max((one.until for one in former if one.recorded is not recorded), default=0)
         return tuple(one for one in former if one.until > switched)
@@ -236,7 +236,7 @@ class JobView:
 
 @lru_cache(maxsize=4096)
 def _noted(data: bytes) -> tuple[Mapping[str, Any], ...]:
-    """Return the schedules that the leader's note names, the newest last; nothing if the note makes no sense."""
+    """Return the schedules in the leader's note, the newest last; none if the note is invalid."""
     noted = dict(instance_data(data))
     former = noted.pop("former", [])
     schedules = (*former, noted) if isinstance(former, list) else ()
@@ -252,7 +252,7 @@ def _is_schedule(noted: object) -> bool:
 
 @lru_cache(maxsize=4096)
 def _cron(*told: object) -> Cron | None:
-    """Return a schedule, None if there is none or it makes no sense: somebody else wrote it."""
+    """Return a schedule; None if there is none, or if it is invalid because somebody has edited it."""
     if all(isinstance(one, str) for one in told):
         with suppress(InvalidSetting):
             return Cron.parse(*told)  # type: ignore[arg-type]
@@ -270,12 +270,11 @@ def scheduling(config: JobConfig) -> Mapping[str, object]:
 
 
 def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -> JobView:
-    """Return the view of a tree; nonsense in ``config`` leaves the last good configuration standing.
+    """Return the view of a tree.  If its configuration is invalid, ``last`` stays in force, with the new ``requires``.
 
-    What the job requires is read all the same: the rest may make no sense to us for lack of just that feature.
-
-    ``kind`` is what a running job is and stays; with it, an error handler that does not work here leaves the last good
-    one, and nothing else: instances of different releases have to agree on the schedule and the items.
+    ``requires`` is read in any case: the rest may seem invalid to this release only because it lacks such a feature.
+    ``kind`` is the kind of a running job, which never changes.  With it, an error handler that does not work here is
+    replaced by the last one.  All other settings stay: instances of different releases must agree on the schedule.
     """
     node = tree.get(layout.config)
     if node is None:
@@ -286,21 +285,21 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -
             raise InvalidSetting("job_type", config.job_type, f"the job runs as {kind} and cannot change that")
     except InvalidSetting as mistake:
         return JobView(layout, tree, _requiring(last, node.data), str(mistake))
-    if kind is None:  # who only looks need not have the handlers that the job runs with
+    if kind is None:  # a process that only reads need not have the job's error handler
         return JobView(layout, tree, config)
     return JobView(layout, tree, *with_known_error_handler(config, last))
 
 
 def _requiring(last: JobConfig, stored: bytes) -> JobConfig:
-    """Return the last good configuration with what the job requires now."""
+    """Return the last valid configuration with the newest ``requires``."""
     requires = required(stored)
     return last if requires in (None, last.requires) else last.model_copy(update={"requires": requires})
 
 
 def with_known_error_handler(config: JobConfig, last: JobConfig) -> tuple[JobConfig, str | None]:
-    """Return a configuration whose failures somebody hears of, and what is wrong with its error handler, if anything.
+    """Return a configuration whose error handler works here, and what is wrong with its own one, if anything.
 
-    The handler of ``last``, with its options, stands in for one that does not work here.
+    An error handler that does not work here is replaced by that of ``last``, with its options.
     """
     try:
         check(config.error_handler, config.error_handler_options)
@@ -312,10 +311,10 @@ def with_known_error_handler(config: JobConfig, last: JobConfig) -> tuple[JobCon
 
 @lru_cache(maxsize=4096)
 def parse(data: bytes, layout: Layout) -> JobConfig:
-    """Return the configuration that the job's ``config`` holds.
+    """Return the configuration in the job's node ``config``.
 
     Raises:
-        ForeignData: it is none, or another job's.
+        ForeignData: the data is not a configuration, or is that of another job.
     """
     config = JobConfig.from_json(data, layout.config)
     if config.job_name != layout.job:
@@ -340,7 +339,7 @@ def _instances(tree: Tree, layout: Layout) -> Mapping[str, Instance]:
 
 
 def instance(name: str, node: Node) -> Instance:
-    """Return what an instance's node says of it."""
+    """Return the instance that a node describes."""
     return _instance(name, node.data, node.stat.ctime, node.stat.ephemeral_owner)
 
 
@@ -349,7 +348,7 @@ def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instan
     told = instance_data(data)
     ip, named, _ = name.partition("@-@")
     if not named and is_host(told.get("ip")):
-        ip = str(told["ip"])  # by hand; of ours the name tells, which nobody can change
+        ip = str(told["ip"])  # a node made by hand; our own names contain the address
     host, pid, since = told.get("host"), told.get("pid"), told.get("upSince")
     return Instance(
         name,
@@ -369,7 +368,7 @@ def _features(told: object) -> frozenset[str]:
 
 
 def instance_data(data: bytes) -> Mapping[str, object]:
-    """Return what an instance's node says of it; nothing where it is no object."""
+    """Return the JSON object in an instance's node; empty if the data is not one."""
     try:
         told = json.loads(data)
     except (ValueError, RecursionError):
@@ -378,7 +377,7 @@ def instance_data(data: bytes) -> Mapping[str, object]:
 
 
 def is_host(name: object) -> bool:
-    """Whether something is an address or the name of a host, and so can be a node's name."""
+    """Whether a value is an address or a host name, and so can be the name of a node."""
     return isinstance(name, str) and _HOST.fullmatch(name) is not None and bool(name.strip("."))
 
 
@@ -392,7 +391,7 @@ def _numbers(names: tuple[str, ...]) -> list[int]:
 
 
 def is_item(name: str) -> bool:
-    """Whether a node's name is the number of an item, spelt as we spell it."""
+    """Whether a node's name is the number of an item, without leading zeros."""
     return len(name) <= MAX_NUMBER_DIGITS and name.isascii() and name.isdigit() and str(int(name)) == name
 
 

@@ -1,7 +1,7 @@
-"""What one instance owes: which of its items, for which moment, and what becomes of those that it could not run.
+"""Computes which items this instance has to run for which moment, and what becomes of moments that it cannot run.
 
-It follows from state, not from wake-ups: an item held here whose record lies before the newest due moment is owed.
-So a moment survives a re-sharding, whoever held the item when it came.
+The answer follows from state and not from wake-ups: an item that this instance holds is due if its record is older
+than the newest due moment.  So no moment is lost when an item moves: its new holder finds the moment due as well.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import BUSY, TABLE, Came, Items, Newest
 from aioelasticjob.running.succession import Succession
 
-SOON = 500  # milliseconds before its moment at which a claim may leave, and be refused
+SOON = 500  # a claim may be sent, and refused, up to so many milliseconds before its moment
 
 
 class Account:
-    """The items held here and the moments that are due; times in milliseconds."""
+    """The items that this instance holds, and the moments that are due for them.  Times are in milliseconds."""
 
     def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
         self.clock = ClockSkewMonitor(reading)
         self.commands: list[Command] = []
-        """What is to be done outside; whoever does it takes it away."""
+        """What the driver has to do.  The driver removes each command when it performs it."""
         self.items = items
         items.join_again()
         self.held: frozenset[int] = frozenset()
         self.view = view
-        """The newest view taken in."""
+        """The newest view that this object was given."""
         self.missed = MissedMoments(self.clock, items, self.commands)
         self._me, self._up_since = me, up_since
         self._set_back = inf
-        """To where the time was last set back: what came since then this instance was up for."""
+        """The time to which the clock was last set back.  Later moments come while this instance is up."""
         self._floor = 0
-        """Up to this moment nothing is owed by anybody here."""
+        """Moments up to this one are due for no item of this instance."""
         self.timetable = Timetable(view.config.schedule, self.clock.now)
         self._scheduled_since = view.schedule_dated
-        """Since when the schedule is in force as the registry says it, whose clock may be ahead."""
+        """Since when the schedule is in force, as the registry dates it.  The registry's clock may be ahead."""
 
     @property
     def elsewhere(self) -> frozenset[int]:
-        """Items of ours that another instance still runs."""
+        """The items that this instance holds and another instance still runs."""
         return frozenset(number for number, item in self.items.items() if item.elsewhere)
 
     @property
@@ -55,19 +55,23 @@ class Account:
         return self.view.config
 
     def owed(self, moment: int | None = None) -> frozenset[int]:
-        """Return the items whose newest moment (or the one given) has not been claimed and is ours to claim."""
+        """Return the items that this instance can claim now for the newest moment, or for the given one."""
         owed = self._unclaimed(moment or self.timetable.newest)
         return owed - self.blocked() if owed else owed
 
     def _unclaimed(self, moment: int, among: Iterable[int] | None = None) -> frozenset[int]:
-        """Return the items held here (``among`` those given) for which a moment has not been claimed or passed over."""
-        if not self._floor < moment <= self.clock.now + AHEAD:  # else the time was set back, which is not concluded yet
+        """Return the items (of all held, or ``among`` some) for which a moment is neither claimed nor passed over."""
+        # a moment further ahead was due before the time was set back: wait until that is certain
+        if not self._floor < moment <= self.clock.now + AHEAD:
             return frozenset()
         held = self.held if among is None else self.held.intersection(among)
         return frozenset(number for number in held if self.items[number].owes(moment))
 
     def _due(self, view: JobView | None = None) -> frozenset[int]:
-        """Return the owed items that may run here: nobody misses the others, or their next holder reports them."""
+        """Return the items that are due for the newest moment and may run here.
+
+        Items that may not run here are left out: they miss no moment, or their next holder reports it.
+        """
         view = view or self.view
         if self._me not in view.eligible:
             return frozenset()
@@ -77,7 +81,7 @@ class Account:
         return frozenset(n for n in due if not self.items[n].rescued and view.assignment.get(n) == self._me)
 
     def blocked(self, view: JobView | None = None) -> frozenset[int]:
-        """Return the items that others run, rescue or have yet to rescue."""
+        """Return the items that other instances run or rescue, and the orphans that wait for a rescuer."""
         return self._in_rescue(view).union(self.elsewhere)
 
     def _in_rescue(self, view: JobView | None = None) -> frozenset[int]:
@@ -87,17 +91,17 @@ class Account:
         return view.orphans.union(view.rescues, (number for number in self.held if self.items[number].cut_off))
 
     def source(self, items: Iterable[int]) -> FireSource:
-        """Return why items would be run for the newest moment now: on time, or as the rerun for what was missed."""
+        """Return the source of a fire for the newest moment now: ``CRON`` if it is on time, ``MISFIRE`` for a rerun."""
         newest = self.timetable.newest
         late = any(item.late == newest or item.knows(newest) for item in map(self.items.__getitem__, items))
         return FireSource.MISFIRE if late or self.is_catch_up(newest) else FireSource.CRON
 
     def is_catch_up(self, slot: int) -> bool:
-        """Whether nobody was up when the moment came."""
+        """Whether no instance was up when the moment came."""
         return slot < min(self.view.up_since * 1000, self._up_since * 1000, self._set_back)
 
     def pass_over(self, items: Iterable[int] | None = None) -> None:
-        """Owe the newest moment no longer: to these items, or to any."""
+        """Treat the newest moment as no longer due, for these items or for all."""
         if items is None:
             self._floor = max(self._floor, self.timetable.newest)
         else:
@@ -105,9 +109,10 @@ class Account:
                 self.items[item].floor = self.timetable.newest
 
     def collapse(self, view: JobView, *, rerun: bool) -> None:
-        """Let the moments that came during a flight become one: it is run once, or dropped.
+        """Combine the moments that came during an execution: the newest is run again if ``rerun``, else it is missed.
 
-        ``view`` is the newest: the items to run may have changed.  If it has another schedule, ``look`` does the rest.
+        ``view`` is the newest view, because the items to run may have changed.  If it has another schedule, ``look``
+        accounts for the moments of the new one.
         """
         table = self.timetable
         if view is not self.view and (succession := self._succession(view)).has_changed:
@@ -120,40 +125,51 @@ class Account:
                 self.pass_over()
 
     def runs_elsewhere(self, items: Collection[int], fire: Fire) -> None:
-        """Take in that a claim found items to be run by another instance; ``released`` tells when that is over."""
-        if fire.source in SCHEDULED:  # else what was asked for is put off
+        """Note that a claim found these items running on another instance.  ``released`` is called when that ends."""
+        if fire.source in SCHEDULED:  # a run that an operator has triggered is deferred instead
             self._account(self._unclaimed(self.timetable.newest, items), Came.REFUSED)
         for number in items:
             self.items[number].elsewhere = True
 
     def is_obstructed(self, items: Collection[int], fire: Fire) -> None:
-        """Take in that something made by hand keeps items from being claimed."""
+        """Note that nodes which somebody made by hand keep items from being claimed."""
         if fire.source in SCHEDULED:
             self._account(self._unclaimed(self.timetable.newest, items), Came.OBSTRUCTED)
         else:
             self.missed.put(items, Passed(fire.slot, fire.slot), TABLE[Came.OBSTRUCTED].why)
 
     def reach(self, moment: int) -> None:
-        """Move on to a moment that was claimed ahead: an item that came free meanwhile has missed the one before."""
+        """Move on to a moment that was claimed ahead.
+
+        An item that was released after the claim had been decided is not part of the claim: it has missed the moment
+        before.
+        """
         waiting = self._due()
         if self.timetable.advance(moment):
             self._account(waiting, Came.OVERTAKEN)
 
     def released(self, item: int) -> None:
-        """Take back an item that has ended elsewhere; its newest moment is then a rerun, or dropped."""
+        """Note that the item's run on another instance has ended.
+
+        Its newest moment is run again if misfire is on; otherwise it is reported as missed.
+        """
         freed = self.items[item]
         freed.elsewhere = False
         if freed.seen is not None:
-            freed.rescued = freed.rescued and item in self._in_rescue()  # what comes from now on it may miss, too
+            freed.rescued = freed.rescued and item in self._in_rescue()  # a rescue blocks it further
             self._account([item], Came.ELSEWHERE)
 
     def _account(self, items: Iterable[int], came: Came, *, misfire: bool | None = None, ended: float = inf) -> None:
-        """Account for the moments that came to items in a state, up to when the schedule ``ended``, by the table."""
+        """Apply the table's rule to the moments that came while items were in a state.
+
+        ``ended`` is when the schedule ended: later moments are not its own.
+        """
         numbers, rule, newest = frozenset(items), TABLE[came], self.timetable.newest
         fate = rule.fate(misfire=self.config.misfire if misfire is None else misfire)
         if not numbers or fate is Newest.EXCUSED:
             return self.pass_over(numbers)
-        until, is_dropped = int(min(newest, ended)), newest <= self._floor  # then nothing here runs the newest any more
+        # a moment up to the floor is run by nobody here any more
+        until, is_dropped = int(min(newest, ended)), newest <= self._floor
         is_missed, is_alike = fate in (Newest.RERUN, Newest.MISSED), not rule.why_newest
         self._report(numbers, until if is_dropped or (is_missed and is_alike) else until - 1, rule.why)
         for number in self._unclaimed(newest, numbers):
@@ -165,7 +181,7 @@ class Account:
                 self.items[number].floor = max(self.items[number].floor, until)
 
     def _report(self, items: Iterable[int], until: int, why: str) -> None:
-        """Report the moments that these items have missed, that no claim has had and no report, if they came."""
+        """Report the moments up to ``until`` that these items have missed: those neither claimed nor reported yet."""
         self.missed.report_withdrawn()
         until = min(until, self.clock.now + SOON)
         self.missed.report({item: self.items[item].accounted for item in items}, self.timetable, until, why)

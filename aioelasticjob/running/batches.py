@@ -1,6 +1,6 @@
-"""Records on their way through process: batches in lanes, and the workers that take them.
+"""The batches of a dataflow: queues that hold them, and workers that call ``process`` for their records.
 
-A record costs no task, no queue entry and no scope: the workers share the iterator of its batch.
+A record costs no task, no queue entry and no scope, because the workers share the iterator of its batch.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from aioelasticjob.running.executors import BatchSpan
 from aioelasticjob.user_code import UserCode
 
 MAX_TURN_SECONDS = 0.005
-"""Seconds that a worker may go on without letting others run, when process never waits for anything."""
+"""Seconds after which a worker lets other tasks run, if ``process`` never waits for anything."""
 RECORDS_PER_CLOCK_CHECK = 15
-"""A worker looks at the time after every 16 records."""
+"""A bit mask: a worker looks at the time after every 16 records."""
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
 UnderWay: TypeAlias = dict[asyncio.Task[object], Context]
-"""The handlers that have begun, by the tasks they run in."""
+"""The context of each handler that has begun, by the task that the handler runs in."""
 
 
 class Batch:
@@ -44,22 +44,22 @@ class Batch:
         calls = records if step is None else [records[at : at + step] for at in range(0, self.size, step)]
         self.waiting: Iterator[Any] = iter(calls)
         self.left = len(calls)
-        """Calls of process that have not ended."""
+        """The number of calls of ``process`` that have not ended."""
         self.failed = 0
-        """Records that have failed for good."""
+        """The number of records whose last attempt has failed."""
         self.fetched = lane.time()
         self.told = (0, 0)
         self.complained: tuple[str, ...] = ()
-        """Handlers whose failure with this batch has been told."""
+        """The handlers whose failure with this batch has been reported."""
         self.span: BatchSpan | None = None
 
     def on_the_way(self) -> tuple[int, int]:
-        """Return how many records are in process, and how many wait."""
+        """Return how many records are being processed, and how many wait."""
         left, waiting = (min(self.size, calls * self.step) for calls in (self.left, length_hint(self.waiting)))
         return max(0, left - waiting), waiting
 
     def news(self) -> tuple[int, int]:
-        """Return how many records have succeeded and how many have failed since this was last asked."""
+        """Return how many records have succeeded and how many have failed since the last call of this method."""
         through = self.size - min(self.size, self.left * self.step)
         counted, before = (max(0, through - self.failed), self.failed), self.told
         self.told = counted
@@ -67,75 +67,79 @@ class Batch:
 
 
 class Position:
-    """The offsets as fetch sees them: what it says of the batch it hands out next holds once that batch is through."""
+    """The offsets as ``fetch`` sees them.
+
+    An offset that ``fetch`` saves belongs to the batch that it returns next.  It is written to the registry once all
+    records of that batch have been processed.
+    """
 
     def __init__(self, saved: Checkpoints) -> None:
         self._saved = saved
         self._said: dict[int, str] = {}
         self._new: dict[int, str] = {}
         self.over = False
-        """Whether the run is over, so that nothing can be said any more."""
+        """Whether the run is over, so that offsets cannot be saved any more."""
 
     @property
     def known(self) -> bool:
-        """Whether fetch says offsets: then it does not meet again what is still in process."""
+        """Whether ``fetch`` saves offsets.  If so, it does not return records again that are still being processed."""
         return bool(self._said)
 
     def get(self, item: int) -> str | None:
-        """Return the offset that fetch said last in this run, or else the one saved."""
+        """Return the offset that ``fetch`` has saved last in this run, or else the one in the registry."""
         return self._said[item] if item in self._said else self._saved.get(item)
 
     async def save(self, item: int, value: str) -> None:
         """Note an offset for the next batch."""
         encoded(value)
         if self.over:
-            await self._saved.save(item, value)  # which refuses it
+            await self._saved.save(item, value)  # this raises, because the run is over
         self._said[item] = self._new[item] = value
 
     def take(self) -> dict[int, str]:
-        """Return what was said since this was last asked."""
+        """Return the offsets that ``fetch`` has saved since the last call of this method."""
         new, self._new = self._new, {}
         return new
 
 
 class BatchQueue:
-    """One context's records: at most one batch in process and one ahead."""
+    """The records of one context: at most one batch that is being processed, and one fetched ahead."""
 
     def __init__(self, context: Context, fetching: Context, position: Position) -> None:
         self.context, self.fetching, self.position = context, fetching, position
         self.time = asyncio.get_running_loop().time
         self.call: Call
-        """Process, awaitable, for this lane."""
+        """Calls ``process`` for this queue."""
         self.fail: Callable[[Batch, Any, Exception | None], Awaitable[None]]
-        """Told of each call that has failed for good."""
+        """Is called for each call of ``process`` whose last attempt has failed."""
         self.open: deque[Batch] = deque()
-        """Batches that are not through, the oldest first."""
+        """The batches that have unprocessed records, oldest first."""
         self.due: dict[int, str] = {}
-        """Offsets to be saved: all that lies before them is through."""
+        """The offsets that can be saved now, because all records before them have been processed."""
         self.failed = 0
         self.exhausted = False
-        """Whether fetch has said that there is nothing more."""
+        """Whether ``fetch`` has returned that there are no more records."""
         self.ended = False
         self.asking = False
-        """Whether fetch is under way."""
+        """Whether a call of ``fetch`` is running."""
         self.fetching_cut: HandlerScope
-        """What cancels it."""
+        """The scope that cancels the call of ``fetch``."""
         self.news = asyncio.Event()
         self._passed = (0, 0)
 
     async def changed(self) -> None:
-        """Wait until a batch is through, or somebody wants us to look."""
+        """Wait until a batch has been processed, or the run is to end."""
         self.news.clear()
         await self.news.wait()
 
     def take(self, records: Sequence[object], step: int | None) -> Batch:
-        """Return the next batch, with what fetch has said of it."""
+        """Return the next batch, with the offsets that ``fetch`` has saved for it."""
         batch = Batch(self, records, step, self.position.take())
         self.open.append(batch)
         return batch
 
     def through(self) -> None:
-        """Note that a batch has ended: offsets are due up to the first that has not."""
+        """Note that a batch has been processed: the offsets of all batches before the first unfinished one are due."""
         while self.open and not self.open[0].left:
             batch = self.open.popleft()
             if batch.span is not None:
@@ -146,14 +150,14 @@ class BatchQueue:
         self.news.set()
 
     def cut_off(self) -> None:
-        """End the spans of batches that will not come to their end."""
+        """End the spans of the batches that will not be processed to their end."""
         for batch in self.open:
             if batch.span is not None:
                 batch.span.end(batch.failed)
                 batch.span = None
 
     def count(self) -> tuple[int, int]:
-        """Return how many records have succeeded and how many have failed since this was last asked."""
+        """Return how many records have succeeded and how many have failed since the last call of this method."""
         succeeded, failed = self._passed
         for batch in self.open:
             more = batch.news()
@@ -162,8 +166,8 @@ class BatchQueue:
         return succeeded, failed
 
     def load(self) -> Load:
-        """Return what is on its way."""
-        batches = tuple(self.open)  # whoever asks may be in another thread
+        """Return how many records are being processed, how many wait, and the lag in seconds."""
+        batches = tuple(self.open)  # a copy, because the caller may be in another thread
         if not batches:
             return IDLE
         counts = [batch.on_the_way() for batch in batches]
@@ -172,19 +176,19 @@ class BatchQueue:
 
 
 class Workers:
-    """Tasks that share a queue of batches: as many as there is work for, at most ``limit``."""
+    """Tasks that share a queue of batches: as many as there are calls to make, at most ``limit``."""
 
     def __init__(self, tasks: TaskGroup, limit: int, under_way: UnderWay, home: Callable[[], None]) -> None:
         self._tasks, self._limit, self._under_way, self._home = tasks, limit, under_way, home
         self.size = 0
-        """How many there are; each one less is told by ``home``."""
+        """The number of workers.  ``home`` is called whenever a worker ends."""
         self._queue: deque[Batch] = deque()
         self._parked: list[asyncio.Future[None]] = []
         self._closed = False
         self._loop = asyncio.get_running_loop()
 
     def put(self, batch: Batch) -> None:
-        """Let a batch be processed after those that wait."""
+        """Let the workers process a batch after the batches that wait already."""
         self._queue.append(batch)
         woken = min(batch.left, len(self._parked))
         self._wake(woken)
@@ -193,7 +197,7 @@ class Workers:
             self._tasks.start_soon(self._work)
 
     def close(self) -> None:
-        """Send the workers home, now that nothing more will come."""
+        """End the workers once the queue is empty: no further batch will come."""
         self._closed = True
         self._wake(len(self._parked))
 
@@ -230,7 +234,7 @@ class Workers:
                 await parked
 
     async def _drain(self, batch: Batch) -> None:
-        """Process records of a batch until none is left to begin with; others do the same with the same iterator."""
+        """Process records of a batch until none is left.  Other workers take records from the same iterator."""
         if (task := asyncio.current_task()) is not None:
             self._under_way[task] = batch.lane.context
         lane, time, door = batch.lane, self._loop.time, UserCode("process")

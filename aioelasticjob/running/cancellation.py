@@ -1,7 +1,8 @@
-"""Cut: cancels handlers, and names those that do not heed it.
+"""Cancels handlers, and names in the log those that go on all the same.
 
-What is cancelled by an anyio scope is cancelled again at every turn of the loop until it ends.  A handler that swallows
-that would keep a processor busy for as long as it goes on; so after some turns it is asked once a second only.
+An anyio scope cancels a task again at every turn of the event loop until the task ends.  A handler that swallows
+CancelledError would keep a processor busy for as long as it goes on.  So after some turns it is cancelled only once a
+second.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context
 
 UNHEEDED_AFTER = 1.0
-"""Seconds that a cancelled handler has to end before it is named, and between two requests from then on."""
+"""Seconds until a cancelled handler that goes on is named in the log, and between two cancellations from then on."""
 MAX_REPEATED_CANCELS = 100
-"""Of the loop, in which whatever waits is cancelled, however often it waits on its way out."""
+"""Turns of the event loop in which every wait of the handler is cancelled, also the waits of its cleanup."""
 
 log = logging.getLogger(__name__)
 
 
 class HandlerScope:
-    """A cancel scope that calls ``unheeded`` once if what runs inside goes on all the same.
+    """A cancel scope that calls ``unheeded`` once if the code inside goes on although it was cancelled.
 
-    ``after`` so many seconds it cancels by itself.  ``threads`` says that threads run inside: nothing reaches their
-    tasks, so there is nothing to hold back, and anyio.from_thread.check_cancelled() goes on telling them.
+    The scope cancels by itself ``after`` so many seconds.  ``threads`` says that the code runs in threads.  Their tasks
+    cannot be cancelled over and over, so the scope stays cancelled: anyio.from_thread.check_cancelled() needs that.
     """
 
     def __init__(self, unheeded: Callable[[], None], after: float | None = None, *, threads: bool = False) -> None:
@@ -40,11 +41,11 @@ class HandlerScope:
 
     @property
     def cancel_called(self) -> bool:
-        """Whether it was asked to end."""
+        """Whether the scope was cancelled."""
         return self._asking.cancel_called
 
     def cancel(self, reason: str | None = None) -> None:
-        """Cancel what runs inside."""
+        """Cancel the code inside the scope."""
         if self._over or self.cancel_called:
             return
         if self._timer is not None:
@@ -73,7 +74,7 @@ class HandlerScope:
         if left and not self._over:
             asyncio.get_running_loop().call_soon(self._turn, left - 1)
         elif not self._threads:
-            self._held.shield = True  # no more of it
+            self._held.shield = True  # hold further cancellations back
 
     def _look(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look)
@@ -81,12 +82,12 @@ class HandlerScope:
             self._told = True
             self._unheeded()
         if not self._threads:
-            self._held.shield = False  # lets it through once
+            self._held.shield = False  # let one cancellation through
             self._held.shield = True
 
 
 def warn_unheeded(job: Job, context: Context, task: asyncio.Task[object]) -> None:
-    """Name a handler that goes on though it was cancelled."""
+    """Name a handler in the log that goes on although it was cancelled."""
     handler, items = job.handler, ", ".join(map(str, context.claimed))
     name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
     log.warning(
@@ -101,7 +102,7 @@ def warn_unheeded(job: Job, context: Context, task: asyncio.Task[object]) -> Non
 
 
 def stack(task: asyncio.Task[object], since: CodeType | None = None) -> str:
-    """Return where a waiting task is, from the frame of the code ``since`` on if it is there."""
+    """Return the stack of a waiting task; it begins at the frame of the code ``since``, if there is one."""
     frames: list[tuple[FrameType, int]] = []
     at: object = task.get_coro()
     while at is not None:

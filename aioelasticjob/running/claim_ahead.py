@@ -1,8 +1,8 @@
-"""Claims that leave before their moment, so that they have been answered when it comes, and how they are taken back.
+"""Sends claims shortly before their moment, so that the registry has answered when the moment comes.
 
-All claims of a process for one moment leave together: the registry takes them as one request.  If anything changes
-until the moment comes (the view, the time, or that the job leaves), the claim is withdrawn if it has not left, and
-given back without a run if it has; what is owed is then looked up anew.
+All claims of a process for one moment are sent together, as one request.  If anything changes before the moment comes
+(the view, the time, or the job leaves), a claim that has not been sent is withdrawn, and one that has been sent is
+given back without a run.  Then the scheduler computes anew which items are due.
 """
 
 from __future__ import annotations
@@ -18,36 +18,40 @@ from aioelasticjob.registry.transaction import Delay
 from aioelasticjob.running.schedule import Starts
 
 LEADS = (100, 140, 180, 220, 260, 300, 340, 380)
-"""Milliseconds before a moment at which its claim is made ready: the jobs of a process share them out."""
+"""Milliseconds before a moment at which its claim is prepared.  Each job has one of them, to spread the work."""
 EARLY = 80
-"""Milliseconds before its moment that a claim leaves, so that it has been answered when the moment comes."""
+"""Milliseconds before its moment at which a claim is sent, so that it has been answered when the moment comes."""
 ASLEEP = 500
-"""Milliseconds after its moment at which a claim that slept through it is given back: its session may have ended."""
+"""A claim is given back if this process comes so many milliseconds too late, say because the machine slept.
+
+The session may have ended meanwhile.
+"""
 
 
 class ClaimAhead:
-    """The claim of one job that waits for its moment, if there is one; times in milliseconds."""
+    """The claim of one job that waits for its moment, if there is one.  Times are in milliseconds."""
 
     def __init__(self, session: Session, starts: Starts, job: str) -> None:
         self._session, self._starts = session, starts
         self.lead = LEADS[crc32(job.encode()) % len(LEADS)]
-        """How long before a moment its claim is made ready."""
+        """How long before a moment the job's claim is prepared."""
         self._hold: Delay | None = None
         self._start: Future[bool] | None = None
 
     def hold(self, moment: int, now: int, still_wanted: Callable[[], bool]) -> Delay:
-        """Return what keeps a claim until it is to leave, unless it is not wanted any more by then."""
+        """Return the delay after which the claim is sent.  It is dropped if it is not ``still_wanted`` by then."""
         self._hold = Delay(current_time() + (moment - now - EARLY) / 1000, still_wanted)
         return self._hold
 
     def take_back(self) -> None:
-        """Withdraw the claim if it has not left, and end the wait for its moment: what was decided may be wrong."""
+        """Withdraw the claim if it has not been sent, and end the wait for its moment: the decision may be outdated."""
         if self._hold is not None:
             self._session.withdraw(self._hold)
         if self._start is not None and not self._start.done():
             self._start.set_result(False)
 
     async def wait(self, moment: int, now: int) -> bool:
-        """Wait for a moment; return whether it has come, and the claim was not taken back meanwhile."""
-        self._start = self._starts.at(moment, min(moment - now, EARLY))  # a clock set back keeps no items
+        """Wait for a moment.  Return True when it has come, and False if the claim was taken back meanwhile."""
+        # at most EARLY: otherwise a clock that is set back by an hour would keep the items locked for an hour
+        self._start = self._starts.at(moment, min(moment - now, EARLY))
         return await self._start

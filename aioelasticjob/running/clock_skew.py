@@ -1,4 +1,4 @@
-"""The time that a job goes by: this host's, or the registry's if the two are too far apart."""
+"""The time that a job uses: this host's, or the registry's if the two clocks are too far apart."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from aioelasticjob.errors import ClockSkew
 from aioelasticjob.registry.session import Session
 
 ASTRAY = 1.0
-"""Seconds by which this host's clock may differ from the registry's before the registry's is followed."""
+"""Seconds by which this host's clock may differ from the registry's before jobs use the registry's."""
 AHEAD = 3_000
-"""Milliseconds of the future that records and dates may show by small differences between clocks, or claiming early."""
+"""Milliseconds by which records and dates may lie in the future: clocks differ slightly, and claims are sent early."""
 STEP = 2 * ASTRAY
-"""Seconds by which the time must jump to count as set; less is what following the other clock comes to."""
+"""Seconds by which the time must jump to count as set.  Changing over to the other clock causes smaller jumps."""
 LATE = 60.0
-"""Seconds for which the registry's clock may have been set already when it is noticed; more would say too little."""
+"""The registry's clock is assumed to have been set at most so many seconds before this process notices it."""
 STEADY = 10.0
-"""Seconds after a jump before anything is concluded from it: a clock that is set back by mistake is soon put right."""
+"""Seconds to wait after a jump before acting on it: a clock that was set back by mistake is soon corrected."""
 JUMPS = 8
-"""Jumps ahead that are remembered, for the reports of moments that they skipped."""
+"""How many jumps ahead are remembered, to report the moments that they skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the clocks show at one moment, in seconds."""
+    """What the clocks show at one point in time, in seconds."""
 
     host: float
     """This host's time since the epoch."""
     steady: float
     """The time of a clock that nobody sets."""
     skew: float = 0.0
-    """By how much this host's clock is ahead of the registry's, as far as that is known."""
+    """How far this host's clock is ahead of the registry's, as far as that is known."""
     gap: float = 0.0
-    """How long ago the registry's clock was heard of."""
+    """How long ago the registry last answered with its time."""
     outages: tuple[tuple[float, float], ...] = ()
     """How long ago each outage of the registry began and ended, oldest first."""
 
@@ -47,14 +47,14 @@ class Reading:
 
     @property
     def seconds(self) -> float:
-        """The time that a job goes by."""
+        """The time that a job uses."""
         return self.host - (self.skew if abs(self.skew) > ASTRAY else 0.0)
 
 
 class ClockSkewMonitor:
-    """A host's clock beside the registry's, of which replies tell; it notices when the time that follows is set.
+    """Compares this host's clock with the registry's, and notices when the time that jobs use is set.
 
-    It is told what the clocks show, and goes by what it was told last.
+    It reads no clock itself: its owner passes readings to ``take``, and all answers refer to the newest reading.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -62,23 +62,24 @@ class ClockSkewMonitor:
         self._reading, self._at, seconds = reading, reading.steady, reading.seconds
         self._believed = self._lead = seconds - self._at
         self.now = self.set_to = self.since = int(seconds * 1000)
-        """What the time was at the earliest when it was last set, or when this was made, in milliseconds."""
+        """The earliest time at which the clock can have been set last, or when this object was made; milliseconds."""
         self.is_disturbed = False
-        """Whether the time was set, and that is not concluded from yet."""
+        """Whether the time was set and the job has not acted on it yet."""
         self.skipped: tuple[tuple[int, int], ...] = ()
-        """From when to when the time last jumped ahead, oldest first, in milliseconds."""
+        """The start and end of each of the last jumps ahead, oldest first, in milliseconds."""
 
     def take(self, reading: Reading) -> int:
-        """Take in what the clocks show; return the time in milliseconds: the registry's, if this host's is astray.
+        """Note what the clocks show, and return the time in milliseconds: the registry's, if this host's is wrong.
 
-        One ahead would claim the registry's future; one behind would run its items late, by as much.
+        A host whose clock is ahead would claim moments that have yet to come; one whose clock is behind would run its
+        items late.
         """
         self._reading, steady, seconds = reading, reading.steady, reading.seconds
         before, self._lead = self._lead, seconds - steady
         if abs(self._lead - before) > STEP:
             since = int((seconds - min(reading.gap, LATE)) * 1000)
             back = self._lead < before
-            going_on = back and self._back and self.unsteady  # put right in several steps: nothing was concluded yet
+            going_on = back and self._back and self.unsteady  # a further step back, before the job acted on the first
             self.since = min(since, self.since) if going_on else since
             self._jumped, self._at, self._back, self.set_to = True, steady, back, int(seconds * 1000)
             self._behind = self._lead < self._believed - STEP
@@ -97,52 +98,56 @@ class ClockSkewMonitor:
 
     @property
     def is_astray(self) -> bool:
-        """Whether the registry's clock is followed."""
+        """Whether jobs use the registry's clock, because this host's is wrong."""
         return abs(self._reading.skew) > ASTRAY
 
     @property
     def unsteady(self) -> float:
-        """Return for how many seconds more it is too early to conclude anything from where the time stands."""
+        """Return for how many more seconds it is too early to act on the last jump of the clock."""
         return max(0.0, self._at + STEADY - self._reading.steady)
 
     def has_jumped(self) -> bool:
-        """Say whether the time has been set, either way, since this was last asked."""
+        """Return whether the time has been set, ahead or back, since the last call of this method."""
         jumped, self._jumped = self._jumped, False
         return jumped
 
     def is_set_back(self) -> bool:
-        """Say, once, that the time has been set back and has stayed there."""
+        """Return True, once, if the time has been set back and has stayed there."""
         if not self._behind or self.unsteady:
             return False
         self._behind, self._believed = False, self._lead
         return True
 
     def believable(self) -> float:
-        """Return up to which moment a record may be true, in milliseconds; as long as the time is in doubt, any may."""
+        """Return up to which moment records can be believed, in milliseconds: infinity while the time is uncertain."""
         return inf if self.unsteady else self.now
 
     def in_time(self, date: int, later: float = inf) -> int:
-        """Return a date that the registry gave, or one known to be ``later``, or now, if its clock was ahead then."""
+        """Return a date that the registry gave, corrected if its clock was ahead then.
+
+        A date that lies in the future is replaced by now.  ``later`` is a date that is known to be later, and limits
+        the result.
+        """
         return date if self.may_be_set_back else int(min(date if date <= self.now + AHEAD else self.now, later))
 
     @property
     def may_be_set_back(self) -> bool:
-        """Whether the time stands before where it stood, and that is not concluded from yet."""
+        """Whether the time is earlier than it was before, and the job has not acted on that yet."""
         return self._behind
 
     def intolerable(self, config: JobConfig) -> ClockSkew | None:
-        """Return the clocks' difference if it is beyond what the job tolerates."""
+        """Return an error with the clock skew if the job does not tolerate it, else None."""
         tolerated, skew = config.max_time_diff_seconds, self._reading.skew
         if tolerated < 0 or abs(skew) <= tolerated:
             return None
         return ClockSkew.of(skew, tolerated)
 
     def outages(self) -> tuple[tuple[int, int], ...]:
-        """Return from when to when this process could not hear the registry, oldest first, in milliseconds."""
+        """Return the start and end of each outage of the registry, oldest first, in milliseconds."""
         return tuple(
             (self.now - round(began * 1000), self.now - round(ended * 1000)) for began, ended in self._reading.outages
         )
 
     def was_away(self, moment: int) -> bool:
-        """Whether this process could not hear the registry at a moment."""
+        """Whether this process could not reach the registry at a moment."""
         return any(began <= moment <= ended for began, ended in self.outages())

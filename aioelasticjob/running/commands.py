@@ -1,6 +1,6 @@
-"""What the state of a job's items asks to have done: values without I/O.  The driver performs them in their order.
+"""The commands of ``JobState`` to its driver, ``StateDriver``: values without I/O, performed in their order.
 
-A command that brings an answer names in ``then`` who takes it in.
+If a command has an answer, the driver passes it to the function ``then``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aioelasticjob.running.schedule import Passed
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Say that items missed moments."""
+    """Report that items missed moments."""
 
     items: tuple[int, ...]
     passed: Passed
@@ -28,18 +28,21 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class SayLowered:
-    """Say that an item's record claimed too much of the future."""
+    """Log that an item's record claims a moment too far in the future, and that it is treated as an earlier one."""
 
     item: int
     slot: int
-    """What the record claims."""
+    """The moment that the record claims."""
     since: int
-    """Up to when the item counts as claimed."""
+    """Up to which moment the item now counts as claimed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadItems:
-    """Read items' records and marks, and which items have offsets; the answer is which of them somebody runs."""
+    """Read the records and marks of items, and which items have offsets.
+
+    The answer is the set of those items that an instance runs at present.
+    """
 
     records: frozenset[int]
     offsets: frozenset[int]
@@ -48,7 +51,10 @@ class ReadItems:
 
 @dataclass(frozen=True, slots=True)
 class MarkMissed:
-    """Mark what items missed; the answer is which marks were left here, None if the view is old."""
+    """Mark the moments that items missed.
+
+    The answer is the set of items that this instance has marked, or None if the view is outdated.
+    """
 
     view: JobView
     said: Mapping[int, MissedMark]
@@ -57,14 +63,19 @@ class MarkMissed:
 
 @dataclass(frozen=True, slots=True)
 class ReadAccounted:
-    """Read up to which moment a job that keeps no records had somebody; None if nothing is kept of it."""
+    """Read up to which moment an instance was up for a job that keeps no records; None if the registry keeps no such
+    moment.
+    """
 
     then: Callable[[AccountedMoment | None], None] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteAccounted:
-    """Write up to which moment it had; the answer is whether that was written, None if the registry refuses it."""
+    """Write up to which moment an instance was up for a job that keeps no records.
+
+    The answer is whether that was written, or None if the registry refuses it.
+    """
 
     view: JobView
     until: int

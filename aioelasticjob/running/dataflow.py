@@ -1,7 +1,7 @@
-"""The engine of dataflow jobs: a run fetches batch after batch, has them processed, and keeps the offset behind them.
+"""The engine of dataflow jobs: it fetches batch after batch, processes the records, and saves the offset after them.
 
-Everything is bounded: at most ``concurrency`` calls of process at a time, and per item one batch in process and one
-fetched ahead.
+Everything is bounded: at most ``concurrency`` calls of ``process`` run at a time, and for each item one batch is being
+processed and one has been fetched ahead.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from aioelasticjob.running.handler_calls import HandlerCalls
 from aioelasticjob.running.stream_control import StreamControl, is_to_end
 
 REPORT_INTERVAL = 1.0
-"""Seconds between two counts of what is through, and between two events that tell of it."""
+"""Seconds between two counts of the processed records, and between two ``Flowed`` events."""
 FETCH_GRACE = 5.0
-"""Seconds that a fetch under way may take when the run is to end, before it is cancelled."""
+"""Seconds that a running call of ``fetch`` has to end when the run is to end, before it is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataflowEngine:
-    """What runs the flights of a dataflow."""
+    """Runs the executions of a dataflow job."""
 
     flow: Dataflow
 
     def check(self) -> bool:
-        """See to it that the dataflow is complete, and return whether any of it is plain functions.
+        """Check that the dataflow is complete, and return whether any of its handlers is a plain function.
 
         Raises:
-            InvalidSetting: it has no process, or what is to run in processes cannot be sent there.
+            InvalidSetting: it has no ``process``, or a handler is to run in processes and cannot be pickled.
         """
         process, dead = self.flow.handlers
         fetch = None if self.flow.generates else self.flow.sendable
@@ -53,20 +53,20 @@ class DataflowEngine:
         return bool(plain)
 
     async def __call__(self, execution: Execution) -> None:
-        """Fetch and process until there is nothing more, or the run is to end; note how each item ended."""
+        """Fetch and process until there are no more records, or the run is to end; note each item's outcome."""
         assert execution.stream_control is not None
         await _DataflowRun(self.flow, execution, execution.stream_control).run()
 
 
 class _DataflowRun:
-    """One flight of a dataflow."""
+    """One execution of a dataflow job."""
 
     def __init__(self, flow: Dataflow, execution: Execution, reins: StreamControl) -> None:
         self._execution, self._reins, self._config = execution, reins, execution.config
         calls = HandlerCalls(flow, execution)
         self._feeds = [Feed(lane, calls, execution, reins) for lane in self._lanes()]
         self._left = set(self._feeds)
-        """Feeds that have not come to their end."""
+        """The feeds that have not ended."""
         self._crews: list[Workers] = []
         self._over = asyncio.Event()
         """Set when no feed and no worker is left."""
@@ -74,7 +74,7 @@ class _DataflowRun:
         self._limit: HandlerScope
 
     async def run(self) -> None:
-        """Run the whole flight."""
+        """Run the whole execution."""
         timeout = self._config.timeout
         try:
             unheeded, blocking = self._execution.tell_unheeded, self._execution.job.blocking
@@ -85,7 +85,7 @@ class _DataflowRun:
                         self._tasks.start_soon(self._watch)
                         self._tasks.start_soon(self._hold)
                     self._flow_through()
-                    with CancelScope(shield=True):  # to cancel them is up to the Cut: a cancelled group never stops it
+                    with CancelScope(shield=True):  # the HandlerScope cancels them: a cancelled group would never stop
                         await self._over.wait()
                     self._tasks.cancel_scope.cancel()
             if self._limit.cancel_called:
@@ -98,7 +98,7 @@ class _DataflowRun:
                 feed.close()
 
     def _lanes(self) -> list[BatchQueue]:
-        """Return the lanes of this flight: one for each item, or one for all of them."""
+        """Return the queues of this execution: one for each item, or one for all items."""
         config, claim, saved = self._config, self._execution.claim, self._execution.checkpoints
         contexts: list[Context] = (
             [instance_context(config, claim, saved)]
@@ -136,7 +136,7 @@ class _DataflowRun:
             self._tell()
 
     def _tell(self) -> None:
-        """Count what is through since the last time, and tell whoever listens."""
+        """Count the records processed since the last call, and put a ``Flowed`` event if anybody reads events."""
         for feed in self._feeds:
             feed.count()
         if self._reins.events.heard:
@@ -144,13 +144,13 @@ class _DataflowRun:
             self._reins.events.put(Flowed(self._config.job_name, self._execution.claim.instance, rates))
 
     async def _watch(self) -> None:
-        """Set the end when the newest view wants it."""
+        """Wait until a view says that the run is to end, then set ``end``."""
         reins, claim = self._reins, self._execution.claim
         await reins.views.until(lambda now: is_to_end(reins.view, now, claim))
         reins.end.set()
 
     async def _hold(self) -> None:
-        """When the run is to end, wake those that wait, and cut off those that go on fetching."""
+        """When the run is to end, wake the feeds that wait, and cancel calls of ``fetch`` that take too long."""
         await self._reins.end.wait()
         for feed in self._feeds:
             feed.lane.news.set()

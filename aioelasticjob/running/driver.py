@@ -1,4 +1,4 @@
-"""Performs what the state of a job's items commands, and tells it the facts: answers, and what the clocks show."""
+"""Performs the commands of ``JobState``, and passes it the facts: answers of the registry, and clock readings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class StateDriver(JobState):
-    """The state of a job's items, and what performs its commands.  It decides nothing."""
+    """Adds to ``JobState`` the I/O that performs its commands.  This class decides nothing."""
 
     def __init__(
         self,
@@ -53,28 +53,27 @@ class StateDriver(JobState):
         self.cache, self.offsets = RecordCache(member, self._believable, items), Offsets(member)
 
     def now(self) -> int:
-        """Return the time that the job goes by."""
+        """Read the clocks, and return the time that the job uses, in milliseconds."""
         return self.clock.take(Reading.of(self._member.session, self._wall))
 
     def intolerable_skew(self) -> ClockSkew | None:
-        """Return the clocks' difference if it is beyond what the job tolerates."""
+        """Return an error with the clock skew if the job does not tolerate it, else None."""
         return self.clock.intolerable(self.config)
 
     @property
     def unsteady(self) -> float:
-        """Return after how many seconds to look again because the time was set; infinite if it was not."""
+        """Return after how many seconds to call ``look`` again because the time was set; infinity if it was not."""
         wait = self.steady_in
-        return max(wait, 0.01) if wait else inf  # timers are rounded; once the time is steady, every look sees to it
+        return max(wait, 0.01) if wait else inf  # at least 10 ms: a rounded timer may fire before the time is steady
 
     async def look(self, view: JobView) -> frozenset[int]:
-        """Take in a view: schedule, items gained and lost, what is switched off; and what has become due.
+        """Apply a view (schedule, items gained and lost, what is disabled), and compute which moments are due.
 
-        Return the items begun elsewhere that this view was the first to show: they are ``released`` when that run is
-        over,
-        which no view will tell.
+        Return the items that, as this view is the first to show, run on another instance.  No view will show the end of
+        those runs, so the caller waits for it and calls ``released``.
 
         Raises:
-            RegistryError: something could not be read or written; what is left is done when it is looked again.
+            RegistryError: something could not be read or written.  The next call does what is left.
         """
         self.now()
         self.see(view)
@@ -101,7 +100,7 @@ class StateDriver(JobState):
         self._say_all()
 
     def reach(self, moment: int) -> None:
-        """See ``JobState.reach``; the clocks have just been read."""
+        """See ``JobState.reach``.  The caller has just read the clocks."""
         super().reach(moment)
         self._say_all()
 
@@ -112,12 +111,12 @@ class StateDriver(JobState):
         self._say_all()
 
     def report(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:
-        """Report moments that the schedule may not have, or a run of another instance that was cut off."""
+        """Report moments that need not be in the schedule, or another instance's run that was cut off."""
         self.missed.put(items, passed, why, cut_off)
         self._say_all()
 
     def report_lost_runs(self, cut_off: Mapping[int, Record]) -> None:
-        """Report runs that were cut off and are not rescued, each once."""
+        """Report runs that were cut off and that nobody rescues, each once."""
         self.missed.report_lost_runs(cut_off)
         self._say_all()
 
@@ -151,7 +150,7 @@ class StateDriver(JobState):
                 self._say(command)
 
     def _say_all(self) -> None:
-        """Perform the commands that take no time: a fact that comes between two views makes no others."""
+        """Perform commands that only write reports: a fact between two views causes no other commands."""
         while self.commands:
             command = self.commands.pop(0)
             assert isinstance(command, Report | SayLowered)
@@ -164,7 +163,7 @@ class StateDriver(JobState):
             self._say_lowered(command)
 
     def _report_missed(self, told: Report) -> None:
-        """Report moments that passed without a run: an event, a count and a line in the log."""
+        """Report missed moments with an event, a count and a line in the log."""
         job, slot, moments = self._member.layout.job, told.passed.last, told.passed.count
         message = f"{_items(told.items)} missed {_moments(told.passed)}: {told.why}"
         self._log.warning(log, job, told.why, message, slot=slot, items=told.items, moments=moments)
@@ -182,20 +181,20 @@ class StateDriver(JobState):
         )
 
     def _believable(self) -> float:
-        """Return up to which moment a record may be true, in milliseconds."""
+        """Return up to which moment records can be believed, in milliseconds."""
         self.now()
         return self.clock.believable()
 
 
 def _items(items: tuple[int, ...]) -> str:
-    """Return items in words; of more than ten the first and the last."""
+    """Return item numbers as text; if there are more than ten, only the first and the last."""
     if len(items) > 10:
         return f"{len(items)} items ({items[0]} to {items[-1]})"
     return f"item{'s' if len(items) > 1 else ''} {', '.join(map(str, items))}"
 
 
 def _moments(passed: Passed) -> str:
-    """Return in words which scheduled moments passed without a run."""
+    """Return missed moments as text."""
     first, last = (moment(one / 1000).isoformat(timespec="seconds") for one in (passed.first, passed.last))
     if passed.count == 1:
         return f"the run of {last}"

@@ -1,4 +1,7 @@
-"""One flight: the claimed items' handlers side by side, inside the session's deadline.  Errors end here as values."""
+"""One execution: the handlers of all claimed items run side by side, within the session's lease.
+
+Errors of handlers end here: they are reported, and noted as the outcome of their items.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ from aioelasticjob.running.trace import Trace
 from aioelasticjob.user_code import UserCode
 
 
-@dataclass(slots=True)  # one for every fire: a frozen one costs three times as much to make
+@dataclass(slots=True)  # not frozen: one is made for every fire, and a frozen one takes three times as long
 class Execution:
-    """All that one flight needs."""
+    """All that one execution needs."""
 
     job: Job
     config: JobConfig
@@ -33,24 +36,24 @@ class Execution:
     checkpoints: Checkpoints
     executors: Executors
     report_error: Callable[[Context, Exception], None]
-    """Told of every failure."""
+    """Is called with every failure of a handler."""
     stream_control: StreamControl | None = None
-    """For jobs with an engine."""
+    """Says when the run is to end; only for jobs with an engine."""
     trace: Trace | None = None
-    """Tells observers; None unless there are any."""
+    """Puts events of the runs; None unless anybody reads events."""
     begun: bool = False
-    """Whether its moment has come and its handlers may have run."""
+    """Whether its moment has come, so that its handlers may have run."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
-    """How each item ended; those cut off stay absent."""
+    """The outcome of each item.  An item whose run was cut off has none."""
     is_proven: Callable[[], bool] = lambda: True
-    """Whether the session is certain to live now; if not, the flight is cancelled."""
+    """Returns whether the session is certain to live now.  If it is not, the execution is cancelled."""
     handling: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Surrounds users' code: who stops gives it its time, and the registry less."""
+    """Surrounds users' code: a job that leaves gives its handlers more time than it gives the registry."""
     under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
-    """The handlers that have begun, by the tasks they run in."""
+    """The context of each handler that has begun, by the task that the handler runs in."""
 
     def tell_unheeded(self) -> None:
-        """Name the handlers that go on though they were cancelled; threads cannot do otherwise."""
+        """Name the handlers in the log that go on although they were cancelled; not those in threads, which must."""
         for task, context in self.under_way.items():
             over = task.done() or not self.outcomes.keys().isdisjoint(context.claimed)
             if not over and not self.job.blocking:
@@ -58,10 +61,10 @@ class Execution:
 
 
 async def execute(execution: Execution) -> None:
-    """Run the handlers of all claimed items and note how each one ended."""
+    """Run the handlers of all claimed items, and note the outcome of each item."""
     config, claim, checkpoints = execution.config, execution.claim, execution.checkpoints
     if not execution.is_proven():
-        await checkpoint_if_cancelled()  # a listener may have waited, and the machine may have slept meanwhile
+        await checkpoint_if_cancelled()  # while a listener waited, the machine may have slept and the lease may be over
     if execution.job.engine is not None:
         await _run_engine(execution, execution.job.engine)
     elif config.per == "instance":
@@ -83,7 +86,10 @@ async def _run_engine(execution: Execution, engine: Engine) -> None:
 
 
 async def _run_items(execution: Execution) -> None:
-    """Run the items side by side.  To cancel them is up to the flight's Cut: a cancelled group would never stop it."""
+    """Run the items side by side.
+
+    The execution's ``HandlerScope`` cancels them and not the task group: a cancelled group would cancel without end.
+    """
     waiting, over = set(execution.claim.items), Event()
 
     async def one(item: int) -> None:
@@ -137,7 +143,7 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
     except Exception as error:
         _fail(execution, context, error)
         return Outcome.FAILED
-    if limit.cancel_called:  # also when a thread went on to its end
+    if limit.cancel_called:  # also if the handler was in a thread and went on to its end
         _fail(execution, context, TimeoutError(f"the run took longer than {timeout:g} s"))
         return Outcome.TIMED_OUT
     return Outcome.COMPLETED
@@ -157,7 +163,7 @@ async def _call(execution: Execution, context: Context) -> None:
                 await executors.call(execution.config.executor, job.handler, context, **given)
             else:
                 await job.handler(context, **given)
-    elif job.blocking:  # a thread cannot be interrupted: its item stays ours until it has ended
+    elif job.blocking:  # a thread cannot be interrupted: this instance keeps the item's lock until it has ended
         await executors.call(execution.config.executor, job.handler, context)
     else:
         await job.handler(context)

@@ -1,4 +1,4 @@
-"""Where plain functions run: in threads, or in processes that are ended when their run is cancelled."""
+"""The executors of plain functions: threads, or processes that are killed when their run is cancelled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aioelasticjob.jobs.dependencies import Overrides
 
 DEFAULT_THREADS = 40
-"""Plain functions that may run in threads at the same time, unless the application says otherwise."""
+"""How many plain functions may run in threads at the same time, unless the application sets another number."""
 EXIT_TIMEOUT = 1.0
 """Seconds that an idle process has to end by itself."""
 
@@ -49,11 +49,11 @@ class BatchSpan(Protocol):
     """The span of one batch."""
 
     def entered(self) -> AbstractContextManager[object]:
-        """Let what is opened within the block be below the batch."""
+        """Make the spans that are opened within the block children of the batch's span."""
         ...
 
     def end(self, failed: int) -> None:
-        """End the span; so many of its records have failed for good."""
+        """End the span; ``failed`` is how many of its records have failed at their last attempt."""
         ...
 
 
@@ -61,7 +61,7 @@ class Tracer(Protocol):
     """Makes spans of runs, and of the batches within them."""
 
     def run(self, context: Context, job_type: str) -> AbstractContextManager[Callable[[Outcome], None]]:
-        """Span one run; what it yields takes the outcome."""
+        """Open the span of one run; the block is given a function that notes the outcome."""
         ...
 
     def batch(self, context: Context, records: int) -> BatchSpan:
@@ -69,46 +69,46 @@ class Tracer(Protocol):
         ...
 
     def failed(self, error: BaseException) -> None:
-        """Note a failure on the present span."""
+        """Note a failure on the current span."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Executors:
-    """What an application's handlers are run with."""
+    """The threads and processes of an application, and what else its handlers need."""
 
     threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(DEFAULT_THREADS))
     processes: Processes = field(default_factory=lambda: Processes(processors()))
     overrides: Overrides = field(default_factory=dict)
     tracer: Tracer | None = None
-    """None unless spans are wanted."""
+    """Makes spans; None unless the application has asked for them."""
 
     async def call(self, executor: Executor, function: Function, *arguments: Any, **named: Any) -> Any:
-        """Call a plain function where its job wants it and return what it does.
+        """Call a plain function in the executor that its job is set to, and return its result.
 
         Raises:
-            ProcessDied: its process ended first.
-            InvalidSetting: it cannot be sent to a process.
+            ProcessDied: its process ended before the function did.
+            InvalidSetting: the function or an argument cannot be pickled for a process.
         """
         if executor == "process":
             return await self.processes.call(function, *map(_detached, arguments), **named)
         try:
             return await to_thread.run_sync(partial(function, *arguments, **named), limiter=self.threads)
         except get_cancelled_exc_class():
-            # the thread asked (anyio.from_thread.check_cancelled) and gave way; the scope concerned says so itself
+            # the thread called anyio.from_thread.check_cancelled(); the scope that was cancelled raises its own error
             await checkpoint_if_cancelled()
             raise
 
 
 class Processes:
-    """Processes that run plain functions, at most so many at a time.  They are started when needed and kept."""
+    """Processes that run plain functions, at most ``most`` at a time.  They are started when needed, and kept."""
 
     def __init__(self, most: int) -> None:
         self._places, self._idle = CapacityLimiter(most), list[_Child]()
-        self._threads = CapacityLimiter(inf)  # as many as there are places
+        self._threads = CapacityLimiter(inf)  # the places limit them
 
     async def call(self, function: Function, *arguments: Any, **named: Any) -> Any:
-        """Call a function in a process, which is killed with all it has started if this is cancelled."""
+        """Call a function in a process.  If the call is cancelled, the process and its children are killed."""
         request = pickled(function, *arguments, **named)
         async with self._places:
             child = self._idle.pop() if self._idle else await to_thread.run_sync(_Child, limiter=self._threads)
@@ -139,19 +139,19 @@ class Processes:
 
 
 class _Child:
-    """One process and the connection to it.  All of it blocks, so all of it is called in threads."""
+    """One process and the connection to it.  All methods block, so they are called in threads."""
 
     def __init__(self) -> None:
         if multiprocessing.current_process().daemon:
             raise InvalidSetting("executor", "process", "a daemonic process of multiprocessing may not start others")
-        spawn = multiprocessing.get_context("spawn")  # a fork would take locks and event loop along as they are
+        spawn = multiprocessing.get_context("spawn")  # a fork would copy held locks and the event loop
         self._connection, theirs = spawn.Pipe()
         self._process = spawn.Process(target=serve, args=(theirs, _levels()), name="aioelasticjob")
         self._process.start()
         theirs.close()
 
     def ask(self, request: bytes) -> Returned | Raised:
-        """Send a request and return the answer; what is logged meanwhile is logged here."""
+        """Send a request and return the answer.  Log records that the process sends meanwhile are logged here."""
         try:
             self._connection.send_bytes(request)
             while isinstance(message := self._connection.recv(), logging.LogRecord):
@@ -159,9 +159,9 @@ class _Child:
                 if logger.isEnabledFor(message.levelno):
                     logger.handle(message)
         except (EOFError, OSError):
-            self._connection.close()  # here and not where it was killed: nobody may close what another thread reads
+            self._connection.close()  # here and not in kill(): a thread may not close what another thread reads
             raise
-        return message  # type: ignore[no-any-return]  # it is ours
+        return message  # type: ignore[no-any-return]  # process_worker sends nothing else
 
     def leave(self) -> None:
         """Let an idle process end by itself."""
@@ -170,10 +170,10 @@ class _Child:
         self.kill()
 
     def kill(self) -> int | None:
-        """End the process and what it has started; return its exit code once it is gone."""
+        """Kill the process and its children, wait until it has ended, and return its exit code."""
         assert self._process.pid is not None
         if self._process.exitcode is None:
-            with suppress(OSError, AttributeError):  # it may not have a group of its own yet, nor children
+            with suppress(OSError, AttributeError):  # without a process group of its own yet, it has no children
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
         self._process.join()
@@ -183,7 +183,7 @@ class _Child:
 
 
 def pickled(function: Function, *arguments: Any, **named: Any) -> bytes:
-    """Return a call as it is sent to a process.
+    """Return a function call as the bytes that are sent to a process.
 
     Raises:
         InvalidSetting: the function or an argument cannot be sent.
@@ -213,7 +213,7 @@ def _detached(argument: Any) -> Any:
 
 
 def _levels() -> Mapping[str, int]:
-    """Return what every logger is set to, so that a process does not send what would be dropped here."""
+    """Return the level of every logger, so that a process does not send records that would be dropped here."""
     known = {name: logger for name, logger in logging.root.manager.loggerDict.items() if name}
     set_to = {name: logger.level for name, logger in known.items() if isinstance(logger, logging.Logger)}
     return {"": logging.root.level, **{name: level for name, level in set_to.items() if level}}

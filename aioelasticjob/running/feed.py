@@ -1,4 +1,4 @@
-"""One lane of a dataflow's flight from its first batch to its last offset: fetch, hand to the workers, count, save."""
+"""Feeds one queue of a dataflow execution: it fetches batches, hands them to the workers, counts, and saves offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aioelasticjob.user_code import UserCode
 
 
 class Feed:
-    """What keeps the workers supplied with the records of one lane."""
+    """Supplies the workers with the records of one queue."""
 
     def __init__(self, lane: BatchQueue, calls: HandlerCalls, execution: Execution, reins: StreamControl) -> None:
         self.lane, self._calls, self._execution, self._reins, self._config = (
@@ -36,7 +36,10 @@ class Feed:
         self.meter.begin(lane.load)
 
     async def run(self, workers: Workers, limit: HandlerScope) -> None:
-        """Fetch and process until the lane's end, as one span if runs are traced; ``limit`` is the whole flight's."""
+        """Fetch and process all records of the queue, in one span if runs are traced.
+
+        ``limit`` is the scope of the whole execution, which cancels it after its timeout.
+        """
         if (tracer := self._execution.executors.tracer) is None:
             await self._to_the_end(workers)
             return
@@ -51,7 +54,7 @@ class Feed:
                 self.lane.cut_off()
 
     def end(self, outcome: Outcome, failure: Exception | None) -> None:
-        """Note how the lane's items have ended."""
+        """Note the outcome of the queue's items."""
         lane, execution = self.lane, self._execution
         lane.ended = True
         execution.outcomes.update(dict.fromkeys(lane.context.claimed, outcome))
@@ -61,7 +64,7 @@ class Feed:
             execution.trace.ended(lane.context.claimed, outcome)
 
     def count(self) -> None:
-        """Count what is through since the last time."""
+        """Count the records processed since the last call."""
         meter, run_counts = self.meter, self._reins.run_counts
         succeeded, failed = self.lane.count()
         meter.succeeded, meter.failed = meter.succeeded + succeeded, meter.failed + failed
@@ -69,7 +72,7 @@ class Feed:
         meter.sample()
 
     def close(self) -> None:
-        """Let nothing be said of offsets any more, and measure no more."""
+        """Refuse further offsets, and stop measuring."""
         self.lane.position.over = True
         self.meter.end()
 
@@ -99,7 +102,7 @@ class Feed:
         return outcome
 
     async def _flow(self, workers: Workers, given: Given) -> Exception | None:
-        """Fetch until there is nothing more, wait until all of it is through, and return what went wrong."""
+        """Fetch until there are no more records, wait until all are processed, and return the first error."""
         failure: Exception | None = None
         try:
             async with UserCode("fetch"):
@@ -122,18 +125,18 @@ class Feed:
                 while len(lane.open) > ahead and not self._is_over():
                     await lane.changed()
                 await self._save()
-                if self._is_over():  # not before the first batch: every run gets something done
+                if self._is_over():  # checked after the first batch, so that every run processes at least one
                     break
-            await self._drain()  # records may need what the generator holds open
+            await self._drain()  # before the generator is closed: records may need its connection or file
             lane.due |= lane.position.take()
             lane.exhausted = not records
 
     async def _next(self, batches: Batches) -> Sequence[object]:
-        """Return the next batch, an empty one at the end."""
+        """Return the next batch; it is empty at the end."""
         self.lane.asking = True
         try:
             return await anext(batches)
-        except StopAsyncIteration:  # not a default of (): CPython 3.11 cannot hand that out (SystemError)
+        except StopAsyncIteration:  # not anext(batches, ()): in CPython 3.11 that raises SystemError
             return ()
         finally:
             self.lane.asking = False
@@ -145,7 +148,7 @@ class Feed:
         return batch
 
     async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: Exception | None) -> None:
-        """Count a call that has failed for good, and show its record to ``dead``."""
+        """Count a call of ``process`` whose last attempt has failed, and pass its record to ``dead``."""
         lane, records = self.lane, 1 if self._calls.step is None else len(record)
         batch.failed += records
         lane.failed += records
@@ -161,20 +164,20 @@ class Feed:
             self._report_once(batch, "dead", own)
 
     def _report_once(self, batch: Batch, of: str, error: Exception) -> None:
-        """Complain of what befell a batch first: a million stacks help nobody."""
+        """Report only the first failure of each handler in a batch: a million stacks in the log help nobody."""
         if of not in batch.complained:
             batch.complained += (of,)
             self._complain(error)
 
     def _is_over(self) -> bool:
-        """Whether nothing more is to be fetched."""
+        """Whether no further batch is to be fetched."""
         return (self._config.streaming and self._reins.end.is_set()) or self._has_failed()
 
     def _has_failed(self) -> bool:
         return self._config.max_failures is not None and self.lane.failed > self._config.max_failures
 
     async def _drain(self) -> None:
-        """Wait until everything is through, and save how far that is."""
+        """Wait until all batches are processed, and save their offsets."""
         while self.lane.open:
             await self.lane.changed()
         await self._save()

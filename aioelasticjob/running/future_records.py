@@ -1,10 +1,10 @@
-"""Records from the future: they were written while the registry's clock, which jobs follow, was ahead.
+"""Records from the future: they were written while the registry's clock, which jobs use, was ahead.
 
-The clock has been set back since.  If a record claims no more than a minute of the future, it stands: those moments
-were run early or reported, and are not run again.  But if the item or its schedule began while the clock was ahead,
-nobody has run the moments before that beginning, so they are reported as missed.  (It did if it is dated later than the
-record was found; else it began in time, and has no moments before that.)  If a record claims more than a minute of the
-future, its item would be silent for too long, so the record is lowered to the present.
+The clock has been set back since.  If a record claims moments up to one minute ahead, it stands: those moments were run
+early or reported, and are not run again.  But if the item or its schedule was made while the clock was ahead, nobody
+has run the moments before that, so they are reported as missed.  (It was made while the clock was ahead if its date is
+later than the time at which the record was found.  Otherwise it has no moments before its date.)  If a record claims
+moments more than a minute ahead, its item would not run for too long, so the record is lowered to the present.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aioelasticjob.running.unattended import made_at
 
 
 class FutureRecords:
-    """The items whose records claim moments that have yet to come; times in milliseconds."""
+    """The items whose records claim moments that have yet to come.  Times are in milliseconds."""
 
     def __init__(self, missed: MissedMoments, items: Items, commands: list[Command]) -> None:
         self._missed, self._items, self._commands = missed, items, commands
@@ -32,29 +32,30 @@ class FutureRecords:
         return any(item.ahead_since is not None for item in self._items.values())
 
     def find(self, items: Iterable[int], now: int, since: int, tolerated: int = AHEAD) -> None:
-        """Look for such items among those whose records have just been read; the time has not been set ``since``."""
+        """Find such items among those whose records have just been read.  The time was last set at ``since``."""
         for item in map(self._items.__getitem__, items):
             item.far_ahead, item.ahead_since = item.record.slot > now + MAX_FUTURE, None
             if item.record.slot > now + tolerated:
                 item.ahead_since, item.ahead_found = max(since, now - MAX_FUTURE), now
 
     def find_anew(self, items: Iterable[int], now: int, since: int) -> None:
-        """Look again among all items held: the time has been set to ``now``, either way."""
+        """Search all items of this instance again, because the time has been set to ``now``, ahead or back."""
         for item in self._items.values():
             item.ahead_since = None
         self.find(items, now, since, 0)
 
     def schedule_changed(self, now: int) -> None:
-        """Take what is dated up to now for begun in time: so it was, if the schedule now in force was."""
+        """Assume that what is dated up to now was made in time: the schedule now in force was."""
         for item in self._items.values():
             item.ahead_found = now + AHEAD
 
     def settle(
         self, view: JobView, table: Timetable, items: frozenset[int], then: Callable[[frozenset[int]], None]
     ) -> None:
-        """Report the moments that nobody will run, and lower the records that claim too much; say which were lowered.
+        """Report the moments that nobody will run, and lower the records that claim too much.
 
-        ``items`` are those held that are to be run; the others have time.
+        ``items`` are the items of this instance that are to be run; disabled ones are left for later.  ``then`` is
+        called with the items whose records were lowered.
         """
         lowered, missed, until = set[int](), dict[int, Passed](), dict[int, int]()
         for number in items:
@@ -63,10 +64,10 @@ class FutureRecords:
                 continue
             slot, reported = item.record.slot, item.mark
             began = int(view.schedule_dated * 1000), made_at(view, number)
-            in_time = [moment for moment in began if moment <= item.ahead_found]  # the others by a clock ahead
+            in_time = [moment for moment in began if moment <= item.ahead_found]  # else the clock was ahead
             since = item.ahead_since = max(item.ahead_since, *in_time, 0)
             opened = until[number] = min(slot, max(began))
-            if reported.since is not None and opened <= reported.until:  # when the clock was set back before this
+            if reported.since is not None and opened <= reported.until:  # after an earlier set-back
                 opened = min(opened, reported.since)
             passed = table.passed(since, opened)
             if item.far_ahead:
@@ -81,12 +82,12 @@ class FutureRecords:
     def _mark(
         self, view: JobView, missed: Mapping[int, Passed], until: Mapping[int, int], then: Callable[[], None]
     ) -> None:
-        """Mark items, or the next holder would report again what they missed; then report it."""
+        """Mark the missed moments, then report them.  Without a mark, the next holder would report them again."""
         part = dict(sorted(missed.items())[:MARKS_PER_TRANSACTION])
 
         def marked(items: frozenset[int] | None) -> None:
             if items is None:
-                return then()  # the view is old
+                return then()  # the view is outdated
             for passed in sorted({part[item] for item in items}, key=lambda gap: (gap.first, gap.last)):
                 alike = [item for item in items if part[item] == passed]
                 self._missed.put(alike, passed, SET_BACK)
@@ -103,7 +104,7 @@ class FutureRecords:
     def _lower(self, number: int, since: int) -> None:
         item = self._items[number]
         slot, known = item.record.slot, item.reported
-        since = max(since, known) if known <= item.ahead_found else since  # which was run here, and not by that clock
+        since = max(since, known) if known <= item.ahead_found else since  # ``known`` was run here at the right time
         self._commands.append(SayLowered(number, slot, since))
         item.lower(since)
         item.reported, item.ahead_since = min(since, item.reported), None

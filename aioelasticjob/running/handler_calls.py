@@ -1,4 +1,4 @@
-"""How a flight calls the handlers of its dataflow: in the loop, a thread or a process, again, and not for too long."""
+"""Calls the handlers of a dataflow: in the loop, a thread or a process, with retries and time limits."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from aioelasticjob.running.execution import Execution
 
 Batches: TypeAlias = AsyncGenerator[Sequence[object], None]
 Given: TypeAlias = dict[str, Any]
-"""What providers have made for one handler."""
+"""The values that providers have made for one handler, by the names of its arguments."""
 
 
 class HandlerCalls:
-    """The handlers of a dataflow, as one flight calls them."""
+    """The handlers of a dataflow, as one execution calls them."""
 
     def __init__(self, flow: Dataflow, execution: Execution) -> None:
         self._flow, self._execution, self._config = flow, execution, execution.config
         self._process, self._dead = flow.handlers
-        declared = flow.config.batch_size  # whether process takes lists is said by its code, how long by the operators
+        declared = flow.config.batch_size  # the code says whether process takes lists, operators say of which length
         self.step = declared and (self._config.batch_size or declared)
-        """Records that process takes at a time, as a list; None when it takes them one by one."""
+        """The number of records that ``process`` takes as a list; None if it takes them one by one."""
 
     def provided(self, context: Context) -> AbstractAsyncContextManager[tuple[Given, ...]]:
-        """Return what provides the handlers' other arguments; one value of each provider for the whole run."""
+        """Return a context manager with the handlers' other arguments: one value of each provider for a whole run."""
         needs = self._flow.needs
         return (
             provided(context, self._execution.executors.overrides, *needs) if any(needs) else nullcontext(({}, {}, {}))
         )
 
     async def batches(self, context: Context, given: Given) -> Batches:
-        """Yield what fetch hands out: a coroutine's batch, and again if streaming, or all batches of a generator."""
+        """Yield the batches of ``fetch``: all batches of a generator; one of a coroutine, or more if streaming."""
         if self._flow.generates:
             async with _closing(self._flow.fetch(context, **given)) as generator:
                 async for found in generator:
@@ -56,7 +56,7 @@ class HandlerCalls:
             yield _checked(await fetch(context))
 
     def cut(self, context: Context) -> HandlerScope:
-        """Return what cuts off a fetch, which the present task makes, and names it if it does not heed."""
+        """Return a scope that can cancel the call of ``fetch`` in the current task, and that names it if it goes on."""
         task, job = asyncio.current_task(), self._execution.job
         assert task is not None  # as always in a coroutine
         if self._flow.generates or is_async(self._flow.fetch):
@@ -64,7 +64,7 @@ class HandlerCalls:
         return HandlerScope(lambda: None, threads=True)
 
     def process(self, given: Given) -> Call:
-        """Return process with the time limit and the retries that are wanted, each attempt within its own limit."""
+        """Return ``process`` with its retries; ``record_timeout`` limits each attempt."""
         call = once = self._awaitable(self._process, given)
         limit = self._config.record_timeout
 
@@ -77,11 +77,11 @@ class HandlerCalls:
         return call if self._flow.retry is None else self._flow.retry.wraps(call)
 
     def dead(self, given: Given) -> Call | None:
-        """Return what is shown the records that have failed for good, if anything is."""
+        """Return the handler for records whose last attempt has failed, or None if there is none."""
         return self._dead and self._awaitable(self._dead, given)
 
     def _awaitable(self, handler: Handler, given: Given) -> Call:
-        """Return the handler if it is async, else what runs it in a thread or a process."""
+        """Return the handler if it is async, else a function that runs it in a thread or a process."""
         if not is_async(handler):
             return partial(self._execution.executors.call, self._config.executor, handler, **given)
         return partial(handler, **given) if given else handler
@@ -89,7 +89,10 @@ class HandlerCalls:
 
 @asynccontextmanager
 async def _closing(generator: AsyncGenerator[object, None]) -> AsyncIterator[AsyncGenerator[object, None]]:
-    """Close a generator at the end; a task group that it was left in makes a group of what closes it."""
+    """Close a generator at the end.
+
+    If the generator is inside a task group, the group wraps GeneratorExit in an exception group; it is unwrapped here.
+    """
     try:
         yield generator
     finally:
@@ -102,13 +105,13 @@ async def _closing(generator: AsyncGenerator[object, None]) -> AsyncIterator[Asy
 
 
 def _checked(found: object) -> Sequence[object]:
-    """Return the records that fetch handed out.
+    """Return the records that ``fetch`` returned, as a list or an empty tuple.
 
     Raises:
-        InvalidSetting: it is no batch.
+        InvalidSetting: the value is not a batch.
     """
     if found is None or found == ():
         return ()
     if isinstance(found, tuple | str | bytes | bytearray) or not isinstance(found, Sequence):
         raise InvalidSetting("fetch", short(found), "must hand out lists of records, or None when there are none left")
-    return found if type(found) is list else list(found)  # a sequence of their own may fail where nobody expects it
+    return found if type(found) is list else list(found)  # methods of a user's own class could raise later

@@ -1,4 +1,4 @@
-"""What this process holds, for those who ask whether it is well."""
+"""The health of this process: its session, its jobs, and the items that it holds."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ Status: TypeAlias = Literal["up", "suspended", "down"]
 
 @dataclass(frozen=True, slots=True)
 class JobHealth:
-    """One job, as far as it concerns this process."""
+    """The health of one job in this process."""
 
     name: str
     instance: str | None = None
-    """Its name in the registry; None while the job is not joined, or was shut down here."""
+    """The id of the job's instance; None while the job has not joined, or was shut down in this process."""
     leads: bool = False
     holds: tuple[int, ...] = ()
     """The items assigned to this process."""
     running: tuple[int, ...] = ()
-    """The items it has claimed and not yet given back."""
+    """The items that this process has claimed and not yet settled."""
     next_fire: datetime | None = None
     problem: str | None = None
-    """Why the job does not run here, though the process and the registry are well; None if it does."""
+    """Why the job does not run in this process although the registry answers; None if it runs."""
     refused: tuple[RefusedRequest, ...] = ()
-    """What the registry refuses to the job in this process at present."""
+    """The requests of the job that the registry refuses at present."""
 
     @classmethod
     def of(cls, view: JobView, instance: str, claim: Claim | None, now: float) -> JobHealth:
-        """Return what the newest view says of an instance; ``now`` in seconds since the epoch."""
+        """Return the health of an instance according to the newest view; ``now`` is in seconds since the epoch."""
         schedule = view.config.schedule
         return cls(
             view.config.job_name,
@@ -54,13 +54,13 @@ class JobHealth:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """This process: its session and its jobs."""
+    """The health of this process: its session and its jobs."""
 
     status: Status
-    """``up``; ``suspended`` while the registry does not answer, and nothing is claimed; ``down`` when nothing runs."""
+    """``up``; ``suspended`` while the registry does not answer, so nothing is claimed; ``down`` if no job runs."""
     pid: int
     registry: str | None
-    """Its address, without credentials."""
+    """The registry's address, without credentials."""
     jobs: tuple[JobHealth, ...]
 
     @classmethod
@@ -71,7 +71,7 @@ class Health:
         joined: Iterable[JobHealth],
         refusals: Mapping[str, Refusals],
     ) -> Health:
-        """Return the health of an application; without a session it does not run."""
+        """Return the health of an application.  Without a session the application does not run."""
         known = {job.name: job for job in joined}
         found = [known.get(job.job_name, JobHealth(job.job_name)) for job in declared]
         jobs = tuple(replace(one, refused=refusals[one.name].present) if one.name in refusals else one for one in found)
@@ -85,7 +85,7 @@ class Health:
         return self.status == "up" and not any(job.problem for job in self.jobs)
 
     def as_json(self) -> dict[str, object]:
-        """Return it as what JSON is made of."""
+        """Return the health as a dictionary that can be encoded as JSON."""
         return {
             "status": self.status,
             "ready": self.ready,

@@ -1,4 +1,4 @@
-"""Items of ours that another instance still runs: they are waited for one by one, and are ours to run again then."""
+"""Waits for items that this instance holds and another instance still runs, until it may run them here."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.scheduler import TaskScope
 
 LOOK_AGAIN_AFTER = 1.0
-"""Seconds between two looks at a run that the leader has yet to give up."""
+"""Seconds between two reads of the record of a run that the leader has yet to give up."""
 
 
 class ItemReleases:
-    """Waits until items run nowhere; ``released`` is called whenever one does."""
+    """Waits until items run nowhere.  For each such item it calls ``released`` of the state, and then ``freed``."""
 
     def __init__(
         self, member: Member, state: StateDriver, claims: Claims, tasks: TaskScope, freed: Callable[[], None]
@@ -34,18 +34,18 @@ class ItemReleases:
             self.tasks.start_soon(self._until_free, item)
 
     def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
-        """Let another instance finish what it runs of ours; then run the newest moment, if misfire is wanted."""
+        """Wait until another instance has ended its runs of these items.  Then the newest moment is run or missed."""
         self._state.runs_elsewhere(items, fire)
         missed = (view, fire.slot) if view.config.misfire and fire.source is not FireSource.TRIGGER else None
         for item in sorted(items):
             self.tasks.start_soon(self._until_free, item, missed)
 
     async def release_left(self) -> None:
-        """Remove the locks that an earlier life of the job left under this session, also of items held elsewhere."""
+        """Remove the locks that the job's earlier life has left under this session, also of other instances' items."""
         await self._steadily(lambda: self._claims.release_all(hand_over=self._state.view.config.failover))
 
     async def _until_free(self, item: int, missed: tuple[JobView, int] | None = None) -> None:
-        """Wait until an item runs nowhere; before that note for operators that it ``missed`` a moment, if it did."""
+        """Wait until an item runs nowhere.  If it ``missed`` a moment, first mark that for operators."""
         if missed is not None:
             view, slot = missed
             await self._claims.mark_misfired(view, item, slot)
@@ -57,26 +57,26 @@ class ItemReleases:
         await self._claims.release(item, hand_over=self._state.view.config.failover)
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
         while item in self._state.cache.known():
-            await self._state.cache.learn([item])  # before the offset, which is then the one that this run left
+            await self._state.cache.learn([item])  # first the record: the offset read next is then the ended run's
             await self._state.offsets.learn([item])
             if not self._is_to_be_given_up(item):
                 return
             await sleep(LOOK_AGAIN_AFTER)
 
     def _is_to_be_given_up(self, item: int) -> bool:
-        """Whether the leader has yet to give up an item's run.
+        """Whether the leader has yet to give up the item's run.
 
-        It changes the record only, which nobody mirrors: without looking again, the item would count as being rescued
-        until something else of the job changes, and run no more.
+        Giving up changes the record only, and instances do not mirror records.  If this instance did not read the
+        record again, the item would count as being rescued, and not run, until another node of the job changes.
         """
         config, cache = self._state.view.config, self._state.cache
-        if not config.failover or item not in cache.known():  # it may have gone to another instance meanwhile
+        if not config.failover or item not in cache.known():  # the item may have moved to another instance meanwhile
             return False
         record = cache.record(item)
         return is_cut_off(record) and record.rescues >= config.max_rescues
 
     async def _steadily(self, attempt: Callable[[], Awaitable[None]]) -> bool:
-        """Try something until the registry can be read for it; False if the session ended before that."""
+        """Repeat an attempt until the registry can be read; False if the session ended before that."""
         session, failures = self._member.session, 0
         while await connected(session, self._member.incarnation):
             try:

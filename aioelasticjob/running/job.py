@@ -1,4 +1,4 @@
-"""One job in this process: it joins and lives from session to session, until it leaves."""
+"""One job in this process: it joins again in every session, until it leaves."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from aioelasticjob.running.scheduler import Scheduler
 from aioelasticjob.running.state import Items
 
 REJOIN_PAUSE = 1.0
-"""Seconds before a job joins again under the session that it had, or tries again what was refused."""
+"""Seconds before a job joins again under the same session."""
 
 READABLE = (SessionState.CONNECTED, SessionState.CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine and process that instances are named after."""
+    """The machine and the process that the names of instances contain."""
 
     ip: str
     name: str
@@ -43,7 +43,7 @@ class Host:
 
 
 class LocalJob:
-    """One job in this process, session after session, until it leaves or the process does."""
+    """One job in this process, through all sessions, until the job leaves or the process ends."""
 
     def __init__(self, job: Job, session: Session, host: Host, shared: ProcessContext, scheduler: Scheduler) -> None:
         self._job, self._session, self._host, self._shared = job, session, host, shared
@@ -51,19 +51,20 @@ class LocalJob:
         self._past = History()
         self._incarnation, self._instance = 0, ""
         self.life: Life | None = None
-        """The present life; None before the first, between two, and once the job has left."""
+        """The job's life in the present session; None before the first, between two, and after the job has left."""
         self.gone = Latest(False)
         """Whether the job has left for good."""
 
     async def live(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Join, as often as it takes, and return once the job lives; or when it has left.
+        """Try to join until the job runs, and return then; return also when the job has left.
 
-        It is up when it has joined; and also when what the registry holds of it makes no sense, or requires what is not
-        known here: then it waits for its turn, and the other jobs of the process run.
+        The task counts as started once the job has joined.  It also counts as started if the job's nodes make no sense,
+        or require a feature that this release lacks: then the job waits, and the other jobs of the process run.
 
         Raises:
-            InvalidSetting: at the start only; what this process declares is wrong, or is another kind of job there.
-            RegistryError: at the start only; the registry could not be read.
+            InvalidSetting: only at the start: this process declares the job wrongly, or as another kind of job than the
+                registry holds.
+            RegistryError: only at the start: the registry could not be read.
         """
 
         def up() -> None:
@@ -85,53 +86,53 @@ class LocalJob:
         self.gone.set(True)
 
     def session_changed(self, status: SessionStatus) -> None:
-        """Tell the present life that the session's state has changed."""
+        """Pass a change of the session's state to the present life."""
         if self.life is not None:
             self.life.session_changed(status)
 
     async def leave(self) -> None:
-        """Leave, and give the handlers their time; without a registry the items stay unsettled."""
+        """Leave after the running handlers have ended.  Without a connection the items stay unsettled."""
         self._leaving.set(True)
         if self.life is not None:
             await self.life.retire()
 
     def close(self) -> None:
-        """Follow the registry no more; whatever ran has been cancelled."""
+        """Stop following the registry.  The caller has cancelled all tasks."""
         if self.life is not None:
             self.life.close()
 
     async def _begin(self, life: Life, up: Callable[[], None]) -> bool:
-        """Join; return whether the job lives now.  An error is raised at the start only, later it is told."""
+        """Join, and return whether the job runs now.  Errors are raised at the start only; later they are reported."""
         try:
             with unwrapped():
                 lives = await life.tasks.run(life.begin, self._past, self._leaving, up)
             if life.error is not None:
                 raise life.error
         except Exception as error:
-            cost = Suspended | SessionEnded | OutcomeUnknown  # what a slow start may cost
+            cost = Suspended | SessionEnded | OutcomeUnknown  # a slow start may cause these
             if not (self._past.is_up or isinstance(error, cost)):
                 await life.end(self._past)
                 raise
             self._tell(error)
             return False
-        if not lives or life.tasks.over:  # the session may have ended when nothing was left to wait for
+        if not lives or life.tasks.over:  # the session may have ended just after the job had joined
             return False
         if self._leaving.value:
             life.leave()
         return True
 
     def _over(self, life: Life) -> None:
-        """End a life once: its session has ended, or its job, or it has failed."""
+        """End a life, once, because its session is over, the job has left, or an error was raised."""
         if life.is_over:
             return
         life.is_over = True
         if life.lives:
             self._scheduler.tasks.start_soon(self._go_on, life)
-        else:  # whoever lets it begin goes on, also if it has begun in this very moment
+        else:  # ``live``, which has called ``_begin``, goes on, also if the life has just begun
             life.tasks.cancel()
 
     async def _go_on(self, life: Life) -> None:
-        """End a life, and begin another one unless the job has left."""
+        """End a life, and begin the next one unless the job has left."""
         if life.error is not None:
             self._tell(life.error)
         if await self._end(life):
@@ -140,7 +141,7 @@ class LocalJob:
             await self.live()
 
     async def _end(self, life: Life) -> bool:
-        """End a life; return whether the job has left.  What goes wrong with that is this job's, too."""
+        """End a life; return whether the job has left.  Errors in ending it are reported for this job only."""
         told = life.error
         try:
             await life.end(self._past)
@@ -157,20 +158,20 @@ class LocalJob:
         return life.left
 
     def _tell(self, error: Exception) -> None:
-        """Say what has ended a life."""
+        """Report the error that has ended a life."""
         if isinstance(error, ElasticJobError):
             self._past.warn_rejoin(error, self._job.config.job_name)
         else:
             tell_defect(self._job.config.job_name, error)
 
     async def _pause(self) -> None:
-        """Wait a moment, if it was not the session's end that ended the last life: its cause may still be there."""
+        """Wait a moment if the last life has failed within this session: the cause of the failure may still exist."""
         if self._session.incarnation == self._incarnation:
             with move_on_after(REJOIN_PAUSE):
                 await self._session.status.until(lambda now: now.incarnation != self._incarnation)
 
     def _member(self, status: SessionStatus) -> Member:
-        """Return who the job is under a session: a new name for each, so that no two incarnations share one."""
+        """Return the job's member under a session.  Its id is new for each session, so no two incarnations share it."""
         job, host, incarnation = self._job.config.job_name, self._host, status.incarnation
         self._past.again = incarnation == self._incarnation
         if not self._past.again:

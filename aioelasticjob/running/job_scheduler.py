@@ -1,4 +1,4 @@
-"""A job's runs in one session, one at a time: what is owed is claimed, run and settled."""
+"""Runs one job in one session: it claims the due items, starts their execution, and settles it, one at a time."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from aioelasticjob.running.trace import Trace
 from aioelasticjob.running.triggers import Triggers
 
 LONGEST_NAP = 60.0
-"""Seconds after which the wall clock is looked at again: it may have been set, or the machine may have slept."""
+"""Seconds after which the scheduler reads the clock again: it may have been set, or the machine may have slept."""
 UNCERTAIN = 1.0
-"""Seconds until a job that is not monitored looks again whether its session is certain to live."""
+"""Seconds until a job that is not monitored checks again whether its session is certain to live."""
 
 
 class JobScheduler:
-    """Runs one job in one session; it is never run twice at a time, because it gets one turn after the other."""
+    """Runs one job in one session.  Its turns follow one another, so the job never has two executions at a time."""
 
     def __init__(
         self,
@@ -62,54 +62,54 @@ class JobScheduler:
         self._job, self._member, self._views, self._shared = job, member, views, shared
         self._tasks, self._over = tasks, over
         self.wake: Callable[[], None] = lambda: None
-        """Asks for a turn."""
+        """Asks the process's scheduler for a turn."""
         self._state = StateDriver(member, views.value, shared.clock, shared.events, shared.limited_log, up_since, items)
         self._state.accounted = accounted
         self._claims = Claims(member, self._state.cache)
         self._accounts = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher)
         self.run_counts = self._accounts.run_counts
-        """Runs that ended here; the coordinator publishes them."""
+        """Counts the runs that ended here; the coordinator publishes the counts."""
         self._requests = Triggers(member, self._state, self._accounts, job.listeners)
         self.rescues = Rescues(member, self._state, self._accounts, self._claims, views)
         self._waiting = ItemReleases(member, self._state, self._claims, tasks, self._freed)
         self.stopping = Stopping(member)
         self._ahead = ClaimAhead(member.session, shared.starts, job.config.job_name)
         self.left = False
-        """Whether this instance leaves because it was asked to."""
+        """Whether this instance was asked to leave."""
         self._refused = 0
         self._rest_first: float | None = None
-        """Seconds to rest before what is owed is tried again: it could not be had, and nothing will change at once."""
+        """Seconds to wait before the due items are claimed again, after a claim that could not be made."""
         self._nap: CancelScope | None = None
         self._execution: HandlerScope | None = None
         self._reins: StreamControl | None = None
 
     @property
     def accounted(self) -> int:
-        """The newest moment that was run here or reported, in milliseconds since the epoch; 0 before the first."""
+        """The newest moment that this process has run or reported, in milliseconds since the epoch; 0 if none."""
         return max(self._state.accounted, self._state.missed.newest_of_all)
 
     @property
     def standing(self) -> tuple[str, int, bool]:
-        """The job, how many of its items are held here, and whether this instance leads."""
+        """The job's name, how many of its items this instance holds, and whether it is the leader."""
         return self._member.layout.job, len(self._state.held), self._views.value.leader == self._member.id
 
     @property
     def health(self) -> JobHealth:
-        """What the job holds and runs here."""
+        """The health of the job in this process."""
         return JobHealth.of(self._views.value, self._member.id, self._accounts.under_way, self._shared.clock.now())
 
     @property
     def is_refusing(self) -> bool:
-        """Whether nothing is run because the clocks differ by more than the job tolerates."""
+        """Whether the job runs nothing because the clock skew is larger than the job tolerates."""
         return self._state.intolerable_skew() is not None
 
     @property
     def shutdown_timeout(self) -> float:
-        """Seconds that running items may take to finish when the job leaves."""
+        """Seconds that running handlers have to end when the job leaves."""
         return self._views.value.config.shutdown_timeout
 
     def leave(self) -> None:
-        """Claim nothing any more, and leave once nothing runs."""
+        """Stop claiming, and leave once no handler runs."""
         self.left = True
         if self._nap is not None:
             self._nap.cancel()
@@ -117,45 +117,45 @@ class JobScheduler:
         self.reconsider()
 
     def release_left(self) -> None:
-        """Remove the locks that an earlier life of the job may have left under this session."""
+        """Remove the locks that the job's earlier life may have left under this session."""
         self._tasks.start_soon(self._waiting.release_left)
 
     def end(self) -> None:
-        """Report what was put off and will not be run here any more."""
+        """Report the deferred items of triggers, which this instance will not run any more."""
         self._requests.give_up()
 
     def reconsider(self) -> None:
-        """Take back a claim that waits for its moment, and look again: what was decided may be wrong by now."""
+        """Take back a claim that waits for its moment, and ask for a turn: the view or the time has changed."""
         self._ahead.take_back()
         self.wake()
 
     def look_again(self) -> None:
-        """Look anew at what is due: the time was set."""
-        self._state.now()  # which notices it, also while a flight is under way
+        """Compute anew which items are due, because the time was set."""
+        self._state.now()  # the state notices the jump, also during an execution
         if self._nap is not None:
             self._nap.cancel()
         self.reconsider()
 
     async def ask_time(self) -> None:
-        """Ask the registry what time it is; a RegistryError says why it cannot."""
+        """Ask the registry for its time.  A RegistryError is raised if it cannot answer."""
         await self._member.session.server_time(self._member.layout.system_time)
 
     def _stop_fetching(self) -> None:
-        """Let a run that could go on for ever end after what it has in process."""
+        """Let a streaming run end once it has processed the records that it has fetched."""
         if self._reins is not None:
             self._reins.end.set()
 
     def cut(self) -> None:
-        """Cancel the flight; its items are settled as cancelled."""
+        """Cancel the execution; its items are settled as cancelled."""
         if self._execution is not None:
             self._execution.cancel()
 
     def turn(self) -> float | Work:
-        """Begin to do what is to be done now."""
+        """Return the work of this turn."""
         return self._run
 
     async def _run(self) -> float:
-        """Run all that is due; return the seconds until the next moment, after which there will be more to do."""
+        """Run all items that are due, and return the seconds until the next turn."""
         run_lease.set(self._member.session.tenure(self._member.incarnation))
         while not self.left:
             try:
@@ -176,7 +176,7 @@ class JobScheduler:
                     return inf  # a new connection wakes it
             except SessionEnded:
                 break
-            except RegistryError as error:  # what is owed stays owed
+            except RegistryError as error:  # the items stay due
                 self._member.refusals.refused("to read what is due", error)
                 await self._back_off()
             else:
@@ -186,21 +186,21 @@ class JobScheduler:
         return inf
 
     async def _back_off(self) -> None:
-        """Wait before something that the registry has refused is tried again."""
+        """Wait before a request that the registry has refused is sent again."""
         with CancelScope() as self._nap:
             if not self.left:
                 await self._member.session.back_off(self._refused)
         self._refused += 1
 
     async def _up_to_date(self) -> JobView:
-        """Return the newest view, after an outage one read since: what is due may be another schedule's by then."""
+        """Return the newest view; after an outage, one read since: the schedule may have changed meanwhile."""
         if not self._views.value.tree.outdated:
             return self._views.value
         with move_on_after(MIRROR_TIMEOUT):
             while self._views.value.tree.outdated and not self.left:
                 with CancelScope() as self._nap:
                     await self._views.changed()
-        self._views.value.tree.accept_as_newest()  # with what is known, rather than run nothing
+        self._views.value.tree.accept_as_newest()  # run with the old view rather than not at all
         return self._views.value
 
     async def _run_owed(self, view: JobView) -> bool:
@@ -216,9 +216,9 @@ class JobScheduler:
         return True
 
     async def _run_ahead(self, view: JobView) -> bool:
-        """Fly at the next moment, claimed just before: the claims of all that are due together leave at once.
+        """Claim items shortly before the next moment, together with the other jobs of the process, and run them then.
 
-        If anything changes until it comes, the claim is withdrawn and what is owed is looked up anew.
+        If the view or the time changes before the moment comes, the claim is withdrawn and decided anew.
         """
         upcoming, state = self._state.timetable.upcoming or 0, self._state
         if not 0 < upcoming - state.clock.now <= self._ahead.lead or state.intolerable_skew():
@@ -227,13 +227,13 @@ class JobScheduler:
         if not (view.settled and view.config.monitor_execution and self._member.id in view.eligible):
             return False
         owed = state.owed(upcoming) - view.disabled_items
-        # what was told of by a clock that has been set back since is a rerun, once it has come
+        # if a clock that was ahead had this moment run or reported, it is a rerun, and that is not claimed ahead
         if items := frozenset(item for item in owed if not state.items[item].knows(upcoming)):
             await self._run_claimed(view, Fire(upcoming, FireSource.CRON), items)
         return bool(items)
 
     async def _run_claimed(self, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
-        """Claim, run and settle; return whether anything was run."""
+        """Claim items, run and settle them; return whether any was run."""
         execution: Execution | None = None
         try:
             with HandlerScope(
@@ -257,13 +257,13 @@ class JobScheduler:
         return execution.begun
 
     async def _prepare(self, view: JobView, fire: Fire, items: frozenset[int]) -> Execution | None:
-        # of an item rescued nothing is known here: it is another's
+        # read the offset of an orphan anew: another instance holds the item, so this one does not know its offset
         offsets = await self._state.offsets.read(items, anew=fire.source is FireSource.FAILOVER)
         taken = await self._claim(view, fire, items)
         claim = taken.claim
         if claim is None:
             return None
-        if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # another ran it since we read
+        if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # it was run after that read
             offsets = {item: value for item, value in offsets.items() if item not in renewed}
             offsets |= await self._state.offsets.reread(renewed, claim.incarnation)
         checkpoints = RunOffsets(self._state.offsets, claim, offsets)
@@ -287,7 +287,7 @@ class JobScheduler:
                 catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
                 self._accounts.began(execution, catch_up=catch_up)
                 try:
-                    # a reply that comes too late shall not start a handler's first step
+                    # if the claim was answered after the lease's end, no handler may begin
                     if session.is_proven() and not scope.cancel_called:
                         await with_listeners(execution, self._member, self._views)
                 finally:
@@ -298,13 +298,13 @@ class JobScheduler:
         await session.wait_for_delayed()
 
     def _set_up_engine(self, view: JobView, execution: Execution) -> None:
-        """Give an engine what it has to know; a rescued item goes back after one batch if its owner is there."""
+        """Make the engine's StreamControl.  The rescue of an item whose holder is alive ends after one batch."""
         execution.stream_control = self._reins = StreamControl(view, self._views, self.run_counts, self._shared.events)
         if self.left or (execution.claim.fire.source is FireSource.FAILOVER and view.settled):
             self._stop_fetching()
 
     async def _reach(self, view: JobView, fire: Fire) -> bool:
-        """Wait for the fire's moment, if it has not come; False if what it was decided on has changed until then."""
+        """Wait until the fire's moment has come; False if the view or the time changes before."""
         now = self._state.now()
         if fire.slot > now and fire.source is FireSource.CRON:
             if self.left or self._views.value is not view:
@@ -312,7 +312,7 @@ class JobScheduler:
             if not await self._ahead.wait(fire.slot, now) or self._state.now() - fire.slot > ASLEEP:
                 return False
         if fire.source is FireSource.CRON:
-            self._state.reach(fire.slot)  # or what is being run would seem to have come meanwhile
+            self._state.reach(fire.slot)  # or this moment would seem to have come during its own execution
         return True
 
     async def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> ClaimResult:
@@ -320,14 +320,14 @@ class JobScheduler:
         if not view.config.monitor_execution:
             if self._member.session.status.value.state is not SessionState.CONNECTED:
                 raise Suspended("there is no connection to the registry")
-            if not self._member.session.is_proven():  # of a claim that is written the registry's client sees to it
+            if not self._member.session.is_proven():  # for written claims the registry's client checks it
                 self._rest_first = UNCERTAIN
                 return ClaimResult(None)
             taken = ClaimResult(self._claims.unmonitored(fire, items))
             if fire.source is FireSource.TRIGGER:
                 await self._requests.claimed(fire, taken)
             return taken
-        if view.tree.outdated:  # the connection was away, and has come back since this was decided
+        if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult(None)
         now, following, hold = state.now(), state.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
@@ -336,7 +336,7 @@ class JobScheduler:
         taken = await self._claims.claim(view, fire, items, now, following, hold)
         if taken.elsewhere or taken.refused:
             state.now()
-            state.reach(fire.slot)  # then those items are reported as missing this moment
+            state.reach(fire.slot)  # then this moment is reported as missed for those items
         if taken.cut_off:
             state.report_lost_runs(taken.cut_off)
         if taken.refused:
@@ -352,14 +352,14 @@ class JobScheduler:
         return taken
 
     async def _settle(self, execution: Execution) -> bool:
-        """Give the items back; False if the session was lost.  A claim without fences has written nothing."""
+        """Settle the items; False if the session was lost.  A claim without fences has written nothing."""
         claim, state = execution.claim, self._state
         if execution.begun and claim.fire.source in SCHEDULED:
             state.items.ran(claim.items, claim.fire.slot)
         unfinished = execution.stream_control.unfinished if execution.stream_control is not None else ()
         if not claim.fences:
             state.cache.assume(unfinished, claim.fire.slot - 1)
-            if execution.begun:  # no record tells the next holder
+            if execution.begun:  # the next holder finds no record of this run
                 slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - execution.outcomes.keys()
                 state.report(cut_off.difference(unfinished), slot, UNKEPT, self._member.id)
             return True
@@ -377,7 +377,7 @@ class JobScheduler:
         return handed_over is not None
 
     def _freed(self) -> None:
-        """Look again: an item of ours runs nowhere else any more."""
+        """Ask for a turn: another instance has ended its run of an item that this instance holds."""
         if self._nap is not None:
             self._nap.cancel()
         self._stop_fetching()
@@ -387,7 +387,7 @@ class JobScheduler:
         self._accounts.failed(self._views.value.config, context, error)
 
     def _rest(self, view: JobView) -> float:
-        """Return the seconds until the next moment, or until the time is to be looked at again; 0 for a newer view."""
+        """Return the seconds until the next moment or the next look at the clock; 0 if there is a newer view."""
         if self._views.value is not view:
             return 0.0
         upcoming = self._state.timetable.upcoming

@@ -1,4 +1,4 @@
-"""A job in one session: it follows the registry, coordinates and runs until the session is over or the job leaves."""
+"""A job's life in one session: it mirrors the job's nodes, coordinates and runs until the session or the job ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from aioelasticjob.running.state import Items
 from aioelasticjob.running.stopping import LAST_WORD
 
 WARNING_INTERVAL = 60.0
-"""Seconds after which the log hears the same complaint again."""
+"""Seconds after which the same warning is logged again."""
 
 log = logging.getLogger(__name__)
 
@@ -46,46 +46,46 @@ class History:
     """What a job keeps in this process from one session to the next."""
 
     since: float | None = None
-    """Since when somebody has been there, by the registry's clock, as was known when the first life began."""
+    """Since when an instance has been up, by the registry's clock, as far as known when the first life began."""
     is_up: bool = False
     """Whether the job has joined once, or has to wait before it can."""
     config: JobConfig | None = None
-    """The newest configuration that made sense."""
+    """The newest valid configuration."""
     trouble: str = ""
-    """What was complained of last."""
+    """The last warning."""
     complained_at: float = -inf
-    """When that was, by the loop's clock."""
+    """When the last warning was logged, by the loop's clock."""
     again: bool = False
     """Whether the last life was under the present session, too."""
     accounted: int = 0
-    """The newest moment that was run here or reported, in milliseconds since the epoch."""
+    """The newest moment that was run or reported here, in milliseconds since the epoch."""
     items: Items = field(default_factory=Items)
-    """The same of each item under the present session: an earlier one may not have heard of another schedule."""
+    """The newest such moment of each item in this session: an earlier one may have followed another schedule."""
 
     @property
     def up_since(self) -> float:
-        """Since when somebody was there for the job, as far as this process can answer for it.
+        """Since when an instance has been up for the job, as far as this process knows; infinity if it cannot know.
 
-        Without records it cannot: what it did not run between two sessions nobody else knows of.
+        A job without records cannot know it: nobody else has noted the moments that it missed between two sessions.
         """
         recorded = self.config is None or self.config.monitor_execution
         return self.since if self.since is not None and recorded else inf
 
     def wait(self, job: str, problem: str, shared: ProcessContext, instance: str | None = None) -> None:
-        """Say why the job waits for its turn, once for each reason, and show it in the process's health."""
+        """Log why the job has to wait before it can run, once for each reason, and show it in the process's health."""
         if problem != self.trouble:
             self.trouble = problem
             log.warning("%s: waits: %s", job, problem, extra={"job": job})
         shared.standing_by[job] = JobHealth(job, instance, problem=problem)
 
     def resume(self, job: str, shared: ProcessContext) -> None:
-        """Say that the job has joined, if it had to wait."""
+        """Log that the job has joined, if it had to wait."""
         if shared.standing_by.pop(job, None):
             self.trouble = ""
             log.info("%s: has joined, what it waited for is mended", job, extra={"job": job})
 
     def warn_rejoin(self, error: ElasticJobError, job: str) -> None:
-        """Say why the job has to join again, once a minute at most while the reason stays the same."""
+        """Log why the job has to join again, at most once a minute while the reason stays the same."""
         now = get_running_loop().time()
         if str(error) != self.trouble or now >= self.complained_at + WARNING_INTERVAL:
             self.trouble, self.complained_at = str(error), now
@@ -93,9 +93,9 @@ class History:
 
 
 class Life:
-    """A job in one session.  At rest it owns no task: all its parts take turns.
+    """A job in one session.  It owns no task while it has nothing to do: its parts get turns of the scheduler.
 
-    ``over`` is called whenever the session or the job has ended; then ``end`` ends what is left.
+    ``over`` is called when the session or the job has ended; its caller then calls ``end``.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Life:
         self._over = over
         self.tasks = TaskScope(scheduler, self.fail)
         self.error: Exception | None = None
-        """What ended it, unless the session or the job did."""
+        """The error that ended this life, if an error did."""
         self.runner: JobScheduler | None = None
         self._coordinator: Coordinator | None = None
         self._port: MonitorPort | None = None
@@ -115,15 +115,15 @@ class Life:
         self._following = Activity(scheduler, self.tasks, self._follow)
         self._activities = [self._following]
         self.lives = self.is_over = False
-        """Whether it has begun to run, and whether it is to end."""
+        """Whether this life has begun to run, and whether it is to end."""
         self.left = False
-        """Whether the job has left because it was asked to."""
+        """Whether the job was asked to leave."""
 
     async def begin(self, past: History, leaving: Latest[bool], up: Callable[[], None]) -> bool:
-        """Join, and call ``up`` then, or when the job has to wait before it can; return whether it lives now.
+        """Join the job and return whether it runs now.  ``up`` is called once it has joined, or has to wait.
 
         Raises:
-            InvalidSetting: what this process declares is wrong, or is another kind of job there.
+            InvalidSetting: this process declares the job wrongly, or as another kind of job than the registry holds.
             RegistryError: the registry could not be read, or the session is over.
         """
         trees, member, name = self._follower.trees, self.member, self._job.config.job_name
@@ -154,17 +154,17 @@ class Life:
         return False
 
     async def _join(self, past: History) -> None:
-        """Register the instance, and begin to live."""
+        """Register the instance, and start the job."""
         config = await join(self.member, self._job.config, self._follower.trees, past.config, past.up_since)
         past.resume(self._job.config.job_name, self._shared)
         await _compare_clocks(self.member, self._shared)
         await self._live(config, past)
 
     async def _live(self, config: JobConfig, past: History) -> None:
-        """Begin to coordinate and to run."""
+        """Start the coordinator, the job's scheduler and the monitor port."""
         member, shared, trees = self.member, self._shared, self._follower.trees
         views = Latest(read(trees.value, member.layout, config, config.job_type))
-        own_port = config.monitor_port == self._job.config.monitor_port  # an operator's keeps no process from starting
+        own_port = config.monitor_port == self._job.config.monitor_port  # an operator's port may fail
         self._port = MonitorPort(member.session, member.layout, views)
         await self._port.move(config.monitor_port, strict=not past.is_up and own_port)
         if past.since is None:
@@ -194,7 +194,7 @@ class Life:
         self.lives = True
 
     def session_changed(self, status: SessionStatus) -> None:
-        """Go on when there is a connection again; end with the session."""
+        """Go on when there is a connection again; end this life if the session is over."""
         if status.state in ENDED_STATES or status.incarnation != self.member.incarnation:
             self._finished()
         elif status.state is SessionState.CONNECTED:
@@ -202,7 +202,7 @@ class Life:
                 activity.wake()
 
     def fail(self, error: Exception) -> None:
-        """End this life, and nothing else in the process, because of an error; of several the first one says why."""
+        """End this life because of an error; of several errors the first is kept.  The process's other jobs go on."""
         if self.error is None:
             self.error = error
         elif not isinstance(error, ElasticJobError):
@@ -210,13 +210,13 @@ class Life:
         self._finished()
 
     def leave(self) -> None:
-        """Claim nothing any more, and leave once nothing runs."""
+        """Stop claiming, and leave once no handler runs."""
         if self.runner is not None and not self.runner.left:
             self.runner.leave()
             self.tasks.start_soon(_give_notice, self.member)
 
     async def retire(self) -> None:
-        """Leave, and give the handlers their time; without a registry the items stay unsettled."""
+        """Leave after the running handlers have ended.  Without a connection the items stay unsettled."""
         runner = self.runner
         if runner is None:
             return
@@ -229,7 +229,7 @@ class Life:
             cancel.cancel()
 
     async def end(self, past: History) -> None:
-        """Cancel what is still under way, say goodbye, and note what the next life has to know."""
+        """Cancel the tasks that are left, unregister the instance, and note what the next life has to know."""
         try:
             if self.runner is not None:
                 self.left = self.left or self.runner.left
@@ -248,7 +248,7 @@ class Life:
             self.close()
 
     def close(self) -> None:
-        """Follow the registry no more, and listen no more."""
+        """Stop following the registry, and close the monitor port."""
         self._follower.close()
         for activity in self._activities:
             activity.end()
@@ -259,10 +259,10 @@ class Life:
             self.runner.stopping.end()
 
     async def remove_what_is_left(self, *, hand_over: bool) -> None:
-        """Remove the locks and the instance that the job could not when it left, for the registry was away then.
+        """Remove the job's locks and its instance, if that failed when it left because there was no connection.
 
-        The process goes on, and its other jobs keep the session: items would stay locked, and a leader that is not
-        there any more would stay in its seat.  If the process leaves as well, the end of its session will do.
+        The process goes on, and its other jobs keep the session alive.  So without this, the items would stay locked,
+        and an instance that has left would stay the leader.  If the process ends too, the end of its session does this.
         """
         member, clock, failures = self.member, self._shared.clock, 0
         claims = Claims(member, RecordCache(member, lambda: int(clock.now() * 1000)))
@@ -291,13 +291,13 @@ class Life:
 
 
 def tell_defect(job: str, error: Exception) -> None:
-    """Tell the loop's exception handler of an error that is nobody's but this package's."""
+    """Pass an error that is a bug of this package to the loop's exception handler."""
     message = f"{job}: an error in this package; the job joins again, the others go on"
     get_running_loop().call_exception_handler({"message": message, "exception": error})
 
 
 async def _compare_clocks(member: Member, shared: ProcessContext) -> None:
-    """See to it that the registry's clock is known before anything is claimed; once for all jobs of a process."""
+    """Learn the registry's time before anything is claimed, once for all jobs of a process."""
     while member.session.clock_skew is None:
         if shared.comparing.value:
             await shared.comparing.until(lambda comparing: not comparing)
@@ -310,19 +310,19 @@ async def _compare_clocks(member: Member, shared: ProcessContext) -> None:
 
 
 async def _give_notice(member: Member) -> None:
-    """Hand over what is not being run here while the rest is finished; a job with nothing to finish leaves at once."""
+    """Announce that this instance leaves, so that idle items move to others while its running handlers end."""
     try:
         await announce_leaving(member)
-    except RegistryError as error:  # then others wait until we are gone
+    except RegistryError as error:  # then others get the items only after this instance has gone
         log.debug("leaving without notice: %s", error, extra={"job": member.layout.job})
 
 
 async def _say_goodbye(runner: JobScheduler, member: Member, view: JobView, clock: Clock) -> None:
     try:
-        if runner.left:  # nobody else knows what ran here since the last tick
+        if runner.left:  # publish the counts since the last tick, which only this instance has
             now = clock.now() - (member.session.clock_skew or 0.0)
             await runner.run_counts.publish(member, view, now)
             await note_accounted(member, view, now)
         await leave(member)
-    except RegistryError as error:  # the session's end removes the instance all the same
+    except RegistryError as error:  # then the session's end removes the instance
         log.debug("left without a word: %s", error, extra={"job": member.layout.job})

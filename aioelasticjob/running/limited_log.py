@@ -1,7 +1,7 @@
-"""Warnings that can repeat: the first are written at once, the others are counted, and the next line says how many.
+"""Limits warnings that can repeat: the first are written, later ones are counted, and the next line has the count.
 
-A job writes one line of each kind in ``INTERVAL`` seconds, and all jobs of a process together write ``MOST``: when a
-process has more to do than it can, the log names some jobs and counts the others.
+Each job writes at most one line of each kind in ``INTERVAL`` seconds, and all jobs of a process together write at most
+``MOST``.  So when a process is overloaded, the log names some jobs and counts the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST = 20
 
 @dataclass(slots=True)
 class _Kind:
-    """The lines of one kind since the last time that all of them were counted."""
+    """The lines of one kind in the current interval."""
 
     since: float
     """When this count began, by the loop's clock."""
@@ -36,7 +36,7 @@ class LimitedLog:
         self._kinds: dict[str, _Kind] = {}
 
     def warning(self, log: logging.Logger, job: str, kind: str, message: str, **extra: object) -> None:
-        """Write a warning, unless its job or the process has written enough of its kind; then it is counted."""
+        """Write a warning; if its job or the process has written too many of its kind, count it instead."""
         now = get_running_loop().time()
         seen = self._kinds.setdefault(kind, _Kind(now))
         if now >= seen.since + INTERVAL:
@@ -52,7 +52,7 @@ class LimitedLog:
         log.warning("%s: %s%s", job, message, more, extra={"job": job, **extra})
 
     def _sum_up(self, log: logging.Logger, kind: str, seen: _Kind) -> None:
-        """Say what was left out because other jobs had written so much."""
+        """Write how many lines were left out because other jobs had written too many."""
         if seen.lines >= MOST and seen.jobs:
             lines, jobs = sum(seen.jobs.values()), len(seen.jobs)
             message = "%d more lines about %d jobs were left out in the last minute: %s"

@@ -1,7 +1,8 @@
-"""Listeners around a flight: once in the whole cluster, and inside of that on every instance.
+"""Calls listeners before and after an execution: some once in the whole cluster, others on every instance.
 
-Of those that are called once, the first instance that comes to a run calls ``before``, and whoever comes later waits
-until it is through; the instance that ends the last item calls ``after``.  Nobody waits for items to be claimed.
+For listeners that are called once, the first instance that begins the run calls ``before``, and later instances wait
+until that call has ended.  The instance that ends the last item calls ``after``.  No instance waits until all items
+have been claimed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ HARMLESS = "raised by a listener's `after`: the items themselves ended as their 
 
 
 async def join_run(listeners: Sequence[Listener], member: Member, fire: Fire, items: frozenset[int]) -> bool:
-    """Note that items take part in a run that was asked for, before it is claimed; False if it is asked for no more."""
+    """Note, before a triggered run is claimed, that items take part in it; False if its trigger has been removed."""
     if not items or not any(isinstance(listener, OnceListener) for listener in listeners):
         return True
     request = None if fire.request is None else Check(*fire.request)
@@ -36,7 +37,7 @@ async def join_run(listeners: Sequence[Listener], member: Member, fire: Fire, it
 
 
 async def with_listeners(execution: Execution, member: Member, views: Latest[JobView]) -> None:
-    """Run a flight's handlers, and what listens around them."""
+    """Run an execution's handlers, and call its listeners before and after them."""
     if not (listeners := execution.job.listeners):
         with execution.handling():
             await execute(execution)
@@ -58,7 +59,7 @@ async def with_listeners(execution: Execution, member: Member, views: Latest[Job
 async def _before(
     execution: Execution, context: InstanceContext, own: Sequence[JobListener], once: _OncePerCluster | None
 ) -> bool:
-    """Call what is to be called before the items start; False if they must not, with their failure told."""
+    """Call ``before`` of all listeners.  If one fails, report that as the items' failure and return False."""
     try:
         if once is not None:
             await once.begin()
@@ -88,7 +89,7 @@ async def _call(execution: Execution, listener: ListenerFunction, context: Insta
 
 @dataclass(slots=True)
 class _OncePerCluster:
-    """The part that a flight takes in a run of the whole cluster."""
+    """Calls the listeners that are called once in the whole cluster, on behalf of one execution."""
 
     listeners: tuple[OnceListener, ...]
     execution: Execution
@@ -98,12 +99,12 @@ class _OncePerCluster:
     run: str = ""
 
     async def begin(self) -> None:
-        """Return once ``before`` of this run is through, called by us or by somebody else.
+        """Return once ``before`` of this run has ended, on this instance or another.
 
         Raises:
-            TimeoutError: it took too long.
-            RuntimeError: it failed on another instance.
-            Exception: it failed here.
+            TimeoutError: ``before`` took too long.
+            RuntimeError: ``before`` failed on another instance.
+            Exception: ``before`` failed on this instance.
         """
         marks, claim = RunBarrier(self.member), self.execution.claim
         self.run = await self._rescued(marks) or run_of(claim.fire)
@@ -119,7 +120,7 @@ class _OncePerCluster:
         await self._call_before(marks)
 
     async def end(self) -> None:
-        """Note which items have ended, and call ``after`` if they were the last ones."""
+        """Note which items have ended, and call ``after`` if they were the last ones of the run."""
         execution = self.execution
         unfinished = execution.stream_control.unfinished if execution.stream_control is not None else set[int]()
         try:
@@ -130,7 +131,7 @@ class _OncePerCluster:
             execution.report_error(self.context, error)
 
     async def _rescued(self, marks: RunBarrier) -> str | None:
-        """Return the triggered run that a rescue goes on with, which the item's mark tells."""
+        """Return the triggered run that a rescue continues, according to the item's mark; None if there is none."""
         claim = self.execution.claim
         if claim.fire.source is not FireSource.FAILOVER:
             return None
@@ -141,7 +142,7 @@ class _OncePerCluster:
         return f"trigger-{asked}" if begun is None or moment_of(begun) is not None else begun
 
     async def _wait(self, marks: RunBarrier) -> None:
-        """Wait for whoever calls ``before``: as long as he may take, and as the registry to notice that he is dead."""
+        """Wait for the instance that calls ``before``: at most its time limit plus the session timeout, if it died."""
         longest = sum(one.started_timeout for one in self.listeners) + self.member.session.timeout
         with move_on_after(longest) as limit, self.execution.handling():
             await marks.wait_for_caller(self.run)
@@ -174,11 +175,11 @@ class _OncePerCluster:
             raise TimeoutError(f"`before` took longer than started_timeout = {seconds:g} s")
 
     async def _conclude(self, besides: str | None = None) -> None:
-        """Call ``after`` of the runs that are over: ours, or earlier ones that some items have passed over."""
+        """Call ``after`` of the runs that are over: this one, or earlier ones in which some items took no part."""
         marks = RunBarrier(self.member)
         for run in await marks.finished_runs(self.views.value, besides):
             if not await marks.acquire(run, BEGUN):
-                continue  # somebody else calls it
+                continue  # another instance calls it
             noted = False
             try:
                 for listener in self.listeners:

@@ -1,4 +1,4 @@
-"""Accounts for moments that passed without a run: each is reported once, by the instance that holds the item."""
+"""Reports moments that passed without a run: each once, by the instance that holds the item."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ SKIPPED = "the clock was set ahead and skipped them"
 WITHDRAWN = "who had claimed it was held up, and gave it back"
 
 NEWS = 60_000
-"""Milliseconds within which an instance that still runs items has heard of a new schedule, or its session has ended."""
+"""Milliseconds in which every instance learns of a new schedule.  An instance that does not has lost its session."""
 
 
 class MissedMoments:
-    """Which moments of its items one instance reports as missed."""
+    """Decides which moments of its items one instance reports as missed."""
 
     def __init__(self, clockwork: ClockSkewMonitor, items: Items, commands: list[Command]) -> None:
         self._clockwork, self._items, self._commands = clockwork, items, commands
-        self.lower_all(clockwork.now + MAX_FUTURE, clockwork.now)  # the clock may have been ahead in an earlier life
+        self.lower_all(clockwork.now + MAX_FUTURE, clockwork.now)  # the clock may have been ahead before
 
     @property
     def newest_of_all(self) -> int:
-        """The newest moment of any item that was run or reported here, 0 if there is none."""
+        """The newest moment of any item that was run or reported here; 0 if there is none."""
         return max((item.reported for item in self._items.values()), default=0)
 
     def lower_all(self, beyond: int, moment: int, former: int = 0) -> None:
-        """Take nothing later than a moment for known of the items of which something later than ``beyond`` is.
+        """Treat moments later than ``moment`` as not reported, for some items.
 
-        Nor of those of which nothing later than ``former`` is: that was another schedule's.
+        These are the items for which a moment later than ``beyond`` was reported, and those for which no moment later
+        than ``former`` was reported: what was reported of them belongs to another schedule.
         """
         for item in self._items.values():
             if item.reported > beyond or item.reported <= former:
@@ -45,9 +46,9 @@ class MissedMoments:
     def report(self, last: Mapping[int, int], table: Timetable, until: int, why: str, *, late: bool = False) -> None:
         """Report the moments up to ``until`` that have passed without a run, for each item those after its ``last``.
 
-        Those up to the newest known of an item are left out, unless this comes ``late``, when the item may run again.
-        Of the moments that came while this process could not hear the registry, that is the reason, whatever ``why``;
-        so it is of those that the clock skipped.
+        Moments up to the newest one reported for an item are left out, except with ``late``: then the item may have run
+        again since.  For moments during an outage of the registry, or skipped by a jump of the clock, that is the
+        reason; for all others it is ``why``.
         """
         after = {item: known if late else max(known, self._items[item].reported) for item, known in last.items()}
         oldest = min(after.values(), default=until)
@@ -61,9 +62,9 @@ class MissedMoments:
         self._report(after, table, until, why)
 
     def report_withdrawn(self) -> None:
-        """Report moments that others gave back without a run, if a later one has been claimed or reported here.
+        """Report moments that another instance claimed and gave back, if a later one was claimed or reported meanwhile.
 
-        That was done while the item counted as claimed.  Else the moment is still owed, like any other.
+        If there is no later one, the moment is still due, like any other.
         """
         for number, item in self._items.items():
             slot, item.withdrawn = item.withdrawn, 0
@@ -73,10 +74,10 @@ class MissedMoments:
     def report_hidden(
         self, items: Iterable[int], table: Timetable, followed: Timetable, since: int, until: float = inf
     ) -> None:
-        """Report a schedule's moments that came before it was known here, and before what was run by ``followed``.
+        """Report moments of a new schedule that came while this instance still followed the old one, ``followed``.
 
-        That schedule was followed meanwhile, so those that both have were run, or reported.  Nothing is reported of a
-        span longer than news may take: its end was claimed by a clock that was ahead.
+        Moments that both schedules have were run or reported, so they are left out.  Nothing is reported if the span is
+        longer than ``NEWS``: then a clock that was ahead claimed the moment at its end.
         """
         held = {number: self._items[number] for number in items}
         spans = {n: (max(since, item.followed or 0), int(min(until, item.accounted))) for n, item in held.items()}
@@ -101,14 +102,15 @@ class MissedMoments:
             self.put(items, passed, why)
 
     def put(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:
-        """Report moments that the schedule may not have, or a run that was cut off."""
+        """Report moments that need not be in the schedule, or a run that was cut off."""
         if concerned := tuple(sorted(items)):
             self._commands.append(Report(concerned, passed, why, cut_off))
 
     def report_lost_runs(self, cut_off: Mapping[int, Record]) -> None:
-        """Report runs that were cut off and are not rescued, each once: when an item is gained, or claimed anew.
+        """Report runs that were cut off and are not rescued, each once.
 
-        The run may still have been going on when its item was gained.
+        This is called when this instance gains an item and when it claims the item: at the first call the run may still
+        go on.
         """
         for item, record in cut_off.items():
             if self._items[item].lost_run != record.begun:
@@ -117,7 +119,7 @@ class MissedMoments:
                 self.put([item], slot, "its run was cut off, and failover is off", record.instance)
 
     def report_removed_orphans(self, before: JobView, view: JobView) -> None:
-        """Report runs that nobody will rescue, because their items are gone: the leader has removed them."""
+        """Report runs that nobody will rescue, because the leader has removed their items."""
         for item, (slot, cut_off) in before.orphaned.items():
             if item >= view.config.sharding_total_count and item not in view.orphaned:
                 why = "its run was cut off, and the item is gone with the lower count"

@@ -1,4 +1,4 @@
-"""The monitor port of a job: says what the registry holds, to anybody on this machine who asks.
+"""The monitor port of a job: clients on this machine can read the job's nodes there.
 
 A client sends ``dump`` or ``dump@masked`` and a newline, as with Elastic-Job, and reads until the end.
 """
@@ -24,23 +24,23 @@ from aioelasticjob.registry.session import Session
 HERE = "127.0.0.1"
 OFF = -1
 RETRY_PAUSE = 10.0
-"""Seconds before a port that was taken is tried again."""
+"""Seconds before a port that another process uses is tried again."""
 REQUEST_TIMEOUT = 10.0
-"""Seconds for a question, its answer, and reading it."""
+"""Seconds in which a client must have sent its command and read the answer."""
 MAX_COMMAND_BYTES = 256
-"""Bytes of a question."""
+"""The largest command that is read, in bytes."""
 MAX_DUMP_BYTES = 8 * 1024 * 1024
-"""Characters of a dump; the command has no limit."""
+"""The largest answer, in characters.  ``aioelasticjob dump`` has no such limit."""
 MAX_CONNECTIONS = 8
-"""Clients at a time."""
+"""How many clients may be connected at a time."""
 COMMANDS = {"dump": False, "dump@masked": True}
-"""Whether addresses are masked, by what is asked."""
+"""The commands, and whether each one masks addresses."""
 
 log = logging.getLogger(__name__)
 
 
 class MonitorPort:
-    """A job's monitor port, wherever the newest view says, and those who ask there."""
+    """A job's monitor port, which follows the newest view, and its clients."""
 
     def __init__(self, session: Session, layout: Layout, views: Latest[JobView]) -> None:
         self._session, self._layout, self._views = session, layout, views
@@ -50,7 +50,7 @@ class MonitorPort:
         self._clients: set[StreamWriter] = set()
 
     def turn(self) -> float | Callable[[], Awaitable[float]]:
-        """Follow the newest view; a port that could not be had is tried again."""
+        """Listen on the port of the newest view; try again if that failed."""
         if self._views.value.config.monitor_port == self._wanted and not self.missing:
             return inf
         return self._follow
@@ -61,15 +61,15 @@ class MonitorPort:
 
     @property
     def missing(self) -> bool:
-        """Whether the port that is wanted could not be had."""
+        """Whether the configured port could not be opened."""
         return self._wanted != OFF and self._server is None
 
     async def move(self, port: int, *, strict: bool) -> None:
-        """Listen on another port, or no more; try again for one that could not be had.
+        """Listen on another port, or stop listening if it is ``OFF``; try again if that failed before.
 
         Raises:
-            InvalidSetting: if ``strict``: the port cannot be had.  Otherwise that is logged: the port belongs to one
-                process, which may go.
+            InvalidSetting: the port cannot be opened and ``strict`` is set.  Otherwise that is logged, and tried again:
+                the process that uses the port may end.
         """
         if port == self._wanted and not self.missing:
             return
@@ -79,7 +79,7 @@ class MonitorPort:
             self._refused = OFF
             return
         try:
-            with CancelScope(shield=True):  # asyncio forgets a server that listens when this is cancelled
+            with CancelScope(shield=True):  # a cancelled start_server would leave a listening server
                 server = await asyncio.start_server(self._attend, HERE, port, limit=MAX_COMMAND_BYTES)
         except OSError as error:
             refusal = InvalidSetting(
@@ -96,7 +96,7 @@ class MonitorPort:
         log.info("monitor port %d", found, extra={"job": self._layout.job, "port": found})
 
     def close(self) -> None:
-        """Stop listening, and talking."""
+        """Stop listening, and disconnect all clients."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -122,7 +122,7 @@ class MonitorPort:
     async def _answer(self, reader: StreamReader) -> str:
         try:
             asked = (await reader.readline()).decode("utf-8", "replace").strip()
-        except ValueError:  # longer than anything we know
+        except ValueError:  # longer than any command
             asked = "…"
         if asked not in COMMANDS:
             return f"unknown command {asked[:40]!r}: send {' or '.join(COMMANDS)}"

@@ -16,23 +16,23 @@ from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
 
 FINAL_DELIVERY_TIMEOUT = 5.0
-"""Seconds that error handlers have for what is left to tell when the application ends."""
+"""Seconds that error handlers have for the last failures when the application ends."""
 CLOCK_CHECK = 1.0
-"""Seconds between two looks at the time, to see whether it was set."""
+"""Seconds between two looks at the time, to notice that it was set."""
 CLOCK_CHECK_AT_LAST = 60.0
-"""Seconds between two questions for the registry's time when it has long been far from this host's."""
+"""The longest pause, in seconds, between two requests for the registry's time while the clocks differ."""
 CLOCK_CHECK_REFUSING = 5.0
-"""The same while a job refuses to run for it: then nothing is written that would tell that it was put right."""
+"""The longest pause while a job runs nothing because of the clock skew: its writes do not bring the time then."""
 
 
 @asynccontextmanager
 async def run_jobs(
     session: Session, jobs: Iterable[Job], host: Host, shared: ProcessContext
 ) -> AsyncIterator[Sequence[LocalJob]]:
-    """Run jobs while the block is open; at its end they leave gracefully, and what goes on is cancelled.
+    """Run jobs while the block is open.  At its end they leave gracefully; handlers that go on are cancelled.
 
     Raises:
-        InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
+        InvalidSetting: a job is declared wrongly, or its name belongs to another kind of job.
         RegistryError: the registry could not be read.
     """
     tasks = create_task_group()
@@ -59,9 +59,9 @@ async def run_jobs(
 
 
 async def _leave(jobs: Sequence[LocalJob], shared: ProcessContext, scheduler: Scheduler) -> None:
-    """Let all jobs leave, and error handlers tell the last.
+    """Let all jobs leave, and deliver the last failures to the error handlers.
 
-    If the block was cancelled, so were the scheduler and what it had begun; then this goes on in a group of its own.
+    If the block was cancelled, the scheduler and its tasks were cancelled too, so this runs in a task group of its own.
     """
     before = scheduler.tasks
     try:
@@ -75,20 +75,21 @@ async def _leave(jobs: Sequence[LocalJob], shared: ProcessContext, scheduler: Sc
                 await shared.dispatcher.wait_until_delivered()
             tasks.cancel_scope.cancel()
     finally:
-        scheduler.tasks = before  # where what did not end in time goes on, and has to be told of if it fails
+        scheduler.tasks = before  # jobs that did not leave in time go on there, and their errors are reported
 
 
 async def _watch_session(session: Session, jobs: Sequence[LocalJob]) -> None:
-    """Tell every job whenever the session's state has changed."""
+    """Pass every change of the session's state to all jobs."""
     async for status in session.status:
         for job in jobs:
             job.session_changed(status)
 
 
 async def watch_clock(session: Session, shared: ProcessContext) -> None:
-    """Let the jobs look again when the time that they go by is set; ask the registry for it while it is far from ours.
+    """Let the jobs compute again what is due when the time that they use was set.
 
-    Only writes are answered with the registry's time: jobs that are at rest would follow a clock that was put right.
+    While the clocks differ, ask the registry for its time again and again.  The registry answers only writes with its
+    time, so jobs that write nothing would not notice that a clock was corrected.
     """
     time, pause, asked = ClockSkewMonitor(Reading.of(session, shared.clock)), CLOCK_CHECK, 0.0
     turn = refused = 0
@@ -103,7 +104,7 @@ async def watch_clock(session: Session, shared: ProcessContext) -> None:
             try:
                 await tuple(shared.runners)[turn % len(shared.runners)].ask_time()
                 refused = 0
-            except RegistryError:  # then with the next write, or through another job: this one may not be written
+            except RegistryError:  # ask through another job next time: the registry may refuse writes to this one
                 turn, refused = turn + 1, refused + 1
                 if refused < len(shared.runners):
                     pause = CLOCK_CHECK

@@ -19,41 +19,41 @@ from aioelasticjob.running.schedule import Starts
 from aioelasticjob.running.stopping import Stopping
 
 JOINING_AT_ONCE = 250
-"""Jobs of one process that register at the same time."""
+"""How many jobs of one process register at the same time."""
 
 
 class Running(Protocol):
-    """A job that runs here, as the rest of its process sees it."""
+    """A job that runs in this process, as the rest of the process uses it."""
 
     stopping: Stopping
 
     @property
     def standing(self) -> tuple[str, int, bool]:
-        """The job, how many of its items are held here, and whether this instance leads."""
+        """The job's name, how many of its items this instance holds, and whether it is the leader."""
 
     @property
     def health(self) -> JobHealth:
-        """What the job holds and runs here."""
+        """The health of the job in this process."""
 
     @property
     def is_refusing(self) -> bool:
-        """Whether nothing is run because the clocks differ by more than the job tolerates."""
+        """Whether the job runs nothing because the clock skew is larger than the job tolerates."""
 
     @property
     def shutdown_timeout(self) -> float:
-        """Seconds that running items may take to finish when the job leaves."""
+        """Seconds that running handlers have to end when the job leaves."""
 
     def leave(self) -> None:
-        """Claim nothing any more, and leave once nothing runs."""
+        """Stop claiming, and leave once no handler runs."""
 
     def cut(self) -> None:
-        """Cancel what runs."""
+        """Cancel the execution."""
 
     def look_again(self) -> None:
-        """Look anew at what is due: the time was set."""
+        """Compute anew which items are due, because the time was set."""
 
     async def ask_time(self) -> None:
-        """Ask the registry what time it is; a RegistryError says why it cannot."""
+        """Ask the registry for its time.  A RegistryError is raised if it cannot answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +64,18 @@ class ProcessContext:
     events: Events
     executors: Executors
     dispatcher: ErrorDispatcher
-    runners: dict[Running, None] = field(default_factory=dict)  # a set that keeps its order, so simulations repeat
+    runners: dict[Running, None] = field(default_factory=dict)  # an ordered set, so simulations repeat
     standing_by: dict[str, JobHealth] = field(default_factory=dict)
-    """The jobs that cannot run here for the time being, by name."""
+    """The jobs that have to wait before they can run in this process, by name."""
     joining: Semaphore = field(default_factory=lambda: Semaphore(JOINING_AT_ONCE))
-    """Held by the jobs that join: if thousands joined at once, the loop would be blocked until all were through."""
+    """Each job holds it while it joins: if thousands joined at once, they would block the loop until all had joined."""
     comparing: Latest[bool] = field(default_factory=lambda: Latest(False))
-    """Whether a job is asking the registry for its time, which the others wait for."""
+    """Whether a job is asking the registry for its time; the other jobs wait for the answer."""
     starts: Starts = field(default_factory=Starts)
     limited_log: LimitedLog = field(default_factory=LimitedLog)
     refusals: dict[str, Refusals] = field(default_factory=dict)
-    """What the registry refuses, by job."""
+    """The requests that the registry refuses, by job."""
 
     def refusals_of(self, job: str) -> Refusals:
-        """Return what the registry refuses to a job in this process."""
+        """Return the requests of a job that the registry refuses."""
         return self.refusals.setdefault(job, Refusals(job, self.clock.now))

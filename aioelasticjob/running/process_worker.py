@@ -1,4 +1,7 @@
-"""The inside of a process that runs plain functions for another one; ends with it.  Imports next to nothing."""
+"""The code of a worker process that runs plain functions for its parent, and ends when its parent ends.
+
+It imports as little as possible, so that workers start fast.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A function came to its end."""
+    """A function returned a value."""
 
     value: Any
 
@@ -35,19 +38,19 @@ class Raised:
     stack: str
 
     def reraise(self) -> NoReturn:
-        """Raise the error here, with where it came from as its cause."""
+        """Raise the error here; its cause carries the stack of the worker process."""
         raise self.error from FromProcess(self.stack)
 
 
 class FromProcess(Exception):
-    """Carries the stack of an error from the process it was raised in."""
+    """Carries the stack of an error from the worker process in which it was raised."""
 
     def __str__(self) -> str:
         return f"in a process of its own:\n{self.args[0]}"
 
 
 class Unsendable(ElasticJobError):
-    """What a function returned or raised in a process of its own cannot be brought back from there."""
+    """A value that a function returned or raised in a worker process cannot be sent back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +64,15 @@ class Snapshot:
         return self.offsets.get(item)
 
     async def save(self, item: int, value: str) -> None:
-        """Refuse: the session is in another process."""
+        """Raise InvalidSetting: the session is in the parent process."""
         raise InvalidSetting("executor", "process", "offsets are saved where the session is: use executor = 'thread'")
 
 
 class _Sender(QueueHandler):
-    """Sends log records as they are but for what cannot be: the caller's objects, and the frames of a traceback."""
+    """Sends log records to the parent, with their message and traceback as text: objects and frames cannot be sent."""
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Return the record with its message and its traceback as text, once each."""
+        """Return the record with its message and its traceback as text."""
         record.msg, record.args = record.getMessage(), None
         if record.exc_info:
             record.exc_text = record.exc_text or logging.Formatter().formatException(record.exc_info)
@@ -78,30 +81,31 @@ class _Sender(QueueHandler):
 
 
 class _ResultPipe:
-    """The way back, shared by what the function logs in its threads and what it returns."""
+    """The connection to the parent, shared by the function's result and by log records of all its threads."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.Lock()
 
     def put_nowait(self, message: object) -> None:
-        """Send a message; the name is what logging's handler calls."""
+        """Send a message.  ``QueueHandler`` calls this method by its name."""
         with self._lock:
             self._connection.send(message)
 
     def answer(self, pickled: bytes) -> None:
-        """Send what a function came to."""
+        """Send the outcome of a function call."""
         with self._lock:
             self._connection.send_bytes(pickled)
 
 
 def serve(connection: Connection, levels: Mapping[str, int]) -> None:
-    """Run one function after the other until there is nobody to run them for.
+    """Run one function after the other until the parent closes the connection.
 
-    Messages are pickles: ``(function, arguments, named arguments)`` in, log records and at last an answer out.
+    Messages are pickles: the parent sends ``(function, arguments, named arguments)``; the worker sends log records, and
+    then an answer.
     """
     _stand_alone()
     line = _ResultPipe(connection)
-    logging.getLogger().addHandler(_Sender(line))  # type: ignore[arg-type]  # it puts and does nothing else
+    logging.getLogger().addHandler(_Sender(line))  # type: ignore[arg-type]  # _Sender calls only put_nowait
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
     with suppress(EOFError, OSError):
@@ -111,7 +115,10 @@ def serve(connection: Connection, levels: Mapping[str, int]) -> None:
 
 
 def _stand_alone() -> None:
-    """Leave the signals of a terminal or an init system to the parent, but end when it does, with all begun here."""
+    """Ignore signals of a terminal or an init system, which the parent handles; end when the parent ends.
+
+    The processes that functions have started here end as well, if the platform has process groups.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which programs started here would inherit
     own_group = False
@@ -132,7 +139,7 @@ def _stand_alone() -> None:
 
 
 def _answer(request: bytes) -> bytes:
-    """Call a function and return what it came to, as it is sent; whatever is raised on the way ends no process."""
+    """Call a function and return its outcome as a pickle.  No error that it raises ends the process."""
     answer: Returned | Raised
     try:
         function, arguments, named = pickle.loads(request)
@@ -150,7 +157,7 @@ def _raised(error: BaseException) -> Raised:
     try:
         if not isinstance(error, Exception | SystemExit):
             raise TypeError("would end more than the run")
-        pickle.loads(pickle.dumps(error))  # some can be made with their own arguments only
-    except BaseException:  # whatever its own way to be pickled raises
+        pickle.loads(pickle.dumps(error))  # some error classes can be pickled but not loaded
+    except BaseException:  # a class's own __reduce__ may raise anything
         error = Unsendable(error_text(error))
     return Raised(error.with_traceback(None), stack)

@@ -1,4 +1,4 @@
-"""Orphans that this instance rescues: one after another, as long as it has nothing else to do."""
+"""Rescues orphans on this instance, one after another, before it claims due items."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.triggers import RunClaimed
 
 VISIBLE_WITHIN = 1.0
-"""Seconds to wait at most until the view shows that an item of ours is rescued no more."""
+"""The longest wait, in seconds, until the view shows that the rescue of this instance's own item has ended."""
 
 
 class Rescues:
-    """The orphans of a job, as one instance takes them."""
+    """Takes the orphans of a job on behalf of one instance."""
 
     def __init__(
         self, member: Member, state: StateDriver, accounts: ExecutionStats, claims: Claims, views: Latest[JobView]
@@ -31,12 +31,15 @@ class Rescues:
         self._member, self._state, self._accounts, self._claims, self._views = member, state, accounts, claims, views
 
     def given_up(self, item: int, run: Record) -> None:
-        """Report a run that this instance, the leader, has given up."""
+        """Report a run that this instance has given up as the leader."""
         if error := self._accounts.given_up(self._views.value.config, item, run):
             self._state.report([item], Passed(run.moment, run.moment), str(error), run.instance)
 
     async def answer(self, view: JobView, fly: RunClaimed) -> bool:
-        """Take one orphan, beginning at a place of our own so that rescuers spread; True if one was taken."""
+        """Rescue one orphan; True if one was claimed.
+
+        Each instance begins its search at another orphan, so that several rescuers do not compete for the same one.
+        """
         me = self._member.id
         if not (view.orphans and view.config.failover and me in view.eligible):
             return False
@@ -53,9 +56,9 @@ class Rescues:
                     return True
             except (Suspended, SessionEnded):
                 raise
-            except RegistryError as error:  # one that cannot be had keeps nobody from the others
+            except RegistryError as error:  # go on with the other orphans
                 self._member.refusals.refused("to take an orphan", error)
-        return False  # and no reason to wait: what is owed goes on
+        return False  # due items are claimed next, without a pause
 
     async def _take(self, view: JobView, item: int, fly: RunClaimed) -> bool:
         cache, taken = self._state.cache, False
@@ -66,13 +69,13 @@ class Rescues:
         elif record.rescues < view.config.max_rescues:  # else the leader gives it up
             fire = Fire(cache.moment(item), FireSource.FAILOVER, record.parameter)
             taken = await fly(view, fire, frozenset({item}))
-            if taken and item in self._state.held:  # what it owes by now it is to run together with the others
+            if taken and item in self._state.held:  # it shall run its next moment together with the others
                 await self._seen(lambda newer: item not in newer.rescues)
         if item not in self._state.held:
             cache.forget([item])
         return taken
 
     async def _seen(self, condition: Callable[[JobView], bool]) -> None:
-        """Wait a moment until the view is as it will be."""
+        """Wait for a short time until a condition of the view holds."""
         with move_on_after(VISIBLE_WITHIN):
             await self._views.until(condition)

@@ -1,4 +1,4 @@
-"""Which scheduled moments are due.  While nobody looks, they collapse into the newest one: that is misfire."""
+"""Computes which scheduled moments are due.  Moments that come between two looks are combined into the newest one."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from aioelasticjob.clock import moment
 from aioelasticjob.cron import Cron
 
 STEPS = 16
-"""Moments stepped through one by one before the newest one is searched from the end."""
+"""How many moments are counted one by one; if there are more, the newest one is searched backwards from the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Moments in a row that passed without a run; milliseconds since the epoch."""
+    """Consecutive moments that passed without a run, in milliseconds since the epoch."""
 
     first: int
     last: int
     count: int = 1
-    """How many they are; counted up to ``STEPS``, which may stand for more."""
+    """The number of moments.  It is counted up to ``STEPS``, so ``STEPS`` means that many or more."""
 
 
 class Timetable:
-    """A cron schedule followed in time; all moments are milliseconds since the epoch."""
+    """A cron schedule, and the present position in it.  All moments are in milliseconds since the epoch."""
 
     def __init__(self, cron: Cron | None, now: int) -> None:
         self._cron = cron
-        self._known: tuple[int, int | None] = (0, None)  # a moment, and the one after it
+        self._known: tuple[int, int | None] = (0, None)  # a moment and the next one
         self.newest = 0
-        """The newest moment that is due, 0 if there never was one."""
+        """The newest moment that is due; 0 if there was none."""
         self.upcoming: int | None = None
-        """The next moment, None if there is none."""
+        """The next moment; None if there is none."""
         if cron is not None:
             self._search(cron, now)
 
     def advance(self, now: int) -> int:
-        """Move on to ``now`` and return how many moments have become due since; the count stops at ``STEPS``."""
+        """Move on to ``now``, and return how many moments have become due; the count stops at ``STEPS``."""
         due = 0
         while self.upcoming is not None and self.upcoming <= now and due < STEPS:
             self.newest, due = self.upcoming, due + 1
@@ -46,7 +46,7 @@ class Timetable:
         return due
 
     def following(self) -> int:
-        """Return the moment after the upcoming one, 0 if there is none."""
+        """Return the moment after the upcoming one; 0 if there is none."""
         return (self._after(self.upcoming) if self.upcoming is not None else None) or 0
 
     def _search(self, cron: Cron, now: int) -> None:
@@ -55,7 +55,7 @@ class Timetable:
         self.upcoming = self._after(now)
 
     def passed(self, after: int, until: int) -> Passed | None:
-        """Return the moments later than ``after`` and up to ``until``, None if there are none."""
+        """Return the moments later than ``after`` and up to ``until``; None if there are none."""
         first = self._after(after) if self._cron is not None and after < until else None
         if first is None or first > until:
             return None
@@ -76,13 +76,16 @@ class Timetable:
 
 
 class Starts:
-    """Lets all jobs of a process that wait for one moment begin in the same breath: one timer serves them all."""
+    """Lets all jobs of a process that wait for the same moment begin together: they share one timer."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[Future[bool]]] = {}
 
     def at(self, slot: int, ahead: int) -> Future[bool]:
-        """Return what becomes true at the moment ``slot``, ``ahead`` milliseconds away; whoever waits may deny it."""
+        """Return a future that becomes True at the moment ``slot``, which is ``ahead`` milliseconds away.
+
+        A job that takes its claim back sets its future to False before.
+        """
         loop = get_running_loop()
         if slot not in self._waiting:
             self._waiting[slot] = []

@@ -1,8 +1,9 @@
-"""The scheduler of one process: each job gets a turn when there is news for it, or when its time has come.
+"""The scheduler of one process: it gives a job a turn when the job was woken, or when the job's time has come.
 
-A job at rest is a value in a heap: it owns no task and no timer.  One timer serves all jobs of the process, and one
-loop gives turns to all that were woken, one after another.  A turn decides and does not wait; it returns what has
-to wait (a request to the registry, an execution), and that gets a task, which ends with it.
+A job that has nothing to do is a value in a heap: it owns no task and no timer.  One timer serves all jobs of the
+process, and one loop gives turns to all woken jobs, one after another.  A turn decides and does not wait.  If something
+has to wait (a request to the registry, an execution), the turn returns it as work, and the scheduler starts a task
+for it.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from anyio.abc import TaskGroup
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 Work: TypeAlias = Callable[[], Awaitable[float]]
-"""Does what has to wait; its result is that of the turn."""
+"""Does what has to wait, and returns the seconds until the next turn."""
 Turn: TypeAlias = Callable[[], float | Work]
-"""Returns after how many seconds it is to be called again unless it is woken before, or what has to be done first."""
+"""Returns the seconds until the next turn, unless the activity is woken before; or work that has to be done first."""
 URGENT_AT_ONCE = 200
-"""Activities that are urgent which get a turn in one round of the loop: more would keep the registry waiting."""
+"""How many urgent activities get a turn in one round of the loop.  More would delay the traffic with the registry."""
 AT_ONCE = 50
-"""Activities that are not urgent which get a turn in one round of the loop."""
+"""How many activities that are not urgent get a turn in one round of the loop."""
 
 
 class Scheduler:
@@ -34,7 +35,7 @@ class Scheduler:
 
     def __init__(self, tasks: TaskGroup) -> None:
         self.tasks = tasks
-        """The group in which all tasks of all jobs begin."""
+        """The task group in which the tasks of all jobs are started."""
         self._urgent: dict[Activity, None] = {}
         self._woken: dict[Activity, None] = {}
         self._news = Event()
@@ -45,7 +46,7 @@ class Scheduler:
         self._loops = 0
 
     async def run(self) -> None:
-        """Give turns until cancelled.  It may be run again then, or twice at a time: no time asked for is forgotten."""
+        """Give turns until cancelled.  It may be called again then, or twice at a time; no requested turn is lost."""
         self._loops += 1
         self._set_timer()
         try:
@@ -53,7 +54,7 @@ class Scheduler:
                 await self._news.wait()
                 self._news.clear()
                 self._give_turns()
-                if self._urgent or self._woken:  # whatever else is ready in the loop goes first
+                if self._urgent or self._woken:  # all other ready tasks go first
                     self._news.set()
                     await sleep(0)
         finally:
@@ -61,7 +62,7 @@ class Scheduler:
             self._set_timer()
 
     def wake(self, activity: Activity) -> None:
-        """Give an activity a turn as soon as those have had theirs that were woken before."""
+        """Give an activity a turn, after the activities that were woken before it."""
         (self._urgent if activity.is_urgent else self._woken)[activity] = None
         self._news.set()
 
@@ -71,11 +72,11 @@ class Scheduler:
         self._set_timer()
 
     def _give_turns(self) -> None:
-        """Give turns to those that are urgent, and to some of the others; those first that have waited longest.
+        """Give turns to urgent activities and to some of the others; those that have waited longest come first.
 
-        When more is due than the process can do, the others wait here, where one job costs as little as another, and
-        not half-way through, where each costs memory and a lock in the registry.  What is urgent goes on at full speed:
-        jobs join, and items move, as fast as without load.
+        If the process is overloaded, jobs wait here, where a waiting job costs nothing, and not in the middle of an
+        execution, where each costs memory and a lock in the registry.  Urgent activities do not wait for them: jobs
+        join, and items move, as fast as without load.
         """
         for activity in tuple(islice(self._urgent, URGENT_AT_ONCE)):
             del self._urgent[activity]
@@ -102,7 +103,7 @@ class Scheduler:
 
 
 class TaskScope:
-    """The tasks of one job in one session: they are cancelled together, and none of their errors concerns others."""
+    """The tasks of one job in one session.  They are cancelled together, and their errors do not reach other jobs."""
 
     def __init__(self, scheduler: Scheduler, failed: Callable[[Exception], None]) -> None:
         self._scheduler, self.failed = scheduler, failed
@@ -110,16 +111,16 @@ class TaskScope:
         self._count = 0
         self._none_left: Event | None = None
         self.over = False
-        """Whether everything was cancelled, so that nothing begins any more."""
+        """Whether all tasks were cancelled, so that no further task is started."""
 
     def start_soon(self, work: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
-        """Start a task, unless all were cancelled; what it raises is reported to ``failed``."""
+        """Start a task, unless all were cancelled.  ``failed`` is called with an error that it raises."""
         if not self.over:
             self._count += 1
             self._scheduler.tasks.start_soon(self._run, work, args)
 
     async def run(self, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T | None:
-        """Run something in the present task and return its result; None if it was cancelled with the others."""
+        """Run work in the current task and return its result; None if it was cancelled with the other tasks."""
         self._count += 1
         scope = self._begin()
         try:
@@ -165,7 +166,7 @@ class TaskScope:
 
 
 class Activity:
-    """Something that a job does in turns; news that come during a turn are good for another one after it."""
+    """A part of a job that gets turns.  If it is woken while its work is under way, it gets a further turn after it."""
 
     __slots__ = ("_again", "_due", "_queued", "_scheduler", "_tasks", "_turn", "_under_way", "is_urgent")
 
@@ -175,15 +176,15 @@ class Activity:
         self._due = self._queued = inf
 
     def wake(self) -> None:
-        """Let it have a turn soon."""
+        """Ask for a turn."""
         if self._under_way:
             self._again = True
         else:
             self._scheduler.wake(self)
 
     def time_has_come(self, when: float) -> None:
-        """Let it have a turn if its time has come; it may have asked for a later one since."""
-        if when == self._queued:  # else an earlier time was asked for since, which has come before this
+        """Ask for a turn if the activity's time has come.  It may have asked for a later time meanwhile."""
+        if when == self._queued:  # otherwise it has asked for an earlier time since, which has come already
             self._queued = inf
         if self._due <= when:
             self.wake()
@@ -191,10 +192,10 @@ class Activity:
             self._queue()
 
     def take_turn(self) -> None:
-        """Decide; start a task for what has to wait, or rest."""
+        """Call the turn; start a task for the work that it returns, or wait for the time that it returns."""
         if self._tasks.over:
             return
-        if self._under_way:  # it was woken in the midst of the turn that began this
+        if self._under_way:  # it was woken during the turn that has started the present work
             self._again = True
             return
         self._due = inf
@@ -210,7 +211,7 @@ class Activity:
             self._tasks.start_soon(self._finish, found)
 
     def end(self) -> None:
-        """Have no more turns, and keep nothing alive until the time that was asked for."""
+        """Take no more turns, and drop the requested time, so that the heap does not keep the job in memory."""
         self._tasks = TaskScope(self._scheduler, lambda _: None)
         self._tasks.cancel()
         self._turn = lambda: inf
@@ -218,12 +219,12 @@ class Activity:
     async def _finish(self, work: Work) -> None:
         try:
             self._rest(await work())
-        except (Exception, GeneratorExit):  # then there is no other turn
+        except (Exception, GeneratorExit):  # no further turn then
             self._again = False
             raise
         finally:
             self._under_way = False
-            if self._again:  # also if the task was cancelled: a process that stops goes on in another group
+            if self._again:  # also after a cancellation: a process that stops goes on in another group
                 self.wake()
 
     def _rest(self, seconds: float) -> None:

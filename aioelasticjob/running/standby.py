@@ -1,4 +1,4 @@
-"""A job that cannot run in this process for the time being: it waits for its turn beside the jobs that can."""
+"""Lets a job wait that cannot run in this process at present, while the process's other jobs run."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.tree import Tree
 
 FAREWELL = 1.0
-"""Seconds that unregistering may take, with what is published before."""
+"""Seconds that the last writes of a job may take: publishing its counts, and unregistering its instance."""
 
 
 async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree], leaving: Latest[bool]) -> bool:
-    """Be registered and run nothing until this instance knows all that the job requires.
+    """Register the instance, but run nothing until this release knows all features that the job requires.
 
-    ``config`` is the process's own: nothing of it is written, and nothing of it is compared with the registry's, which
-    may mean something else to those who know all of it.  Return whether the job is to be joined now: it is not when an
-    operator has asked this instance to leave.
+    ``config`` is the configuration that this process declares.  It is neither written nor compared with the registry's:
+    the registry's may have a meaning that this release does not know.  Return True if the job can be joined now, and
+    False if an operator has asked this instance to leave.
 
     Raises:
         ForeignData: something in the registry keeps it from registering.
@@ -41,12 +41,12 @@ async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree
             else:
                 await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
     with suppress(RegistryError), CancelScope(shield=True), move_on_after(FAREWELL):
-        await leave(member)  # if that fails, the session's end removes the instance all the same
+        await leave(member)  # if that fails, the session's end removes the instance
     return stays
 
 
 async def wait_for_news(member: Member, trees: Latest[Tree], seen: Tree, leaving: Latest[bool]) -> None:
-    """Wait until the registry holds something else of the job than was seen, or there is no time left to wait."""
+    """Wait until a node of the job changes, the job is to leave, or the session is over."""
     async with _while_in_session(member, leaving):
         await trees.until(lambda newer: newer is not seen)
 

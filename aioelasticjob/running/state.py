@@ -1,6 +1,6 @@
-"""All that one instance knows of its items, one value for each; times in milliseconds since the epoch.
+"""The state of one instance's items, one value for each item.  Times are in milliseconds since the epoch.
 
-And the one table that says what becomes of the moments that came to an item, by the state that it was in.
+``TABLE`` says what happens to the moments that came to an item, depending on the state in which the item was.
 """
 
 from __future__ import annotations
@@ -13,68 +13,68 @@ from aioelasticjob.coordination.record_cache import Entry, is_cut_off
 
 
 class Newest(Enum):
-    """What becomes of the newest moment that came to an item.  Of the older ones none is run any more."""
+    """What happens to the newest moment that came to an item.  Older moments are never run any more."""
 
     RUN = auto()
-    """It is run, and counts as on time."""
+    """The newest moment is run, and counts as on time."""
     LATE = auto()
-    """It is run, and counts as a rerun."""
+    """The newest moment is run as a rerun."""
     RERUN = auto()
-    """It is reported as missed, and run all the same, as a rerun."""
+    """The newest moment is reported as missed, and is also run as a rerun."""
     MISSED = auto()
-    """It is reported as missed, and not run."""
+    """The newest moment is reported as missed, and is not run."""
     EXCUSED = auto()
-    """It is not run, and nothing is reported, neither of it nor of the older ones."""
+    """The newest moment is not run, and neither it nor the older ones are reported."""
 
 
 class Came(Enum):
-    """In which state an item was when moments of it came."""
+    """The state in which an item was when its moments came."""
 
     HELD_UP = auto()
-    """It could have been run, but this process did not look."""
+    """The item could have been run, but this process was too slow to see that it was due."""
     UNSETTLED = auto()
-    """It waited to be claimed, until the assignment was settled."""
+    """The item was due, but the assignment was not settled yet."""
     OVERTAKEN = auto()
-    """It came free after the claim for a later moment had left."""
+    """The item was released after the claim for a later moment had been sent without it."""
     RUNNING = auto()
-    """It was run here."""
+    """The item's last run was still going on in this process."""
     REFUSED = auto()
-    """It was claimed, and another instance turned out to run it."""
+    """This instance tried to claim the item, and found that another instance runs it."""
     ELSEWHERE = auto()
-    """It was known that another instance ran it; that run has ended."""
+    """This instance knew that another instance ran the item; that run has ended now."""
     BLOCKED = auto()
-    """Others held it, or it was being rescued, or waited to be."""
+    """Another instance held the item, or the item was being rescued, or it waited for a rescuer."""
     DISCONNECTED = auto()
-    """This process could not hear the registry when the newest moment came."""
+    """This process could not reach the registry when the newest moment came."""
     OBSTRUCTED = auto()
-    """It was claimed, and something that was made by hand stood in the way."""
+    """This instance tried to claim the item, but nodes that somebody had made by hand prevented it."""
     OFF = auto()
-    """It was switched off, or this server was."""
+    """The item was disabled, or this server was disabled or paused."""
     REPLACED = auto()
-    """The schedule was changed before it could be run."""
+    """The schedule was changed before the item could be run."""
     UNHEARD = auto()
-    """The schedule was in force already, but was not known here."""
+    """The schedule was already in force, but this instance did not know it yet."""
     UNRECORDED = auto()
-    """Others kept us from running it, and then records were switched off, which had told so."""
+    """Another instance ran or rescued the item; then records were switched off, so its end cannot be seen."""
     SET_BACK = auto()
-    """Its record claimed a moment that was yet to come, because the registry's clock had been ahead."""
+    """The item's record claimed a moment that had yet to come, because the registry's clock had been ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What becomes of moments that came in a state."""
+    """What happens to the moments that came to an item in one state."""
 
     why: str
-    """Why the older ones were missed."""
+    """Why the older moments were missed."""
     newest: Newest
-    """What becomes of the newest one if the job wants ``misfire``."""
+    """What happens to the newest moment if the job's ``misfire`` is on."""
     without_misfire: Newest
-    """What becomes of it if not."""
+    """What happens to the newest moment if ``misfire`` is off."""
     why_newest: str = ""
-    """Why the newest one was missed, if that is another reason."""
+    """Why the newest moment was missed, if the reason differs from ``why``."""
 
     def fate(self, *, misfire: bool) -> Newest:
-        """Return what becomes of the newest moment."""
+        """Return what happens to the newest moment."""
         return self.newest if misfire else self.without_misfire
 
 
@@ -102,64 +102,64 @@ TABLE = {
     Came.UNRECORDED: Rule("records were switched off before it could be run", Newest.MISSED, Newest.MISSED),
     Came.SET_BACK: Rule(SET_BACK, Newest.RUN, Newest.RUN),
 }
-"""What becomes of moments, by the state in which they came.  Five cases are no matter of one item's state, and each is
-told where it is decided:
+"""What happens to moments, by the state in which they came.  Five cases do not depend on the state of one item, and are
+decided elsewhere; each has a history that would go wrong without it:
 
-* The registry was away, or the clock was set ahead: that is the reason then, whatever the state (``MissedMoments``).
-  Else somebody whose registry was away for a minute would read that his process had been held up, and look there.
-* Nobody was up (``UnattendedMoments``): the cluster shares marks of what was reported.  Else two instances that come
-back after a
-  night would both report it for an item that moves from one to the other a second later.
-* The job keeps no records (``UnattendedMoments``): its leader reports what nobody was up for, for all items, once.
-Else nobody
-  would know of that night at all, for no instance knows when the last run was.
-* A record claims a moment that is yet to come (``FutureRecords``).  Else an item that was claimed for 03:00 by a clock
-an hour
-  ahead would be silent from 02:00 until then, when the clock is put right, and nothing would be reported.
-* A schedule was in force before it was known here (``MissedMoments.report_hidden``).  Else, when a job goes from each
-  minute to each second at 01:59:30 and this instance hears of that after it has claimed 02:00:00, the seconds before
-  02:00:00 would count as claimed, for the record says only when the last run was.
+* There was an outage of the registry, or the clock was set ahead: that is the reason, whatever the state
+  (``MissedMoments``).  Otherwise an operator whose registry was down for a minute would read that the process had been
+  held up, and search in the wrong place.
+* No instance was up (``UnattendedMoments``): instances share marks of what was reported.  Otherwise two instances that
+  come back after a night would both report it, for an item that moves from one to the other a second later.
+* The job keeps no records (``UnattendedMoments``): its leader reports what came while no instance was up, once for all
+  items.  Otherwise nobody would report that night, because no instance knows when the last run was.
+* A record claims a moment that has yet to come (``FutureRecords``).  Otherwise, if a clock that is an hour ahead claims
+  an item for 03:00 and is corrected at 02:00, the item would not run for an hour, and nothing would be reported.
+* A schedule was in force before this instance knew it (``MissedMoments.report_hidden``).  Say a job changes from every
+  minute to every second at 01:59:30, and this instance learns of it after it has claimed 02:00:00.  Otherwise the
+  seconds before 02:00:00 would count as claimed, because the record has only the moment of the last run.
 """
 
 
 @dataclass(slots=True)
 class Item(Entry):
-    """What the registry says of one item, and what is owed and was reported of it here."""
+    """What the registry says of one item, and what this instance has reported of it and still has to run."""
 
     reported: int = 0
     """The newest moment that was run or reported here, also before the job joined again; 0 if there is none."""
     floor: int = 0
-    """Up to this moment nothing is owed."""
+    """Moments up to this one are not due any more."""
     given: int = 0
-    """When the item was given to us, as a zxid: it may have gone away and come back between two looks; 0 if it is not
-    ours."""
+    """The zxid with which the item was given to this instance; 0 if this instance does not hold the item.
+
+    It shows that the item has moved away and come back between two views.
+    """
     elsewhere: bool = False
     """Whether another instance still runs the item."""
     closed: bool = False
-    """Whether the item is ours and not to be run, because it or this server is switched off."""
+    """Whether this instance holds the item and may not run it, because the item or this server is switched off."""
     rescued: bool = False
-    """Whether the item is ours and is being rescued, or waits to be."""
+    """Whether this instance holds the item, and the item is being rescued or waits for a rescuer."""
     followed: int | None = None
-    """The last moment when the schedule in force began to be followed for the item: later ones are its moments."""
+    """The item's last moment when this instance began to follow the schedule in force; later moments are that one's."""
     late: int = 0
-    """The moment that came while others ran the item."""
+    """The moment that came while another instance ran the item, and that is to be run as a rerun."""
     lost_run: int = 0
     """When the run began that was last reported as cut off."""
     ahead_since: int | None = None
-    """From when on the item's moments are in question, if its record claims moments that have yet to come."""
+    """The time after which the item's moments are in question, if its record claims moments that have yet to come."""
     ahead_found: int = 0
-    """What the time was when that was found."""
+    """The time at which this instance found such a record."""
     far_ahead: bool = False
-    """Whether the record claims too much."""
+    """Whether the record claims a moment that is too far in the future."""
 
     @property
     def accounted(self) -> int:
-        """Every moment up to this one is run, reported as missed, or excused: the holder owes what comes after it."""
+        """The moment up to which all moments were run, reported as missed, or excused.  Later ones are due."""
         return max(self.floor, self.record.slot)
 
     @property
     def cut_off(self) -> bool:
-        """Whether the newest run has not come to an end, as far as the record says."""
+        """Whether the newest run has not ended, according to the record."""
         return is_cut_off(self.record)
 
     def owes(self, moment: int) -> bool:
@@ -172,17 +172,17 @@ class Item(Entry):
 
 
 class Items(dict[int, Item]):
-    """The items of a job, by number; whoever asks for one that is not there makes it."""
+    """The items of a job, by number.  Reading a number that is not there makes a new item."""
 
     def __missing__(self, number: int) -> Item:
         item = self[number] = Item()
         return item
 
     def ran(self, items: Iterable[int], moment: int) -> None:
-        """Note that items were run for a moment; lowering the number of items may remove their records."""
+        """Note that items were run for a moment.  Their records may be removed if the job gets fewer items."""
         for number in items:
             self[number].reported = max(moment, self[number].reported)
 
     def join_again(self) -> None:
-        """Forget all but what was run or reported here."""
+        """Forget everything except which moments were run or reported here."""
         self.update({number: Item(reported=item.reported) for number, item in self.items()})

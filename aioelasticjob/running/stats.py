@@ -1,4 +1,4 @@
-"""What is noted of a job's flights: counts, what observers are told, and failures for the error handler."""
+"""Notes a job's executions: it counts runs, puts events, and passes failures to the error handler."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ log = logging.getLogger(__name__)
 
 
 class ExecutionStats:
-    """The books of one job's flights in one session."""
+    """Counts and reports the executions of one job in one session."""
 
     def __init__(self, member: Member, clock: Clock, events: Events, dispatcher: ErrorDispatcher) -> None:
         self._job, self._me = member.layout.job, member.id
         self._clock, self._events, self._dispatcher = clock, events, dispatcher
         self._counts = events.counts[self._job]
         self.run_counts = RunCounts()
-        """Runs that ended here; the coordinator publishes them."""
+        """Counts the runs that ended here; the coordinator publishes the counts."""
         self.under_way: Claim | None = None
         self._refused = False
         self._declined: frozenset[int] = frozenset()
         self._given_up: dict[int, int] = {}
-        """When the run of each item began that was last reported as given up."""
+        """For each item, when the run began that was last reported as given up."""
 
     def began(self, execution: Execution, *, catch_up: bool) -> None:
-        """Note that a flight's moment has come; ``catch_up``: that nobody was up when it did."""
+        """Note that an execution begins.  ``catch_up`` says that no instance was up when its moment came."""
         fire = execution.claim.fire
         self.under_way = execution.claim
         self._counts.fires[fire.source] += 1
@@ -45,24 +45,24 @@ class ExecutionStats:
             execution.trace.began()
 
     def ended(self, execution: Execution, seconds: float) -> None:
-        """Note how a flight's items ended, ``seconds`` after it began."""
+        """Note the outcomes of an execution, which took so many ``seconds``."""
         self.under_way = None
         for item in execution.claim.items:
             outcome = execution.outcomes.get(item, Outcome.CANCELLED)
-            if execution.job.engine is None:  # which counts for itself
+            if execution.job.engine is None:  # an engine counts records instead
                 self.run_counts.count(outcome)
             self._counts.runs[outcome] += 1
         if execution.trace is not None:
             execution.trace.close(execution.outcomes, seconds)
 
     def failed(self, config: JobConfig, context: Context, error: Exception) -> None:
-        """Pass a failure on to the error handler now configured."""
+        """Pass a failure to the error handler that is configured now."""
         fire_time = context.fire_time.isoformat()
         failure = Failure(context.job_name, context.instance, context.claimed, context.task_id, fire_time, error)
         self._dispatcher.put(config.error_handler, config.error_handler_options, failure)
 
     def given_up(self, config: JobConfig, item: int, run: Record) -> GivenUp | None:
-        """Pass on to the error handler that a run was given up, and return the error; None if that was done before."""
+        """Report to the error handler that a run was given up, and return the error; None if it was reported before."""
         if self._given_up.get(item) == run.begun:
             return None
         self._given_up[item] = run.begun
@@ -73,18 +73,18 @@ class ExecutionStats:
         return error
 
     def refused(self, why: str) -> None:
-        """Tell that a fire is refused: each is an event, the log hears of the first."""
+        """Note that a fire is not run: each one is an event, and the first of a series is logged."""
         self._events.put(Refused(self._job, self._me, why))
         if not self._refused:
             log.error("not run: %s", why, extra={"job": self._job})
         self._refused = True
 
     def declined(self, items: frozenset[int], why: str) -> None:
-        """Tell that orphans are not rescued here, once for those that wait together."""
+        """Note that this instance does not rescue orphans, unless it has noted that for all of these items."""
         if items - self._declined:
             self.refused(why)
         self._declined = items
 
     def accepted(self) -> None:
-        """Note that nothing is refused any more."""
+        """Note that fires are run again."""
         self._refused = False

@@ -1,7 +1,7 @@
-"""What an instance makes of the facts that it is told.  Facts come in, commands go out.
+"""Decides, from facts, which moments of an instance's items are due, run, reported or excused.
 
-Nothing here waits, reads a clock, asks the registry or writes a log.  Each method takes in one fact, or answers a
-question; what is to be done outside stands in ``commands`` afterwards.  The clocks are a fact as well: ``clock.take``.
+Nothing here waits, reads a clock, asks the registry or writes a log.  Each method is given one fact, or answers a
+question; afterwards ``commands`` holds what the driver has to do.  Clock readings are facts too (``clock.take``).
 """
 
 from __future__ import annotations
@@ -21,34 +21,35 @@ from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_
 
 
 class JobState(Account):
-    """The items held here, what is known of them, and the moments that are due; times in milliseconds."""
+    """The items of this instance, what it knows of them, and the moments that are due.  Times are in milliseconds."""
 
     def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
         super().__init__(me, view, reading, up_since, items)
         self.begun_elsewhere: frozenset[int] = frozenset()
-        """The items begun elsewhere that the newest view was the first to show."""
+        """The items that, as the newest view was the first to show, run on another instance."""
         self._ahead = FutureRecords(self.missed, items, self.commands)
         self._absence = UnattendedMoments(me, self.clock, self.missed, items, self.commands)
         self._since = int(view.scheduled_since * 1000)
         """Since when the schedule is known to be in force."""
         self._closed = self._is_ahead = False
-        """Whether items of ours were switched off, or claimed ahead of the time, when this was looked at last."""
+        """Whether items of this instance were switched off, or had records from the future, at the last look."""
         self._looked_at: JobView | None = None
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
         self.accounted = 0
-        """The newest moment that an earlier life of this process has seen to."""
+        """The newest moment that the job's earlier life in this process has run or reported."""
 
     @property
     def steady_in(self) -> float:
-        """Return after how many seconds to look again because the time was set; 0 if it was not."""
+        """Return after how many seconds to call ``see`` again because the time was set; 0 if it was not."""
         return self.clock.unsteady if self.clock.may_be_set_back or self._is_ahead else 0.0
 
     def see(self, view: JobView) -> None:
-        """Take in a view: schedule, items gained and lost, what is switched off; and what has become due.
+        """Apply a view (schedule, items gained and lost, what is switched off), and compute which moments are due.
 
-        That is over once there is no command left: each step either asks for what the next one has to know, or is
-        followed by it.  If a command cannot be performed, the view is seen again.
+        The work is done in steps.  If a step needs an answer of the registry, it adds a command, and the command's
+        answer starts the next step; so the view is applied once no command is left.  If the driver cannot perform a
+        command, it calls this method with the view again.
         """
         self.begun_elsewhere = frozenset()
         if self.clock.is_disturbed:
@@ -86,9 +87,9 @@ class JobState(Account):
             self._close(view)
 
     def _close(self, view: JobView) -> None:
-        """Owe nothing to items that are switched off."""
+        """Excuse the moments of items that are switched off."""
         closed = self.held & view.disabled_items if self._me in view.eligible else self.held
-        taken_off = self.blocked()  # what passed before that is missed all the same
+        taken_off = self.blocked()  # they have missed what came before they were switched off
         self._account((number for number in closed & taken_off if not self.items[number].closed), Came.BLOCKED)
         for number, item in self.items.items():
             item.closed = number in closed
@@ -98,10 +99,10 @@ class JobState(Account):
         self._account(self.held & view.disabled_items, Came.OFF)
 
     def _follow_clock(self) -> None:
-        """Notice that the time was set.
+        """Act on a time that was set.
 
-        That it was set back is believed once it has stayed there, and then all begins anew from there: what was set by
-        mistake for some seconds costs no more than the moments in them.
+        If it was set back, wait until it has stayed there, and then follow the schedule anew from there.  So a clock
+        that is set back by mistake for some seconds costs only the moments in these seconds.
         """
         if self.clock.has_jumped():
             self._ahead.find_anew(self.held, self.clock.set_to, self.clock.since)
@@ -113,11 +114,11 @@ class JobState(Account):
             )
             self._since = since if self._since > self.clock.now + AHEAD else self._since
             for item in map(self.items.__getitem__, self.held):
-                item.floor = min(max(self._floor, item.floor), max(since, item.reported))  # reports stay
+                item.floor = min(max(self._floor, item.floor), max(since, item.reported))  # never report twice
             self._floor = min(self._floor, since)
 
     def _settle_ahead(self, view: JobView) -> None:
-        """See to records from the future, once it is certain that they are."""
+        """Report or lower records from the future, once it is certain that the clock is right."""
         self._is_ahead = any(item.ahead_since is not None for item in self.items.values())
         if not self._is_ahead or self.clock.unsteady or self._me not in view.eligible:
             return self._see_what_is_due(view)
@@ -131,8 +132,12 @@ class JobState(Account):
         self._ahead.settle(view, self.timetable, self.held - view.disabled_items, settled)
 
     def _switch_monitoring(self, view: JobView) -> None:
-        """Run nothing again for lack of a record, and report what others kept us from running while records say so."""
-        self._switched, self._scheduled_since = True, view.schedule_dated  # a note of its own, of the same schedule
+        """Adapt to a job whose records were switched on or off.
+
+        If they were switched off, report now what other instances have kept this one from running: later no record
+        shows it.  If they were switched on, run nothing again only because it has no record.
+        """
+        self._switched, self._scheduled_since = True, view.schedule_dated  # the schedule is noted again, unchanged
         if not view.config.monitor_execution:
             kept_from = (self.blocked() & self.held) - self.view.disabled_items
             self._account(kept_from, Came.UNRECORDED)
@@ -143,7 +148,7 @@ class JobState(Account):
         self._floor = max(self._floor, int(view.configured_at * 1000), *known)
 
     def _let_go(self, view: JobView) -> None:
-        """Forget the items that are given to others, and ask for what is to be known of those that are given to us."""
+        """Forget the items that this instance has lost, and ask for the records of those that it has gained."""
         given = given_to(self._me, view)
         renew = self._switched and view.config.monitor_execution
         for number, item in self.items.items():
@@ -153,23 +158,23 @@ class JobState(Account):
         gained = frozenset(number for number in given if self.items[number].seen is None)
         unsure = frozenset[int]()
         if view.config.monitor_execution:
-            rescued = self.held - view.orphans - view.rescues.keys()  # what their rescuers have written is to be read
+            rescued = self.held - view.orphans - view.rescues.keys()  # their rescuers wrote the records
             unsure = frozenset(number for number in rescued if self.items[number].cut_off)
             read = gained | unsure
         else:
-            read = gained if self._switched else unsure  # which were claimed while there were records
+            read = gained if self._switched else unsure  # while there were records, these were claimed
         if gained or read:
             self.commands.append(ReadItems(read, gained | unsure, partial(self._take_in, view, gained, unsure)))
         else:
             self._gain(view, gained)
 
     def _take_in(self, view: JobView, gained: frozenset[int], unsure: frozenset[int], running: frozenset[int]) -> None:
-        """Take in the records of items gained, and what the rescuers of those that were cut off have written."""
+        """Use the records that were read: of items gained, and of items whose rescue has ended."""
         if not view.config.monitor_execution:
             for number in gained:
                 self.items[number].assume(self._seen_to(view, number))
         elif view.config.failover:
-            for number in unsure:  # their rescue may be over before it was seen
+            for number in unsure:  # the whole rescue may lie between two views
                 self.items[number].rescued = True
         else:
             lost = (number for number in gained - running if self.items[number].cut_off)
@@ -177,11 +182,11 @@ class JobState(Account):
         self._gain(view, gained)
 
     def _gain(self, view: JobView, gained: frozenset[int]) -> None:
-        """Find out since when items gained are owed, and report what nobody has run before that."""
+        """Compute from which moment on this instance has to run the items gained, and report earlier missed ones."""
         self._ahead.find(gained, self.clock.now, self.clock.since)
         for item in gained:
             gain = self.items[item]
-            told = 0 if view.config.misfire else gain.reported  # which is not to be run any more
+            told = 0 if view.config.misfire else gain.reported  # reported as missed, so never run
             gain.floor = max(self._begin_holding(view, item), told)
             gain.followed = gain.accounted
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
@@ -190,7 +195,10 @@ class JobState(Account):
         self._absence.report(view, spans, owed_after, partial(self._hold, view, gained))
 
     def _hold(self, view: JobView, gained: frozenset[int], unmarked: frozenset[int]) -> None:
-        """Hold the items given to us, but for those that could not be marked: they are gained with the next view."""
+        """Hold the items that are assigned to this instance, except those that could not be marked.
+
+        Those are gained with the next view.
+        """
         given = given_to(self._me, view)
         self.held, self._switched = frozenset(given) - unmarked, False
         for number, item in self.items.items():
@@ -205,12 +213,12 @@ class JobState(Account):
         self._see_absence(view)
 
     def _seen_to(self, view: JobView, item: int) -> int:
-        """Return up to when others may have run an item, without a record or with one, or we in an earlier life."""
+        """Return up to which moment an item may have been run, by others or by this instance's earlier life."""
         claimed = 0 if self.items[item].seen is None else self.items[item].record.slot
         return min(self.clock.now, max(self.clock.in_time(given_at(view, item)), self.accounted, claimed))
 
     def _begin_holding(self, view: JobView, item: int) -> int:
-        """Return the moment after which an item gained owes what comes."""
+        """Return the moment after which this instance has to run the moments of an item that it has gained."""
         caught_up = self.clock.now / 1000 - view.config.catch_up if view.config.catch_up else inf
         up_since = min(view.up_since, self._up_since, caught_up)
         in_time, written_after = self.clock.in_time, self.items[item].written_after
@@ -218,29 +226,32 @@ class JobState(Account):
         return max(made, in_time(int(up_since * 1000)), in_time(self._since, written_after(view.scheduled_by)))
 
     def _begun_elsewhere(self) -> frozenset[int]:
-        """Return the items whose last run nobody has ended or put up for rescue: it may be going on."""
+        """Return the items whose last run is neither settled nor marked as an orphan: it may still be going on."""
         view = self.view
-        found = view.config.failover or view.config.streaming  # else a claim finds it out, but for moments left open
+        found = view.config.failover or view.config.streaming  # in other jobs a claim finds it out
         held = ((number, self.items[number]) for number in self.held - view.orphans - view.rescues.keys())
-        # a lock of ours is left from before it joined again under this session
+        # ``locked``: the job has left this instance's own lock before it joined again under the same session
         return frozenset(n for n, item in held if not item.elsewhere and (item.locked or (found and item.cut_off)))
 
     def _note_rescued(self) -> None:
-        """Report moments that came while our items were being rescued: only now may we run the items again."""
+        """Report moments that came while items of this instance were rescued, once it may run the items again."""
         rescued, still = (number for number, item in self.items.items() if item.rescued), self._in_rescue() & self.held
         self._account([n for n in rescued if n in self.held - still and not self.items[n].elsewhere], Came.BLOCKED)
         for number, item in self.items.items():
             item.rescued = number in still
 
     def _change_schedule(self, view: JobView) -> None:
-        """Begin a schedule when it was written, not now: a flight may have kept us from looking; close the old one."""
+        """Close the old schedule and begin the new one at the time at which it was written.
+
+        That can be well before now, because this instance does not look at views during an execution.
+        """
         written, table = self.clock.in_time(int(view.scheduled_since * 1000)), self.timetable
         succession = self._succession(view)
         ours = self.held - succession.handed_on(self.held, self._me)
         missed = (self.blocked() - self.view.disabled_items) | self._due()
         ended = min(written, succession.ended)
         table.advance(ended)
-        self._account((missed | self._due()) & ours, Came.REPLACED, ended=ended)  # later ones are the next schedule's
+        self._account((missed | self._due()) & ours, Came.REPLACED, ended=ended)  # up to the old schedule's end
         if self._me in view.eligible:
             open_ = ours - view.disabled_items
             run = open_ - self.view.disabled_items

@@ -1,4 +1,4 @@
-"""How long a job that leaves is waited for: its handlers have their time; the registry has little once they ended."""
+"""How long a process waits for a job that leaves: handlers have ``shutdown_timeout``, the last writes a short time."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import SessionState
 
 LAST_WORD = 2.0
-"""Seconds that settling and leaving may take at most once the handlers have ended and the process stops."""
+"""Seconds that settling and leaving may take at most, after the handlers have ended."""
 SILENT_FOR = 0.3
-"""Seconds of them after which the log says what is waited for."""
+"""Seconds of ``LAST_WORD`` after which the log says what the process waits for."""
 
 log = logging.getLogger(__name__)
 
 
 class Stopping:
-    """What a job that leaves still has to do in one session."""
+    """The state of a job that leaves, in one session."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
         self.done = False
         """Whether the job has left or its session is over."""
         self.settling: Claim | None = None
-        """What is being settled."""
+        """The claim that is being settled."""
         self.last_word = LAST_WORD
-        """Seconds that settling may take at most when everything is being cancelled; 0 once it has had its time."""
+        """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
         self._handling = Latest(False)
         self._since = 0.0
-        """Since when no handler has run here, by the loop's clock, at the earliest since this is waited for."""
+        """Since when no handler has run, by the loop's clock; not earlier than the call of ``stopped``."""
 
     @contextmanager
     def handling(self) -> Iterator[None]:
-        """Note that handlers run inside."""
+        """Note that handlers run inside the block."""
         self._handling.set(True)
         try:
             yield
@@ -52,7 +52,7 @@ class Stopping:
         self._handling.set(False)
 
     async def stopped(self) -> None:
-        """Wait until the job has left; at most LAST_WORD from when its handlers have ended."""
+        """Wait until the job has left, at most ``LAST_WORD`` seconds after its handlers have ended."""
         self._since = current_time()
         while not self.done:
             await self._handling.until(lambda handling: not handling)
@@ -64,7 +64,7 @@ class Stopping:
                     return
 
     async def _news(self, patience: float) -> bool:
-        """Wait until the job has left or begun to run something all the same; False if neither comes in time."""
+        """Wait until the job has left or a handler has begun; False if neither happens in time."""
         with CancelScope(deadline=self._since + patience) as limit:
             await self._handling.until(lambda handling: handling or self.done)
         return not limit.cancelled_caught

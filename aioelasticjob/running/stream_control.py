@@ -1,4 +1,4 @@
-"""How a run that could go on for ever is held: it is asked to end, and ends after what it has in process."""
+"""Ends streaming runs: such a run fetches no more batches once it is asked to end, and processes what it has."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from aioelasticjob.model import Claim, FireSource
 
 @dataclass(slots=True)
 class StreamControl:
-    """What an engine is given besides its flight: when to end, and where to count."""
+    """Tells an engine when to end, and where to count."""
 
     view: JobView
-    """What the run was decided on."""
+    """The view on which the run was decided."""
     views: Latest[JobView]
     """The newest view."""
     run_counts: RunCounts
     events: Events
     end: Event = field(default_factory=Event)
-    """Set when the run is to end: nothing more is fetched."""
+    """Set when the run is to end: then no further batch is fetched."""
     unfinished: set[int] = field(default_factory=set)
-    """Items that would have had more to do: their moment is left open, for whoever holds them next."""
+    """Items that may have more records.  Their moment stays unclaimed, so that their holder runs it again."""
 
 
 def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
-    """Whether a streaming run has to give way, so that what an operator or the leader wants can happen.
+    """Whether a streaming run has to end, because an operator or the leader has changed something that waits for it.
 
-    Elastic-Job ends a stream when resharding is wanted (DataflowJobExecutor, isNeedSharding); pause, disable, a changed
-    setting, a trigger and an orphan wait for it all the same, so they end it too.
+    Elastic-Job ends a stream when an assignment is required (DataflowJobExecutor, isNeedSharding).  Here, a pause, a
+    disabled server or item, a changed setting, a trigger and an orphan end it too, because they wait for it as well.
     """
     if now is begun:
         return False
@@ -53,7 +53,7 @@ def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
 
 
 def left_open(claim: Claim, items: Collection[int]) -> Claim:
-    """Return the claim as if the moment of these items were still to come: so it is claimed again, by their holder."""
+    """Return the claim with the moment of these items marked as unclaimed, so that their holder claims it again."""
     if not items:
         return claim
     records = dict(claim.items)
@@ -64,6 +64,6 @@ def left_open(claim: Claim, items: Collection[int]) -> Claim:
 
 
 def _within_reach(view: JobView, me: str) -> frozenset[int]:
-    """Return the items of ours that nobody and nothing keeps from us."""
+    """Return the items of this instance that it can run: neither disabled, nor orphans, nor being rescued."""
     mine = frozenset(item for item, holder in view.assignment.items() if holder == me)
     return mine - view.disabled_items - view.orphans - view.rescues.keys()

@@ -1,4 +1,4 @@
-"""One flight as observers are told of it.  While nobody listens there is none, and a fire pays nothing for it."""
+"""Puts the events of one execution.  If nobody reads events, no trace is made, so a fire has no cost for it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aioelasticjob.model import Claim, FireSource, Outcome
 
 
 class Trace:
-    """What has been told of a flight, so that every item that began also ends, and once."""
+    """Puts the events of one execution, and remembers them, so that each item has exactly one ``Ended`` event."""
 
     def __init__(self, events: Events, clock: Clock, job: str, claim: Claim, *, per_instance: bool) -> None:
         self._events, self._clock, self._job, self._claim = events, clock, job, claim
         self._loop = get_running_loop()
         self._open = _task_ids(job, claim, per_instance)
-        """The items that have not ended, each with the name of its run."""
+        """The task id of each item that has not ended."""
         self._cancelled: dict[int, str] = {}
         self._started: dict[int, float] = {}
         self._failures: dict[int, BaseException] = {}
@@ -30,7 +30,7 @@ class Trace:
         return cls(events, clock, config.job_name, claim, per_instance=config.per == "instance")
 
     def began(self) -> None:
-        """Tell that the moment has come; and of a rescue, whom it is from."""
+        """Put ``Began``; for a rescue, also ``Rescued``, which names the instance whose run was cut off."""
         fire, me, now = self._claim.fire, self._claim.instance, self._clock.now()
         items, tasks = tuple(self._open), tuple(self._open.values())
         self._events.put(Began(self._job, me, fire.slot, fire.source, items, now - fire.slot / 1000, tasks))
@@ -40,7 +40,7 @@ class Trace:
                 self._events.put(Rescued(self._job, me, fire.slot, item, cut_off, task, now))
 
     def started(self, context: Context) -> None:
-        """Tell that a handler is called for the items of a context."""
+        """Put ``Started``: a handler is called for the items of a context."""
         fire, now = self._claim.fire, self._loop.time()
         for item in context.claimed:
             self._started[item] = now
@@ -58,13 +58,13 @@ class Trace:
         )
 
     def ended(self, items: Iterable[int], outcome: Outcome) -> None:
-        """Tell that the handler of items is over."""
+        """Put ``Ended`` for items whose handler has ended."""
         for item in items:
             if (task := self._open.pop(item, None)) is not None:
                 self._tell_end(item, task, outcome, self._loop.time() - self._started.get(item, self._loop.time()))
 
     def close(self, outcomes: Mapping[int, Outcome], seconds: float) -> None:
-        """Tell the end of what has not ended otherwise; it began ``seconds`` ago."""
+        """Put ``Ended`` for all items that have not ended; the execution began ``seconds`` ago."""
         now = self._loop.time()
         for item, task in self._open.items():
             outcome = outcomes.get(item, Outcome.CANCELLED)
@@ -74,14 +74,14 @@ class Trace:
         self._open = {}
 
     def handed_over(self, items: Collection[int]) -> None:
-        """Tell which of what was cancelled has been put up for others."""
+        """Put ``HandedOver`` for cancelled items that were marked as orphans, so that other instances run them."""
         fire, now = self._claim.fire, self._clock.now()
         for item, task in self._cancelled.items():
             if item in items:
                 self._events.put(HandedOver(self._job, self._claim.instance, fire.slot, fire.source, item, task, now))
 
     def complaining(self, told: Callable[[Context, Exception], None]) -> Callable[[Context, Exception], None]:
-        """Return a complaint that is remembered until the items end, and passed on."""
+        """Return a function that passes an error to ``told``, and keeps it for the ``Ended`` events of its items."""
 
         def complain(context: Context, error: Exception) -> None:
             self._failures.update(dict.fromkeys(context.claimed, error))
@@ -93,12 +93,12 @@ class Trace:
         fire, failure, now = self._claim.fire, self._failures.pop(item, None), self._clock.now()
         me = self._claim.instance
         if outcome is Outcome.COMPLETED:
-            failure = None  # a dataflow's records may fail without its run
+            failure = None  # records of a dataflow may fail although the run is completed
         self._events.put(Ended(self._job, me, fire.slot, fire.source, item, outcome, seconds, task, now, failure))
 
 
 def _task_ids(job: str, claim: Claim, per_instance: bool) -> dict[int, str]:
-    """Return the names that the contexts of these items have."""
+    """Return the task ids that the contexts of these items have."""
     me, slot, fences = claim.instance, claim.fire.slot, claim.fences
     if per_instance:
         items = sorted(claim.items)

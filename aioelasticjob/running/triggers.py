@@ -1,4 +1,4 @@
-"""What somebody asked for by hand: neither lost nor run twice, for the claim that runs it removes it."""
+"""Answers triggers.  The claim that runs a trigger's items removes it, so it is neither lost nor run twice."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ RunClaimed: TypeAlias = Callable[[JobView, Fire, frozenset[int]], Awaitable[bool
 
 
 class Triggers:
-    """The triggers of one instance, and the items that could not be had when theirs was answered."""
+    """Answers the triggers of one instance, and keeps the items that could not be run at once."""
 
     def __init__(
         self, member: Member, state: StateDriver, accounts: ExecutionStats, listeners: Sequence[Listener]
     ) -> None:
         self._member, self._state, self._accounts, self._listeners = member, state, accounts, listeners
         self.deferred: dict[int, Fire] = {}
-        """What was asked for of items that could not be had then."""
+        """The fires of items that could not be claimed when their trigger was answered."""
         self._asked: frozenset[int] = frozenset()
-        """All items that the fire under way is meant for, whether or not they can be had now."""
+        """All items that the present fire is meant for, whether or not they can be claimed now."""
 
     def are_open(self, view: JobView) -> bool:
-        """Whether something was asked for by hand and has not been run."""
+        """Whether a trigger or a deferred item has not been run yet."""
         return bool(self.deferred) or self._member.id in view.triggered
 
     async def answer(self, view: JobView, fly: RunClaimed) -> bool:
-        """Run what was asked for; True if there was something to answer."""
+        """Run the items of a trigger; True if there was one to answer."""
         if (later := self._due(view)) is not None:
             await self._run_deferred(view, fly, *later)
             return True
@@ -61,9 +61,9 @@ class Triggers:
             self._asked = items
             await fly(view, fire, free)
             return True
-        if not await self._drop(fire):  # for there is no claim that would remove it
+        if not await self._drop(fire):  # no claim is made that would remove the trigger
             return False
-        if refusal is not None:  # told once the request is gone, or it would be told again until the mirror knows
+        if refusal is not None:  # after the removal: before, it would be reported again until the view is newer
             self._accounts.refused(str(refusal))
         elif not items:
             self._say_why_not(view)
@@ -71,7 +71,7 @@ class Triggers:
         return True
 
     async def claimed(self, fire: Fire, taken: ClaimResult) -> None:
-        """See to what the claim for a request could not have: it is still asked for, or still put off."""
+        """Keep the items that the claim for a trigger did not get: the trigger stays, or they are deferred."""
         got = frozenset[int]() if taken.claim is None else taken.claim.items.keys()
         if not got and (taken.stale or not await self._drop(fire)):
             return
@@ -80,11 +80,11 @@ class Triggers:
         self._put_off(self._asked - got - taken.refused, fire)
 
     def give_up(self) -> None:
-        """Tell of what was put off: this instance leaves, or its session is over."""
+        """Report the deferred items as missed, because this instance leaves or its session is over."""
         self._tell(self.deferred, "it was asked for by hand, and this instance has gone before it could be run")
 
     async def _run_deferred(self, view: JobView, fly: RunClaimed, fire: Fire, items: frozenset[int]) -> None:
-        """Fly what was put off, which it remains until a claim has it, unless it is refused."""
+        """Run deferred items.  They stay deferred until a claim has them, except if the clock skew is too large."""
         if skew := self._state.intolerable_skew():
             self._accounts.refused(str(skew))
             for item in items:
@@ -94,16 +94,16 @@ class Triggers:
         await fly(view, fire, items)
 
     def _newest(self, view: JobView) -> Fire | None:
-        """Return what is asked of this instance, None if nothing is, or nothing can be answered yet."""
+        """Return the fire of this instance's trigger; None if there is none, or it cannot be answered yet."""
         path = self._member.layout.trigger(self._member.id)
         asked = view.tree.get(path)
         if asked is None or view.obstructed(path) or not view.settled:
             return None
-        parameter = asked.data.decode("utf-8", "replace") or None  # without data the configured one holds
+        parameter = asked.data.decode("utf-8", "replace") or None  # without data, the configured one is used
         return Fire(self._state.now(), FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
 
     def _say_why_not(self, view: JobView) -> None:
-        """Log what a request comes to nothing for; that nothing is held here is no reason to."""
+        """Log why a trigger runs nothing; it is not logged if this instance simply holds no items."""
         open_ = self._member.id in view.eligible
         if self._state.held or not open_:
             why = "all its items here are switched off" if open_ else "this server is switched off"
@@ -113,26 +113,26 @@ class Triggers:
             log.warning("not run: it was asked for by hand, and %s", why, extra=extra)
 
     async def _drop(self, fire: Fire) -> bool:
-        """Remove a request that no claim removes; False if it is another by now, or has been taken.
+        """Remove a trigger that no claim removes; False if it has been replaced or removed meanwhile.
 
         Raises:
-            RegistryError: there is no connection, or it is refused; nothing was removed.
+            RegistryError: there is no connection, or the registry refuses it; nothing was removed.
         """
         if fire.request is None:
             return True
         match await write(self._member, [Delete(*fire.request)], "to take a request"):
-            case WriteRefused(Conflict()):  # the mirror has not heard of it yet
+            case WriteRefused(Conflict()):  # the view does not show that yet
                 return False
             case written:
                 written.get()
                 return True
 
     def _put_off(self, items: Iterable[int], fire: Fire) -> None:
-        """Run items later, for they cannot be had now."""
+        """Defer items that cannot be run now."""
         self.deferred.update(dict.fromkeys(items, replace(fire, request=None)))
 
     def _due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
-        """Return a fire that was put off, and the items that can be had for it now; tell of those that have moved."""
+        """Return a deferred fire and the items that can run for it now; report items that have moved as missed."""
         fires = self.deferred
         why = "it was asked for by hand, and moved to another instance before it could be run"
         self._tell(fires.keys() - self._state.held, why)

@@ -1,4 +1,4 @@
-"""Moments that nobody was up for: one of those who come back reports them, for the whole cluster."""
+"""Reports moments that came while no instance was up: one instance does it, for the whole cluster."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from aioelasticjob.running.state import ENDED, Items
 
 NOBODY = "nobody was up when they came"
 RETRY_PAUSE = 5.0
-"""Seconds after which the registry is asked again to have an absence noted."""
+"""Seconds until the instance tries again to write a note that the registry has refused."""
 Span = tuple[Timetable, int, int]
-"""A schedule, and from when until when it was in force."""
+"""A schedule, and the start and end of the time in which it was in force."""
 
 
 class UnattendedMoments:
-    """What one instance reports of the time in which no instance was there; moments are in milliseconds."""
+    """Reports the moments that came while no instance was up.  Moments are in milliseconds."""
 
     def __init__(
         self, me: str, clockwork: ClockSkewMonitor, missed: MissedMoments, items: Items, commands: list[Command]
     ) -> None:
         self._me, self._clockwork, self._missed, self._items, self._commands = me, clockwork, missed, items, commands
         self._reported = False
-        """Whether what a job without records has missed has been looked up."""
+        """Whether this instance has reported what a job without records has missed."""
         self._again_at = 0.0
-        """When it may be looked up again, by the steady clock, if the registry has refused to have it noted."""
+        """When it may try again, by the clock that nobody sets, after the registry has refused the note."""
 
     def report(
         self,
@@ -40,11 +40,12 @@ class UnattendedMoments:
         owed_after: Mapping[int, int],
         then: Callable[[frozenset[int]], None],
     ) -> None:
-        """Report for items just gained what nobody has run; of items switched off nothing is missed.
+        """Report moments that no instance has run, for items just gained.  Items that are switched off miss none.
 
-        ``owed_after`` is the moment after which each item owes what comes, and ``spans`` are the schedules until now,
-        oldest first, by the registry's clock: this host's may be behind.  All items are marked, or their next holders
-        would report it again.  ``then`` is told of those that could not be marked, because the view is old.
+        ``owed_after`` is the moment after which this instance runs an item's moments itself.  ``spans`` are the
+        schedules until now, oldest first, by the registry's clock: this host's may be behind.  All items are marked;
+        otherwise their next holders would report the moments again.  ``then`` is called with the items that could not
+        be marked because the view is outdated.
         """
         after, missed = dict[int, int](), dict[int, int]()
         for number, owed in owed_after.items():
@@ -63,7 +64,7 @@ class UnattendedMoments:
         missed: Mapping[int, int],
         then: Callable[[frozenset[int]], None],
     ) -> None:
-        """Mark up to which moment items have missed all; then report it of those that may run here."""
+        """Mark up to which moment items have missed all moments; then report them for items that may run here."""
         part = {item: missed[item] for item in sorted(missed)[:MARKS_PER_TRANSACTION]}
 
         def marked(items: frozenset[int] | None) -> None:
@@ -83,10 +84,10 @@ class UnattendedMoments:
         self._commands.append(MarkMissed(view, {item: MissedMark(until) for item, until in part.items()}, marked))
 
     def report_unrecorded(self, view: JobView, table: Timetable, known_since: int, then: Callable[[], None]) -> None:
-        """Let the leader report, once, what came while nobody was up, for all items of a job that keeps no records.
+        """Report as the leader, once, what came while no instance was up, for all items of a job without records.
 
-        If nobody has written yet up to when somebody was there, as an older release does not, it counts from now on.
-        A registry that refuses to have it noted is asked again after a while, and keeps no item from running.
+        An older release does not write up to which moment an instance was up.  Then nothing is reported, and the moment
+        is written from now on.  If the registry refuses the note, it is tried again later, and items run meanwhile.
         """
         if view.config.monitor_execution or view.leader != self._me or self._reported:
             return then()
@@ -104,9 +105,9 @@ class UnattendedMoments:
 
             def written(done: bool | None) -> None:
                 if done is None:
-                    return then()  # which the job's refusals show
+                    return then()  # the registry has refused it, which the job's health shows
                 if not done:
-                    return self._commands.append(ReadAccounted(read))  # somebody else has written
+                    return self._commands.append(ReadAccounted(read))  # another instance has written
                 if known.moment and passed is not None:
                     items = view.items - view.disabled_items
                     open_ = [item for item in items if item < view.config.sharding_total_count]
@@ -129,7 +130,7 @@ def made_at(view: JobView, item: int) -> int:
 
 
 def made_by(view: JobView, item: int) -> int:
-    """Return the transaction that made an item, 0 if that is unknown."""
+    """Return the transaction that made an item; 0 if that is unknown."""
     node = view.tree.get(view.layout.item(item).sharding)
     return 0 if node is None else node.stat.czxid
 
@@ -141,7 +142,7 @@ def given_at(view: JobView, item: int) -> int:
 
 
 def given_to(instance: str, view: JobView) -> Mapping[int, int]:
-    """Return when each of the items that an instance holds was given to it, as a zxid."""
+    """Return the items that an instance holds, each with the zxid with which it was given to the instance."""
     held = (item for item, holder in view.assignment.items() if holder == instance)
     nodes = {item: view.tree.get(view.layout.item(item).instance) for item in held}
     return {item: node.stat.mzxid for item, node in nodes.items() if node is not None}

@@ -1,9 +1,9 @@
-"""Notices a blocked event loop, and names what blocks it.
+"""Notices that the event loop is blocked, and logs which code blocks it.
 
-While the loop stands still no heartbeat goes out: long enough, and the session is lost with every item it holds.  Only
-a thread can see that while it happens; and not even a thread, while a call into C keeps the interpreter's lock: what
-has kept it is named as soon as it is given back.  (``faulthandler.dump_traceback_later`` needs no lock, but there is
-one of it in a process, which is the user's, and it writes to a file.)
+A blocked loop sends no heartbeats.  If it is blocked for too long, the session is lost with all its locks.  Only a
+thread can notice that while it happens.  If a call into C keeps the interpreter's lock, not even a thread can run; then
+the code is logged as soon as it gives the lock back.  (``faulthandler.dump_traceback_later`` needs no lock, but a
+process has only one, which belongs to the user's program, and it writes to a file.)
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 BEAT = 0.2
-"""Seconds between two signs of life."""
+"""Seconds between two beats, with which the loop shows that it is not blocked."""
 BLOCKED = 0.7
-"""Seconds without one after which the loop counts as blocked: with two beats more it is said within a second."""
+"""Seconds without a beat after which the loop counts as blocked; so it is logged within a second."""
 WORKED = 0.15
-"""Seconds of processor time from which on a thread has worked and not been stopped: there is a look every 0.1 s."""
+"""Seconds of processor time after which a thread counts as having worked, rather than having been stopped."""
 BUSY = 0.1
-"""The same as a share of the time that has passed, of which others on the same processor may have had most."""
+"""The same as a share of the elapsed time: other processes may have used most of the processor."""
 
 log = logging.getLogger(__name__)
 
 
 @contextmanager
 def watchdog() -> Iterator[None]:
-    """Watch the running event loop from a thread; a host that allows no threads goes without."""
+    """Watch the running event loop from a thread.  On a host that allows no threads, nothing is watched."""
     watch = _Watch(asyncio.get_running_loop())
     thread = threading.Thread(target=watch.look, name="aioelasticjob-watchdog", daemon=True)
     with suppress(RuntimeError):
@@ -52,24 +52,24 @@ class _Watch:
         self._timer: asyncio.TimerHandle | None = None
 
     def beat(self) -> None:
-        """Give a sign of life; runs in the loop."""
+        """Note that the loop is not blocked.  This runs in the loop."""
         self._alive = time.monotonic()
         self._timer = self._loop.call_later(BEAT, self.beat)
 
     def stop(self) -> None:
-        """End the thread and the beat; does not wait, since the thread may be about to log."""
+        """End the thread and the beats, without waiting for the thread, which may be about to log."""
         self._stopped.set()
         if self._timer is not None:
             self._timer.cancel()
 
     def look(self) -> None:
-        """Look for signs of life; runs in the thread."""
+        """Check for beats until stopped.  This runs in the thread."""
         told_at: float | None = None
         looked, spent = time.monotonic(), self._spent()
         while not self._stopped.wait(BEAT / 2):
             before, looked, alive = looked, time.monotonic(), self._alive
             since, spent = spent, self._spent()
-            if looked - before > BLOCKED:  # this thread stood still as well
+            if looked - before > BLOCKED:  # this thread was blocked as well
                 if self._held_up(looked - before, spent[0] - since[0], spent[1] - since[1]):
                     told_at = told_at or (alive if looked - alive > BLOCKED else None)
                 elif told_at is None:
@@ -83,19 +83,22 @@ class _Watch:
                 log.error("the event loop is blocked, at:\n%s", self._stack(), extra={"seconds": BLOCKED})
 
     def _held_up(self, seconds: float, by_loop: float, by_all: float) -> bool:
-        """Tell why this thread stood still, and whether the loop is to blame; all have hardly moved on since."""
+        """Log why this thread was blocked, and return whether the loop caused it.
+
+        The stacks still show the cause, because the other threads have hardly run since.
+        """
         extra, worked = {"seconds": round(seconds, 1)}, max(WORKED, BUSY * seconds)
         if by_loop > worked:
             log.error("the event loop kept the interpreter's lock, at:\n%s", self._stack(), extra=extra)
             return True
         if by_all > worked:
             log.error("a thread kept the interpreter's lock, one of:\n%s", self._stacks(), extra=extra)
-        else:  # stopped; or somebody waits and keeps the lock, which is why the stack is told
+        else:  # the process was stopped, or a thread waits and keeps the lock, so log the stack
             log.warning("the whole process was held up, with the event loop at:\n%s", self._stack(), extra=extra)
         return False
 
     def _spent(self) -> tuple[float, float]:
-        """Return the processor time of the loop's thread, where it can be told, and of all."""
+        """Return the processor time of the loop's thread, if the platform has it, and of all threads."""
         by_loop = 0.0
         if self._clock is not None:
             with suppress(OSError):  # the thread has ended
@@ -107,9 +110,9 @@ class _Watch:
         return _shown(traceback.walk_stack(frame)) if frame else "(the thread has ended)"
 
     def _stacks(self) -> str:
-        """Return the stacks of all threads but this one and those that wait for another."""
+        """Return the stacks of all threads except this one and those that wait in ``threading``."""
         found = {
-            ident: list(traceback.walk_stack(frame))  # at once: what reads source lines lets the threads go on
+            ident: list(traceback.walk_stack(frame))  # first all frames: reading source lines lets other threads run
             for ident, frame in sys._current_frames().items()
             if ident != threading.get_ident() and frame.f_code.co_filename != threading.__file__
         }
@@ -118,7 +121,7 @@ class _Watch:
 
 
 def _own_clock() -> int | None:
-    """Return the id of the clock that tells this thread's processor time to others; not every platform has one."""
+    """Return the id of the clock of this thread's processor time; None if the platform has no such clock."""
     of_thread = getattr(time, "pthread_getcpuclockid", None)
     return None if of_thread is None else int(of_thread(threading.get_ident()))
 

@@ -1,4 +1,7 @@
-"""What one instance would write, given a view: pure functions, in the order in which their effects are tried."""
+"""The rules: pure functions that compute, from a view, the effects that one instance writes.
+
+The effects of earlier rules in ``RULES`` are written first.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def decide(rule_input: RuleInput) -> list[Effect]:
-    """Return every effect wanted; nothing when all is well."""
+    """Return the effects that the rules want; none if nothing has to change."""
     return [effect for rule in RULES for effect in rule(rule_input)]
 
 

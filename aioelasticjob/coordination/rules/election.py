@@ -1,4 +1,4 @@
-"""Who leads."""
+"""The rules of leader election."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aioelasticjob.coordination.rules.rule_input import RuleInput
 
 
 def elect(now: RuleInput) -> Iterator[BecomeLeader]:
-    """Whoever stays takes a seat that is empty or whose holder has left; the transaction lets one through."""
+    """An instance that stays becomes the leader if there is none.  The transaction lets only one of several succeed."""
     view = now.view
     vacant = view.leader not in view.instances or (view.epoch is None and now.leading)
     if vacant and now.me in view.staying and not view.obstructed(view.layout.host):
@@ -17,6 +17,6 @@ def elect(now: RuleInput) -> Iterator[BecomeLeader]:
 
 
 def step_down(now: RuleInput) -> Iterator[StepDown]:
-    """A leader that may no longer hold items makes room, if anybody else could lead or it lacks what is required."""
+    """A leader that may not lead any more steps down, if another instance can lead or it lacks a required feature."""
     if now.holds_seat and now.me not in now.view.staying and (now.view.staying or not now.leading):
         yield StepDown(now.me)

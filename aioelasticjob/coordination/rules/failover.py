@@ -1,4 +1,4 @@
-"""Items whose run was cut off because their instance died."""
+"""The rules of failover, for items whose run was cut off."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from aioelasticjob.coordination.rules.rule_input import RuleInput
 
 
 def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
-    """The leader marks every item that was begun, is not completed and runs nowhere, unless it is to be given up."""
+    """The leader marks every item whose run was cut off as an orphan, unless it gives the run up.
+
+    A run was cut off if it was begun, is not completed and runs nowhere.
+    """
     view = now.view
     if not (now.leading and view.config.failover):
         return
@@ -23,10 +26,10 @@ def mark_orphans(now: RuleInput) -> Iterator[MarkOrphan]:
 
 
 def give_up_runs(now: RuleInput) -> Iterator[GiveUpRun]:
-    """The leader settles every run whose rescues were cut off so often in a row that its handler may well be why.
+    """The leader settles a run as failed after ``max_rescues`` rescues in a row were cut off: its handler may be why.
 
-    Without a limit, a handler that ends its process would end one instance after the other.  A mark that an instance
-    left when it handed the run over goes with it: rescuers leave such a mark alone.
+    Without a limit, a handler that ends its process would end one instance after the other.  If an instance has handed
+    the run over, its mark is removed as well, because rescuers ignore the mark of a run that is to be given up.
     """
     view = now.view
     if not (now.leading and view.config.failover):
@@ -43,7 +46,7 @@ def _rescues(now: RuleInput, item: int) -> int:
 
 
 def unmark_orphans(now: RuleInput) -> Iterator[RemoveMarks]:
-    """The leader removes marks that no rescuer may answer: failover is off, or the item is gone."""
+    """The leader removes marks of orphans that nobody may rescue, because failover is off or the item is gone."""
     view = now.view
     if not now.leading:
         return

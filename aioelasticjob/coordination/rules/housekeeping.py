@@ -1,4 +1,4 @@
-"""What is left lying about, and what is missing."""
+"""The rules that remove nodes which nothing needs any more, and make missing nodes again."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from aioelasticjob.coordination.rules.rule_input import RuleInput
 from aioelasticjob.coordination.view import JobView
 
 REFRESHES_PER_RETENTION = 4
-"""A server's node in use is touched when it is older than this part of ``server_retention``."""
+"""How often in ``server_retention`` the node of a server in use is touched."""
 _GRACE = 1 + 1 / REFRESHES_PER_RETENTION
-"""So much longer nodes are kept: one in use may be that old."""
+"""A factor of ``server_retention``: nodes are kept longer, because the node of a server in use may be older as well."""
 
 
 def restore_nodes(now: RuleInput) -> Iterator[RestoreNodes]:
-    """Everybody sees to it that the parents are there, and his server: without a leader's seat there is no leader."""
+    """Every instance makes missing parent nodes and its server's node again: without them no leader can be elected."""
     view, layout = now.view, now.view.layout
     if not now.present:
         return
@@ -33,7 +33,7 @@ def restore_nodes(now: RuleInput) -> Iterator[RestoreNodes]:
 
 
 def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
-    """The leader removes items beyond the count, once nobody holds them; one that is disabled stays so."""
+    """The leader removes items beyond the count, once no instance holds them.  Disabled items are kept."""
     view = now.view
     if not now.leading or not view.settled:
         return
@@ -56,7 +56,7 @@ def remove_requests(now: RuleInput) -> Iterator[RemoveMarks]:
 
 
 def refresh_server(now: RuleInput) -> Iterator[RefreshServer]:
-    """On a tick an instance keeps its server's node young, so that its age tells since when nobody was there."""
+    """On a tick an instance touches its server's node, whose age says how long no instance has been on the server."""
     if not (now.tick and now.present and now.view.config.server_retention):
         return
     ip = now.view.instances[now.me].ip
@@ -66,7 +66,7 @@ def refresh_server(now: RuleInput) -> Iterator[RefreshServer]:
 
 
 def remove_servers(now: RuleInput) -> Iterator[RemoveServer]:
-    """On a tick the leader removes servers that nobody was on for ``server_retention`` and nobody said a word about."""
+    """On a tick the leader removes servers that had no instance for ``server_retention`` and are not switched off."""
     if not (now.tick and now.leading):
         return
     view, layout = now.view, now.view.layout
@@ -81,7 +81,7 @@ def remove_servers(now: RuleInput) -> Iterator[RemoveServer]:
 
 
 def clear_records(now: RuleInput) -> Iterator[ClearRecords]:
-    """The leader removes the records of a job that is not monitored any more, once nothing runs."""
+    """The leader removes the records of a job that is not monitored any more, once no item runs."""
     if now.leading and now.records and not now.view.config.monitor_execution:
         yield ClearRecords(now.records)
 

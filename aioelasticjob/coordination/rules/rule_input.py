@@ -1,4 +1,4 @@
-"""All that a rule may look at."""
+"""The facts that a rule is given."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from aioelasticjob.model import Record
 
 @dataclass(frozen=True, slots=True)
 class RuleInput:
-    """A view, who looks at it, and what only time can tell."""
+    """A view, the instance that decides, and facts that are not in the view."""
 
     view: JobView
     me: str
     quiet: bool = True
-    """Whether membership has rested for ``sharding_quiet``."""
+    """Whether the instances have not changed for ``sharding_quiet``."""
     tick: bool = False
-    """Whether this is the periodic look that also tidies up."""
+    """Whether this is a tick, on which some rules tidy up."""
     time: float = 0.0
-    """By the registry's clock, seconds since the epoch; looked at on a tick only."""
+    """The time of the registry's clock, in seconds since the epoch."""
     records: Mapping[str, int] = field(default_factory=dict)
-    """Nodes of items that nobody runs and whose records nobody wants, by path with their versions."""
+    """Records and marks to be removed because the job is not monitored any more: versions by path."""
     cut_off: Mapping[int, int] = field(default_factory=dict)
-    """Items begun, not completed and running nowhere, with their records' versions, as far as they were looked up."""
+    """The items whose run was cut off, as far as they were looked up, with the versions of their records."""
 
     runs: Mapping[int, Record] = field(default_factory=dict)
-    """What those records say."""
+    """The records of these items."""
     host: str = ""
-    """My host's name; what my node says may be somebody else's word."""
+    """This instance's host name.  It is not read from the instance's node, because somebody may have edited that."""
 
     @property
     def present(self) -> bool:
-        """Whether I am registered."""
+        """Whether this instance is registered."""
         return self.me in self.view.instances
 
     @property
     def holds_seat(self) -> bool:
-        """Whether the leader's seat is mine."""
+        """Whether the registry names this instance as the leader."""
         return self.view.leader == self.me and self.present
 
     @property
     def leading(self) -> bool:
-        """Whether I lead: the seat is mine, and I know all that the job requires."""
+        """Whether this instance leads: the registry names it, and it knows all features that the job requires."""
         return self.holds_seat and self.me not in self.view.lacking

@@ -1,4 +1,4 @@
-"""Since when the schedule has been in force."""
+"""The rule that notes since when the schedule has been in force."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from aioelasticjob.coordination.rules.rule_input import RuleInput
 from aioelasticjob.coordination.view import scheduling
 
 MAX_FORMER_SCHEDULES = 8
-"""Schedules that are remembered once they are in force no longer: their last moments may yet have to be reported."""
+"""How many former schedules are kept: their last moments may still have to be reported as missed."""
 
 
 def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
-    """The leader notes a schedule that is new, with the time at which the configuration was written.
+    """The leader notes a new schedule, with the time at which the configuration was written.
 
-    It does not matter who wrote the configuration, or with which tool: the note says which schedule it is about.  Those
-    that were noted before it are kept with it, oldest first.
+    The note contains the schedule itself, so it does not matter who has written the configuration, or with which tool.
+    The note also contains the former schedules, oldest first.
     """
     view = now.view
     config = view.tree.get(view.layout.config)

@@ -1,4 +1,4 @@
-"""Which instance holds which items."""
+"""The rules of assignment: which instance holds which items."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from aioelasticjob.coordination.view import JobView
 
 
 def wanted_assignment(view: JobView) -> Mapping[int, str]:
-    """Return the assignment that the job's strategy gives, for at least one eligible instance."""
+    """Return the assignment that the job's strategy computes.  There must be an eligible instance."""
     given = AssignmentInput(view.layout.job, view.eligible, view.config.sharding_total_count, view.assignment)
     return assignment_of(view.config.sharding_strategy, given)
 
 
 def require_assignment(now: RuleInput) -> Iterator[RequireAssignment]:
-    """The leader asks for an assignment whenever the present one is not the strategy's."""
+    """The leader requires an assignment if the present one differs from the strategy's."""
     if (
         now.leading
         and now.view.necessary is None
@@ -28,7 +28,7 @@ def require_assignment(now: RuleInput) -> Iterator[RequireAssignment]:
 
 
 def assign_items(now: RuleInput) -> Iterator[Assign]:
-    """The leader answers the mark once membership has rested."""
+    """The leader writes the assignment that is required, once the instances have not changed for ``sharding_quiet``."""
     view = now.view
     if now.leading and now.quiet and view.eligible and (view.necessary is not None or view.processing):
         yield Assign(wanted_assignment(view))
