@@ -77,10 +77,12 @@ class MissedMoments:
         """Report moments of a new schedule that came while this instance still followed the old one, ``followed``.
 
         Moments that both schedules have were run or reported, so they are left out.  Nothing is reported if the span is
-        longer than ``NEWS``: then a clock that was ahead claimed the moment at its end.
+        longer than ``NEWS``: then a clock that was ahead claimed the moment at its end.  The span also ends with a
+        moment that was only reported, and is still to be run again: what came before it is reported by nobody else.
         """
         held = {number: self._items[number] for number in items}
-        spans = {n: (max(since, item.followed or 0), int(min(until, item.accounted))) for n, item in held.items()}
+        ends = {number: max(item.accounted, item.reported) for number, item in held.items()}
+        spans = {n: (max(since, item.followed or 0), int(min(until, ends[n]))) for n, item in held.items()}
         for after, end in sorted(set(spans.values())):
             alike = [item for item, span in spans.items() if span == (after, end)]
             done = after if end - after <= NEWS else end

@@ -8,8 +8,15 @@ import anyio
 import pytest
 
 from aioelasticjob import ItemContext
+from aioelasticjob.cron import Cron
 from aioelasticjob.events import Began, Misfired, Rescued
+from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.transaction import Set
+from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
+from aioelasticjob.running.commands import Command, Report
+from aioelasticjob.running.missed import MissedMoments
+from aioelasticjob.running.schedule import Timetable
+from aioelasticjob.running.state import Items
 from aioelasticjob.testing import Process
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
@@ -346,3 +353,12 @@ async def first_run(here: SimulatedJobs) -> int:
         await anyio.sleep(0.01)
     await anyio.sleep(0.2)
     return round((await here.record(0)).begun / 1000 - here.start)
+
+
+def test_hidden_moments_before_one_that_was_reported_by_the_old_schedule_and_is_to_run_again_are_reported() -> None:
+    items, commands = Items(), list[Command]()
+    items[0].seen, items[0].reported = VersionedRecord(Record(slot=42_000), 1), 45_000
+    missed = MissedMoments(ClockSkewMonitor(Reading(46.0, 46.0)), items, commands)
+    old, new = (Timetable(Cron.parse(text), 46_000) for text in ("0/3 * * * * ?", "* * * * * ?"))
+    missed.report_hidden([0], new, old, 41_500)
+    assert [(one.passed.first, one.passed.last) for one in commands if isinstance(one, Report)] == [(43_000, 44_000)]

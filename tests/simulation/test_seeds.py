@@ -24,6 +24,7 @@ OLD_BUGS = {
     107: "A schedule changed during a long run began when the run was over, and the moments until then were lost.",
     292: "An item was enabled during a run of others: its moments until the run's end were not reported.",
     969: "A schedule that was changed during a run: its moments until the run's end were neither run nor reported.",
+    50230: "A moment of the old schedule was reported and to be run again; those of the new one before it were lost.",
 }
 """Seeds that failed before their bug was mended (checked by taking the mend out again)."""
 
