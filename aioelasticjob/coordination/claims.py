@@ -54,7 +54,10 @@ class ClaimResult:
 
 
 class Claims:
-    """Claims and settles items.  Nothing else in this process writes their records."""
+    """Claims and settles items.  Nothing else in this process writes their records.
+
+    It has more than twelve methods: the steps of both transactions share what is known of the items.
+    """
 
     def __init__(self, member: Member, cache: RecordCache) -> None:
         self._member, self._cache = member, cache

@@ -55,7 +55,10 @@ def moment_of(run: str) -> int | None:
 
 
 class RunBarrier:
-    """Reads and writes the nodes below ``guarantee`` of one job.  Every write is conditional on what was read."""
+    """Reads and writes the nodes below ``guarantee`` of one job.  Every write is conditional on what was read.
+
+    It has more than twelve methods: each mark has its own, and all share how a write is repeated.
+    """
 
     def __init__(self, member: Member) -> None:
         self._member, self._layout, self._session = member, member.layout, member.session

@@ -40,6 +40,8 @@ class Session:
 
     If the connection is lost, a read waits for a short while, then raises Suspended.  A write is never repeated, and is
     bound to the session (``incarnation``) under which it was decided: the registry refuses it under a later one.
+
+    It has more than twelve methods: it is the one interface to the registry, a method for each request.
     """
 
     def __init__(self, client: Client, codec: Codec) -> None:

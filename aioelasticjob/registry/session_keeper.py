@@ -70,6 +70,8 @@ class SessionKeeper:
 
     Once the session is attached, ``keep`` never waits for a reply: it notices a broken connection by the end of that
     connection.  If it waited for a reply, nobody could end that wait, since only ``keep`` makes new connections.
+
+    It has more than twelve methods: a session has many states, and each change of state is a method.
     """
 
     def __init__(self, settings: ConnectionSettings, codec: Codec, random: Random) -> None:

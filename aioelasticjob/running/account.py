@@ -23,7 +23,10 @@ SOON = 500  # a claim may be sent, and refused, up to so many milliseconds befor
 
 
 class Account:
-    """The items that this instance holds, and the moments that are due for them.  Times are in milliseconds."""
+    """The items that this instance holds, and the moments that are due for them.  Times are in milliseconds.
+
+    It has more than twelve methods: each fact and each question is a method.
+    """
 
     def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
         self.clock = ClockSkewMonitor(reading)

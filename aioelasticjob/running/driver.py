@@ -35,7 +35,10 @@ log = logging.getLogger(__name__)
 
 
 class StateDriver(JobState):
-    """Adds to ``JobState`` the I/O that performs its commands.  This class decides nothing."""
+    """Adds to ``JobState`` the I/O that performs its commands.  This class decides nothing.
+
+    It has more than twelve methods: each fact that makes commands is a method here, too.
+    """
 
     def __init__(
         self,

@@ -21,7 +21,10 @@ from aioelasticjob.user_code import UserCode
 
 
 class Feed:
-    """Supplies the workers with the records of one queue."""
+    """Supplies the workers with the records of one queue.
+
+    It has more than twelve methods: the steps of a batch share what is in process.
+    """
 
     def __init__(self, lane: BatchQueue, calls: HandlerCalls, execution: Execution, reins: StreamControl) -> None:
         self.lane, self._calls, self._execution, self._reins, self._config = (

@@ -45,7 +45,10 @@ UNCERTAIN = 1.0
 
 
 class JobScheduler:
-    """Runs one job in one session.  Its turns follow one another, so the job never has two executions at a time."""
+    """Runs one job in one session.  Its turns follow one another, so the job never has two executions at a time.
+
+    It has more than twelve methods: a run has many steps, and the process asks for the state of the job.
+    """
 
     def __init__(
         self,

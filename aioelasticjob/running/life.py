@@ -96,6 +96,8 @@ class Life:
     """A job in one session.  It owns no task while it has nothing to do: its parts get turns of the scheduler.
 
     ``over`` is called when the session or the job has ended; its caller then calls ``end``.
+
+    It has more than twelve methods: joining, living and ending a life have several steps each.
     """
 
     def __init__(

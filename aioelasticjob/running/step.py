@@ -21,7 +21,10 @@ from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_
 
 
 class JobState(Account):
-    """The items of this instance, what it knows of them, and the moments that are due.  Times are in milliseconds."""
+    """The items of this instance, what it knows of them, and the moments that are due.  Times are in milliseconds.
+
+    It has more than twelve methods: each step of taking in a view is a method.
+    """
 
     def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
         super().__init__(me, view, reading, up_since, items)

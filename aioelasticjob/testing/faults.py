@@ -22,7 +22,10 @@ Farewell = Literal["fin", "reset", "silent"]
 
 
 class Faults:
-    """Causes and ends faults in one simulation."""
+    """Causes and ends faults in one simulation.
+
+    It has more than twelve methods: each fault is a method.
+    """
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()

@@ -47,7 +47,10 @@ _MAX_IDLE_TURNS = 200_000
 
 
 class VirtualLoop(SimulatedLoop):
-    """Asyncio's own scheduler over simulated time and an in-memory network."""
+    """Asyncio's own scheduler over simulated time and an in-memory network.
+
+    It has more than twelve methods: it overrides what asyncio's loop offers.
+    """
 
     _ready: deque[asyncio.Handle]
     _asyncgens: weakref.WeakSet[AsyncGenerator[object, object]]

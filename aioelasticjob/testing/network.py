@@ -101,7 +101,10 @@ class Listener(asyncio.AbstractServer):
 
 
 class Network:
-    """All hosts, links, listeners and connections of one loop."""
+    """All hosts, links, listeners and connections of one loop.
+
+    It has more than twelve methods: each fault of a network is a method.
+    """
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self.loop = loop

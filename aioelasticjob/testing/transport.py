@@ -122,7 +122,7 @@ class Connection:
 
 
 class Endpoint(_FlowControlMixin):
-    """One end of a connection: the transport its protocol writes to, and the pipe to the other end."""
+    """One end of a connection; it has more than twelve methods, because it implements asyncio's transport."""
 
     peer: Endpoint
     _maybe_pause_protocol: Callable[[], None]

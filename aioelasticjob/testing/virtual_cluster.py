@@ -143,7 +143,10 @@ class Instance:
 
 
 class VirtualCluster:
-    """A registry and instances of one application, all in simulated time.  For coroutines run by ``simulated``."""
+    """A registry and instances of one application, all in simulated time.  For coroutines run by ``simulated``.
+
+    It has more than twelve methods: each thing that can happen to a cluster is a method.
+    """
 
     def __init__(self) -> None:
         self.instances: list[Instance] = []

@@ -138,7 +138,10 @@ class Server:
 
 
 class Client(asyncio.Protocol):
-    """One connection's end in asyncio."""
+    """One connection's end in asyncio.
+
+    It has more than twelve methods: each kind of message is a method.
+    """
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -19,7 +19,10 @@ class _Trace(NamedTuple):
 
 
 class ZnodeTable:
-    """The znodes and the indices over them.  While `journal` is a list, every change notes there how to undo it."""
+    """The znodes and the indices over them.  While `journal` is a list, every change notes there how to undo it.
+
+    It has more than twelve methods: each operation on znodes is a method.
+    """
 
     def __init__(self, *, extended_types: bool = True) -> None:
         self.extended_types = extended_types

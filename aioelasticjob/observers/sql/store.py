@@ -69,6 +69,8 @@ class EventStore:
 
     Raises:
         EventStoreUnreachable: by every query, if the database does not answer.
+
+    It has more than twelve methods: it is the one interface to the database, for those who write and those who read.
     """
 
     def __init__(self, engine: AsyncEngine, settings: EventStoreSettings, clock: Clock) -> None:
