@@ -357,7 +357,7 @@ def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instan
         pid if isinstance(pid, int) else 0,
         incarnation,
         joined,
-        since if isinstance(since, int | float) and 0 < since < joined else joined,
+        since if isinstance(since, int | float) and since is not True and 0 < since < joined else joined,
         told.get("leaving") is True,
         _features(told.get("features")),
     )
