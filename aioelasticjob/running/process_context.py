@@ -18,7 +18,7 @@ from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.schedule import Starts
 from aioelasticjob.running.stopping import Stopping
 
-JOINING_AT_ONCE = 250
+JOINING_AT_ONCE = 64
 """How many jobs of one process register at the same time."""
 
 
