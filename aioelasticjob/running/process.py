@@ -37,6 +37,7 @@ async def run_jobs(
     """
     tasks = create_task_group()
     scheduler = Scheduler(tasks)
+    scheduler.is_joining = lambda: shared.joining.value == 0
     local = [LocalJob(job, session, host, shared, scheduler) for job in jobs]
     try:
         async with tasks:

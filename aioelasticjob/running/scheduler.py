@@ -28,6 +28,8 @@ URGENT_AT_ONCE = 200
 """How many urgent activities get a turn in one round of the loop.  More would delay the traffic with the registry."""
 AT_ONCE = 50
 """How many activities that are not urgent get a turn in one round of the loop."""
+AT_ONCE_WHILE_JOINING = 2
+"""The same while so many jobs join that others wait to."""
 
 
 class Scheduler:
@@ -44,6 +46,8 @@ class Scheduler:
         self._timer: TimerHandle | None = None
         self._timer_at = inf
         self._loops = 0
+        self.is_joining: Callable[[], bool] = lambda: False
+        """Whether so many jobs join that others wait to: then less is begun besides, and they are through sooner."""
 
     async def run(self) -> None:
         """Give turns until cancelled.  It may be called again then, or twice at a time; no requested turn is lost."""
@@ -81,7 +85,8 @@ class Scheduler:
         for activity in tuple(islice(self._urgent, URGENT_AT_ONCE)):
             del self._urgent[activity]
             activity.take_turn()
-        for activity in tuple(islice(self._woken, AT_ONCE)):
+        at_once = AT_ONCE_WHILE_JOINING if self.is_joining() else AT_ONCE
+        for activity in tuple(islice(self._woken, at_once)):
             del self._woken[activity]
             activity.take_turn()
 
