@@ -133,34 +133,33 @@ class Life:
             self._following.wake()
             seen = await trees.changed()
             lacking = member.lacks(seen) if past.config is None else ()
-            try:
-                if not lacking:
-                    await self._join(past)
-                    up()
-                    return True
-            except InvalidSetting as mistake:
-                if not (past.is_up or isinstance(mistake, ForeignData)):
-                    raise
-                past.wait(name, str(mistake), self._shared)
-        if not lacking:
+            problem = missing_features_text(lacking) if lacking else await self._join(past)
+        if not problem:
             up()
-            await wait_for_news(member, trees, seen, leaving)
-            return False
-        past.wait(name, missing_features_text(lacking), self._shared, member.id)
+            return True
+        past.wait(name, problem, self._shared, member.id if lacking else None)
         up()
-        try:
-            self.left = not await wait_until_known(member, self._job.config, trees, leaving)
-        except ForeignData as mistake:
-            past.wait(name, str(mistake), self._shared)
-            await wait_for_news(member, trees, seen, leaving)
+        if lacking:
+            try:
+                self.left = not await wait_until_known(member, self._job.config, trees, leaving)
+                return False
+            except InvalidSetting as mistake:
+                past.wait(name, str(mistake), self._shared)
+        await wait_for_news(member, trees, seen, leaving)
         return False
 
-    async def _join(self, past: History) -> None:
-        """Register the instance, and start the job."""
-        config = await join(self.member, self._job.config, self._follower.trees, past.config, past.up_since)
-        past.resume(self._job.config.job_name, self._shared)
-        await _compare_clocks(self.member, self._shared)
-        await self._live(config, past)
+    async def _join(self, past: History) -> str:
+        """Register the instance, and start the job; return what keeps it from that, if it has to wait."""
+        try:
+            config = await join(self.member, self._job.config, self._follower.trees, past.config, past.up_since)
+            past.resume(self._job.config.job_name, self._shared)
+            await _compare_clocks(self.member, self._shared)
+            await self._live(config, past)
+        except InvalidSetting as mistake:
+            if not (past.is_up or isinstance(mistake, ForeignData)):
+                raise
+            return str(mistake)
+        return ""
 
     async def _live(self, config: JobConfig, past: History) -> None:
         """Start the coordinator, the job's scheduler and the monitor port."""
