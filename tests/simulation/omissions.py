@@ -290,6 +290,13 @@ def marks_made_by_hand() -> AbstractContextManager[object]:
     return mock.patch.object(bare_events, "_EVENTS", events)
 
 
+def servers_switched_often() -> AbstractContextManager[object]:
+    """Let operators switch servers off and on again and again, so that items are given away and come back."""
+    often: dict[Callable[[World, Process], None], int] = {bare_events.switch_server: 60, bare_events.start: 20}
+    weights = [often.get(event, weight) for event, weight in bare_events._CHANCES.items()]
+    return mock.patch.object(bare_events, "_WEIGHTS", weights)
+
+
 @contextmanager
 def all_of(*defects: Callable[[], AbstractContextManager[object]]) -> Any:
     """Break several walls at once."""
