@@ -12,11 +12,10 @@ from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.events import Events
 from aioelasticjob.latest import Latest
+from aioelasticjob.running.claim_ahead import Starts
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.limited_log import LimitedLog
-from aioelasticjob.running.schedule import Starts
-from aioelasticjob.running.stopping import Stopping
 
 JOINING_AT_ONCE = 64
 """How many jobs of one process register at the same time."""
@@ -24,8 +23,6 @@ JOINING_AT_ONCE = 64
 
 class Running(Protocol):
     """A job that runs in this process, as the rest of the process uses it."""
-
-    stopping: Stopping
 
     @property
     def standing(self) -> tuple[str, int, bool]:
@@ -38,16 +35,6 @@ class Running(Protocol):
     @property
     def is_refusing(self) -> bool:
         """Whether the job runs nothing because the clock skew is larger than the job tolerates."""
-
-    @property
-    def shutdown_timeout(self) -> float:
-        """Seconds that running handlers have to end when the job leaves."""
-
-    def leave(self) -> None:
-        """Stop claiming, and leave once no handler runs."""
-
-    def cut(self) -> None:
-        """Cancel the execution."""
 
     def look_again(self) -> None:
         """Compute anew which items are due, because the time was set."""
