@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
 from aioelasticjob.coordination.view import JobView, instance_data, is_host, is_item
+from aioelasticjob.layout import child
 
 MAX_WARNINGS = 100
 """How many findings are logged at a time: a thousand wrong nodes shall not cause a thousand lines."""
@@ -75,15 +76,15 @@ def _items(view: JobView) -> Iterator[tuple[str, str]]:
     for parent in (layout.sharding, layout.orphans):
         for name in tree.children(parent):
             if not is_item(name):
-                yield f"{parent}/{name}", "is no item"
+                yield child(parent, name), "is no item"
     for item in view.items:
         paths = layout.item(item)
         mark = tree.get(paths.failover)
         if mark is not None and not mark.stat.ephemeral_owner:
             yield paths.failover, "is not ephemeral, so nobody rescues the item"
-        for name in tree.children(paths.sharding):
-            if f"{paths.sharding}/{name}" not in (paths.instance, paths.disabled, paths.failover):
-                yield f"{paths.sharding}/{name}", "is nothing that an item has"
+        below = {child(paths.sharding, name) for name in tree.children(paths.sharding)}
+        for path in sorted(below - {paths.instance, paths.disabled, paths.failover}):
+            yield path, "is nothing that an item has"
 
 
 def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
@@ -93,7 +94,7 @@ def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
         paths = layout.item(item)
         marks += [paths.instance, paths.disabled, paths.failover]
     for parent in (layout.orphans, layout.shutdowns, layout.triggers):
-        marks += [f"{parent}/{name}" for name in tree.children(parent)]
+        marks += [child(parent, name) for name in tree.children(parent)]
     for path in marks:
         if view.obstructed(path):
             yield path, "has nodes below it, so nobody can remove it"
