@@ -59,4 +59,4 @@ def test_an_error_handler_that_does_not_work_leaves_the_last_good_one_and_is_nam
     assert said[0] == said[1]
     assert said[0].startswith(f"/job/config: {fault}")
     assert said[0].endswith("; mine goes on being called")
-    assert said[2] == "/job/config: mended"
+    assert said[2] == "/job/config: is correct now"
