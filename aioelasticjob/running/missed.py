@@ -13,9 +13,9 @@ from aioelasticjob.running.commands import Command, Report
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import AWAY, UNKNOWN, Items
 
-UNKEPT = "its run was cut off, and no record of it is kept"
-SKIPPED = "the clock was set ahead and skipped them"
-WITHDRAWN = "who had claimed it was held up, and gave it back"
+UNKEPT = "the run was cut off, and the job keeps no records, so nobody runs it again"
+SKIPPED = "the clock was set ahead and skipped this time"
+WITHDRAWN = "the instance that had claimed the item was too slow, and gave it back"
 
 NEWS = 60_000
 """Milliseconds in which every instance learns of a new schedule.  An instance that does not has lost its session."""
@@ -118,11 +118,11 @@ class MissedMoments:
             if self._items[item].lost_run != record.begun:
                 self._items[item].lost_run = record.begun
                 slot = Passed(record.moment, record.moment)
-                self.put([item], slot, "its run was cut off, and failover is off", record.instance)
+                self.put([item], slot, "the run was cut off, and failover is off", record.instance)
 
     def report_removed_orphans(self, before: JobView, view: JobView) -> None:
         """Report runs that nobody will rescue, because the leader has removed their items."""
         for item, (slot, cut_off) in before.orphaned.items():
             if item >= view.config.sharding_total_count and item not in view.orphaned:
-                why = "its run was cut off, and the item is gone with the lower count"
+                why = "the run was cut off, and the item was removed because the item count was lowered"
                 self.put([item], Passed(slot, slot), why, cut_off)

@@ -17,7 +17,7 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.registry.codec import failure, render
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
-from aioelasticjob.running.unattended import NOBODY
+from aioelasticjob.running.unattended import NO_INSTANCE_UP
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
 EVERY_TWO, EVERY_TEN = "0/2 * * * * ?", "0/10 * * * * ?"
@@ -183,7 +183,7 @@ def test_an_absence_that_may_not_be_noted_keeps_no_item_from_running_and_is_repo
                 assert absences(here) == []
                 assert list(refused_now(app)) == ["to note what nobody was up for"]
             await here.until(75)
-            assert [(one.items, one.moments, one.why) for one in absences(here)] == [((0, 1), 3, NOBODY)]
+            assert [(one.items, one.moments, one.why) for one in absences(here)] == [((0, 1), 3, NO_INSTANCE_UP)]
 
     simulate(scene)
 

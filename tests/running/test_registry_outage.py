@@ -14,7 +14,7 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Op, Set
 from aioelasticjob.running.missed import UNKEPT
-from aioelasticjob.running.state import AWAY
+from aioelasticjob.running.state import AWAY, BLOCKED
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
 Span = tuple[int, int, str]
@@ -107,7 +107,7 @@ def test_what_came_before_the_outage_keeps_its_own_reason() -> None:
         await out_of_reach(here, 20.5, 32.5)
         await here.until(45)
         _cut_off, (first, until, earlier), (after, newest, away), *_ = told(here)
-        assert (first, earlier) == (4, "nobody could run it when they came")
+        assert (first, earlier) == (4, BLOCKED)
         assert (after, away) == (until + 2, AWAY)
         assert 18 <= until <= 20 < 30 <= newest
 
