@@ -189,4 +189,4 @@ async def catch_up_server(member: Member) -> None:
 
 
 def _ended() -> SessionEnded:
-    return SessionEnded("the session was lost while something was written, and nobody can tell whether it was")
+    return SessionEnded("the session was lost during a write, and it is unknown whether the write was applied")

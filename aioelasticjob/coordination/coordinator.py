@@ -203,7 +203,8 @@ async def dismissed(member: Member, view: JobView) -> bool:
             return False
         removed = member.layout.config not in view.tree
         what = "the job was removed from the registry" if removed else "the instance's node was removed by hand"
-        log.warning("leaving: %s", what, extra={"job": member.layout.job})
+        job = member.layout.job
+        log.warning("%s: this instance leaves, because %s", job, what, extra={"job": job})
         return True
     asked = member.layout.shutdown(member.id)
     if asked not in view.tree:
@@ -282,7 +283,7 @@ async def _unwanted_records(member: Member) -> dict[str, int]:
 
 async def _commit(member: Member, view: JobView, effects: Sequence[Effect], report: Report = _ignore) -> int:
     """Write the effects; return the zxid of the last one written, 0 if there was none."""
-    written = 0
+    written, job = 0, member.layout.job
     for effect in effects:
         lost = dict[int, Record]()
         for transaction in await _transactions(member, view, effect, lost):
@@ -293,25 +294,28 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], repo
                 case WriteRefused(Suspended() as error) | SessionOver(error):
                     raise error
                 case WriteRefused(error):  # the view was outdated, or the effect is tried again
-                    log.debug("not written", extra={"job": member.layout.job, "effect": effect, "news": str(error)})
+                    text, fields = "%s: %s was not written: %s", {"job": job, "effect": effect, "news": str(error)}
+                    log.debug(text, job, type(effect).__name__, error, extra=fields)
                     with suppress(RegistryError):
                         await catch_up_server(member)
                     break
         else:
             if isinstance(effect, Assign):
-                log.info("items assigned", extra={"job": member.layout.job, "items": len(effect.assignment)})
+                items, holders = len(effect.assignment), len(set(effect.assignment.values()))
+                text = "%s: as the leader, this instance has assigned the items (items: %d, instances: %d)"
+                log.info(text, job, items, holders, extra={"job": job, "items": items})
             for item, record in lost.items():
-                _tell_lost(member.layout.job, item, record)
+                _log_lost_run(job, item, record)
             if isinstance(effect, GiveUpRun):
                 report(effect.item, effect.run)
     return written
 
 
-def _tell_lost(job: str, item: int, record: Record) -> None:
+def _log_lost_run(job: str, item: int, record: Record) -> None:
     when = moment(record.moment / 1000).isoformat(timespec="seconds")
     log.warning(
-        "item %d is gone with the lower count, and its run of %s, cut off on %s, is not made up for",
-        *(item, when, record.instance),
+        "%s: item %d was removed because the item count was lowered.  Its run of %s was cut off on %s; it is lost",
+        *(job, item, when, record.instance),
         extra={"job": job, "item": item, "slot": record.moment, "instance": record.instance},
     )
 

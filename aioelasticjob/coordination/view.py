@@ -305,7 +305,7 @@ def with_known_error_handler(config: JobConfig, last: JobConfig) -> tuple[JobCon
         check(config.error_handler, config.error_handler_options)
     except InvalidSetting as mistake:
         kept = {"error_handler": last.error_handler, "error_handler_options": last.error_handler_options}
-        return config.model_copy(update=kept), f"{mistake}; {last.error_handler} goes on being called"
+        return config.model_copy(update=kept), f"{mistake}; the error handler {last.error_handler} stays in use"
     return config, None
 
 

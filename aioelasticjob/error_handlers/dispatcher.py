@@ -156,7 +156,8 @@ class ErrorDispatcher:
         except Exception as error:
             trouble = error_text(error)
         self._counts[failure.job].alerts["failed"] += 1
-        log.error("error handler %s failed: %s", name, trouble, extra={"job": failure.job})
+        text = "%s: the error handler %s failed, so the failure is only in the log: %s"
+        log.error(text, failure.job, name, trouble, extra={"job": failure.job})
         log_failure(failure)
 
     def _end(self, failure: Failure) -> None:
@@ -172,7 +173,8 @@ class ErrorDispatcher:
         self._waiting -= 1
         self._dropped += 1
         why = (
-            f"{MAX_WAITING_FAILURES} wait already, and this was the oldest of the most ({self._dropped} dropped so far)"
+            f"{MAX_WAITING_FAILURES} failures wait already, and this is the oldest of the longest queue"
+            f" ({self._dropped} dropped so far)"
         )
         self._give_up(lane.take(job), why, dropped=self._dropped)
 
@@ -187,7 +189,7 @@ class ErrorDispatcher:
             self._give_up(failure, f"the application ended before {name} was done")
         if left:
             log.error(
-                "ended before error handlers had told all: %d failures are only in the log",
+                "the application ended before error handlers had delivered all failures: %d are only in the log",
                 len(left),
                 extra={"dropped": len(left)},
             )

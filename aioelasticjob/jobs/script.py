@@ -304,7 +304,9 @@ async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
     if process.returncode is not None:
         if await _gone(group, SELF_EXIT_TIME):
             return
-        log.warning("the script has ended, what it left running is ended too", extra={"group": group})
+        log.warning(
+            "a script has ended; the processes that it left are ended too: group %d", group, extra={"group": group}
+        )
     claimed = run_lease.get()
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_TIMEOUT)):
         with suppress(ProcessLookupError, PermissionError):
@@ -312,7 +314,7 @@ async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
         if await _gone(group, patience, claimed if number == signal.SIGTERM else None):
             break
     else:
-        log.error("a script cannot be killed", extra={"group": group})
+        log.error("the processes of a script cannot be killed: group %d", group, extra={"group": group})
         return
     await process.wait()
 

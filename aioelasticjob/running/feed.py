@@ -88,7 +88,7 @@ class Feed:
             execution.trace.started(lane.context)
         try:
             async with (
-                UserCode("what makes the arguments, or retries,"),
+                UserCode("a provider of arguments, or the retry strategy,"),
                 self._calls.provided(lane.context) as (for_fetch, for_process, for_dead),
             ):
                 lane.call = self._calls.process(for_process)

@@ -110,7 +110,7 @@ def test_a_process_whose_registry_went_down_says_so_and_still_stops(tmp_path: Pa
     worker = worker_processes.start("-m", "aioelasticjob", "run", "user_jobs:app", environment=paths)
     worker.wait_for_output("did it")
     server.kill()
-    worker.wait_for_output("connection lost")
+    worker.wait_for_output("connection to the registry was lost")
     worker.terminate()
     assert "Traceback" not in worker.output
 

@@ -360,7 +360,7 @@ def test_what_a_script_leaves_running_is_ended_with_it(
     ran(**shell("sleep 1000 & echo $!"))
     (pid,) = told(caplog)
     assert not alive(int(pid))
-    assert any("what it left running is ended" in record.getMessage() for record in caplog.records)
+    assert any("the processes that it left are ended" in record.getMessage() for record in caplog.records)
 
 
 def test_a_script_that_writes_without_end_stops_nobody(

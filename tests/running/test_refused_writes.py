@@ -181,7 +181,7 @@ def test_an_absence_that_may_not_be_noted_keeps_no_item_from_running_and_is_repo
                 await here.until(65)
                 assert slots(here, 0) == [10, 50, 60]
                 assert absences(here) == []
-                assert list(refused_now(app)) == ["to note what nobody was up for"]
+                assert list(refused_now(app)) == ["to note which moments no instance was up for"]
             await here.until(75)
             assert [(one.items, one.moments, one.why) for one in absences(here)] == [((0, 1), 3, NO_INSTANCE_UP)]
 
