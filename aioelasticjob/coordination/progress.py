@@ -43,7 +43,7 @@ class Offsets:
         self._used: set[int] = set()
         self._unsure: set[int] = set()
         """Items whose handler has begun to save an offset, and whose run may have been cut off before the reply."""
-        self._told: dict[int, int] = {}
+        self._warned: dict[int, int] = {}
 
     async def learn(self, items: Collection[int]) -> None:
         """Find out which of the items that this instance has gained have an offset."""
@@ -127,8 +127,8 @@ class Offsets:
         try:
             return node.data.decode()
         except UnicodeDecodeError as error:
-            if self._told.get(item) != node.stat.mzxid:
-                self._told[item] = node.stat.mzxid
+            if self._warned.get(item) != node.stat.mzxid:
+                self._warned[item] = node.stat.mzxid
                 path = self._member.layout.item(item).offset
                 log.warning(
                     "%s: is not valid UTF-8, so the bytes that are not are replaced: %s",

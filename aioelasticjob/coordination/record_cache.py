@@ -120,7 +120,7 @@ class RecordCache:
         self._member, self._believable = member, believable
         self.items: Mapping[int, Entry] = defaultdict(Entry) if items is None else items
         """The entry of each item.  Reading the entry of a new item makes it."""
-        self._told: dict[str, int] = {}
+        self._warned: dict[str, int] = {}
 
     def known(self) -> frozenset[int]:
         """Return the items whose records have been read."""
@@ -203,8 +203,8 @@ class RecordCache:
 
     def tell(self, path: str, mzxid: int, why: str) -> None:
         """Log what is wrong with a node, once for each write of the node."""
-        if self._told.get(path) != mzxid:
-            self._told[path] = mzxid
+        if self._warned.get(path) != mzxid:
+            self._warned[path] = mzxid
             log.warning("%s: %s", path, why, extra={"job": self._member.layout.job})
 
     def _understood(self, item: int, node: Node) -> VersionedRecord:

@@ -310,10 +310,10 @@ class _Marks:
 def _runs(node: Node | None) -> dict[str, str]:
     """Return the states of runs; empty if somebody has written nonsense by hand."""
     try:
-        told = json.loads(node.data) if node is not None and node.data else {}
+        fields = json.loads(node.data) if node is not None and node.data else {}
     except (ValueError, RecursionError):
         return {}
-    return {str(run): str(state) for run, state in told.items()} if isinstance(told, dict) else {}
+    return {str(run): str(state) for run, state in fields.items()} if isinstance(fields, dict) else {}
 
 
 def _kept(runs: Mapping[str, str]) -> Mapping[str, str]:

@@ -24,9 +24,9 @@ NEWS = 60_000
 class MissedMoments:
     """Decides which moments of its items one instance reports as missed."""
 
-    def __init__(self, clockwork: ClockSkewMonitor, items: Items, commands: list[Command]) -> None:
-        self._clockwork, self._items, self._commands = clockwork, items, commands
-        self.lower_all(clockwork.now + MAX_FUTURE, clockwork.now)  # the clock may have been ahead before
+    def __init__(self, clock: ClockSkewMonitor, items: Items, commands: list[Command]) -> None:
+        self._clock, self._items, self._commands = clock, items, commands
+        self.lower_all(clock.now + MAX_FUTURE, clock.now)  # the clock may have been ahead before
 
     @property
     def newest_of_all(self) -> int:
@@ -54,8 +54,8 @@ class MissedMoments:
         oldest = min(after.values(), default=until)
         if oldest >= until:
             return
-        away = [(began, ended, AWAY) for began, ended in self._clockwork.outages()]
-        for began, ended, reason in sorted([*away, *((*jump, SKIPPED) for jump in self._clockwork.skipped)]):
+        away = [(began, ended, AWAY) for began, ended in self._clock.outages()]
+        for began, ended, reason in sorted([*away, *((*jump, SKIPPED) for jump in self._clock.skipped)]):
             if began <= until and oldest < ended:
                 self._report(after, table, min(until, began - 1), why)
                 self._report(after, table, min(until, ended), reason)

@@ -25,9 +25,9 @@ class UnattendedMoments:
     """Reports the moments that came while no instance was up.  Moments are in milliseconds."""
 
     def __init__(
-        self, me: str, clockwork: ClockSkewMonitor, missed: MissedMoments, items: Items, commands: list[Command]
+        self, me: str, clock: ClockSkewMonitor, missed: MissedMoments, items: Items, commands: list[Command]
     ) -> None:
-        self._me, self._clockwork, self._missed, self._items, self._commands = me, clockwork, missed, items, commands
+        self._me, self._clock, self._missed, self._items, self._commands = me, clock, missed, items, commands
         self._reported = False
         """Whether this instance has reported what a job without records has missed."""
         self._again_at = 0.0
@@ -91,9 +91,9 @@ class UnattendedMoments:
         """
         if view.config.monitor_execution or view.leader != self._me or self._reported:
             return then()
-        if self._clockwork.steady < self._again_at:
+        if self._clock.steady < self._again_at:
             return then()
-        self._again_at, before, now = self._clockwork.steady + RETRY_PAUSE, None, self._clockwork.now
+        self._again_at, before, now = self._clock.steady + RETRY_PAUSE, None, self._clock.now
 
         def read(known: AccountedMoment | None) -> None:
             nonlocal before

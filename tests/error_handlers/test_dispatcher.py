@@ -180,7 +180,7 @@ def test_what_is_left_at_the_end_is_logged_with_its_number(desk: Desk, caplog: p
             await anyio.sleep(1)
         await mine.wait_until_delivered()
         mine.put("quick", {}, failure("late"))
-        assert mine._lanes == {}
+        assert mine._queues == {}
 
     run(main)
     unheard = "the failure was not delivered: the application"
