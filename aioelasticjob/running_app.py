@@ -1,4 +1,4 @@
-"""What an application is in one process: its clock, its ears, and, while it runs, its session and its crew."""
+"""What an application is in one process: its clock, its observers, and, while it runs, its session and its jobs."""
 
 from __future__ import annotations
 
@@ -95,5 +95,8 @@ class RunningApp:
         dispatcher = ErrorDispatcher(self.clock, self.events.counts)
         shared = self.shared = ProcessContext(self.clock, self.events, executors, dispatcher)
         host = Host(session.host, socket.gethostname(), os.getpid())
-        async with executors.processes.open(), run_jobs(session, jobs, host, shared):
-            yield
+        try:
+            async with executors.processes.open(), run_jobs(session, jobs, host, shared):
+                yield
+        finally:
+            shared.limited_log.close()

@@ -75,7 +75,7 @@ class JobScheduler:
         self._requests = Triggers(member, self._state, self._accounts, job.listeners)
         self.rescues = Rescues(member, self._state, self._accounts, self._claims, views)
         self._waiting = ItemReleases(member, self._state, self._claims, tasks, self._freed)
-        self.stopping = Stopping(member)
+        self.stopping = Stopping(member, shared.limited_log)
         self._ahead = ClaimAhead(member.session, shared.starts, job.config.job_name)
         self.left = False
         """Whether this instance was asked to leave."""
