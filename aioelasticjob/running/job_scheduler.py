@@ -254,7 +254,7 @@ class JobScheduler:
         if execution is None:
             return False
         if not await self._settle(execution):
-            raise SessionEnded("the session was lost before its items were settled")
+            raise SessionEnded("the session was lost before the items of the run were settled")
         if execution.begun:
             self._state.collapse(await self._up_to_date(), rerun=self._views.value.config.misfire)
         return execution.begun
@@ -351,7 +351,7 @@ class JobScheduler:
         if taken.stale and fire.source is not FireSource.FAILOVER and not self.left:
             self._rest_first = self._rest(view)
         if taken.claim is not None and taken.claim.incarnation != self._member.session.incarnation:
-            raise SessionEnded("the session was lost while claiming")
+            raise SessionEnded("the session was lost during a claim")
         return taken
 
     async def _settle(self, execution: Execution) -> bool:

@@ -75,21 +75,21 @@ class History:
         """Log why the job has to wait before it can run, once for each reason, and show it in the process's health."""
         if problem != self.trouble:
             self.trouble = problem
-            log.warning("%s: waits: %s", job, problem, extra={"job": job})
+            log.warning("%s: the job cannot run in this process at present: %s", job, problem, extra={"job": job})
         shared.standing_by[job] = JobHealth(job, instance, problem=problem)
 
     def resume(self, job: str, shared: ProcessContext) -> None:
         """Log that the job has joined, if it had to wait."""
         if shared.standing_by.pop(job, None):
             self.trouble = ""
-            log.info("%s: has joined, what it waited for is mended", job, extra={"job": job})
+            log.info("%s: the job can run in this process now", job, extra={"job": job})
 
     def warn_rejoin(self, error: ElasticJobError, job: str) -> None:
         """Log why the job has to join again, at most once a minute while the reason stays the same."""
         now = get_running_loop().time()
         if str(error) != self.trouble or now >= self.complained_at + WARNING_INTERVAL:
             self.trouble, self.complained_at = str(error), now
-            log.warning("joining again: %s", error, extra={"job": job})
+            log.warning("%s: this process joins the job again: %s", job, error, extra={"job": job})
 
 
 class Life:
@@ -273,7 +273,8 @@ class Life:
                 await leave(member)
                 break
             except RegistryError as error:
-                log.debug("cannot leave yet: %s", error, extra={"job": member.layout.job})
+                text, job = "%s: the locks and the node of this instance cannot be removed yet: %s", member.layout.job
+                log.debug(text, job, error, extra={"job": job})
                 await member.session.back_off(failures)
                 failures += 1
 
@@ -293,7 +294,7 @@ class Life:
 
 def tell_defect(job: str, error: Exception) -> None:
     """Pass an error that is a bug of this package to the loop's exception handler."""
-    message = f"{job}: an error in this package; the job joins again, the others go on"
+    message = f"{job}: an error in this package; this process joins the job again, and its other jobs go on"
     get_running_loop().call_exception_handler({"message": message, "exception": error})
 
 
@@ -315,7 +316,8 @@ async def _give_notice(member: Member) -> None:
     try:
         await announce_leaving(member)
     except RegistryError as error:  # then others get the items only after this instance has gone
-        log.debug("leaving without notice: %s", error, extra={"job": member.layout.job})
+        job = member.layout.job
+        log.debug("%s: this instance could not announce that it leaves: %s", job, error, extra={"job": job})
 
 
 async def _say_goodbye(runner: JobScheduler, member: Member, view: JobView, clock: Clock) -> None:
@@ -326,4 +328,5 @@ async def _say_goodbye(runner: JobScheduler, member: Member, view: JobView, cloc
             await note_accounted(member, view, now)
         await leave(member)
     except RegistryError as error:  # then the session's end removes the instance
-        log.debug("left without a word: %s", error, extra={"job": member.layout.job})
+        job = member.layout.job
+        log.debug("%s: this instance could not unregister: %s", job, error, extra={"job": job})

@@ -77,7 +77,10 @@ def test_a_job_in_whose_place_is_data_of_another_program_waits_and_the_process_s
     (tmp_path / "user_jobs.py").write_text(jobs(address))
     paths = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
     worker = worker_processes.start("-m", "aioelasticjob", "run", "user_jobs:app", environment=paths)
-    assert "report: waits: /report/config = b'timeout=3': no job configuration" in worker.wait_for_output("waits")
+    assert (
+        "report: the job cannot run in this process at present: /report/config = b'timeout=3': no job configuration"
+        in worker.wait_for_output("at present")
+    )
     worker.wait_for_output("running")
     assert worker.terminate() == 0
 

@@ -110,7 +110,10 @@ def test_a_lock_of_ones_own_session_without_an_execution_is_removed(
             assert set(slots(here, 0)) >= {20, 30}
             assert [source for _, source, _ in here.starts(0)].count("FAILOVER") == failover
             assert await locked(here) == []
-        assert "job: item 0 was still locked here though its run had been cut off; it is free again" in caplog.messages
+        assert (
+            "job: item 0 was still locked by this instance, though its run had been cut off; the lock was removed"
+            in caplog.messages
+        )
 
     simulate(scene)
 
