@@ -42,14 +42,14 @@ class RunningApp:
     @property
     def vitals(self) -> Vitals:
         """How things stand at the moment, for those who measure."""
-        standings = [runner.standing for runner in self.shared.runners] if self.shared else []
+        standings = [job.standing for job in self.shared.running_jobs] if self.shared else []
         return Vitals.of(self.session, standings, self.recorder.counts if self.recorder else None)
 
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""
         if self.shared is None:
             return Health.of(self.session, declared, (), {})
-        joined = [*self.shared.standing_by.values(), *(runner.health for runner in self.shared.runners)]
+        joined = [*self.shared.standing_by.values(), *(job.health for job in self.shared.running_jobs)]
         return Health.of(self.session, declared, joined, self.shared.refusals)
 
     @asynccontextmanager

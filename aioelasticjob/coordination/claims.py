@@ -268,7 +268,7 @@ class Claims:
             if conflict.path == paths.misfire and conflict.reason == "not empty":
                 cache.items[item].stuck = True
             elif conflict.reason == "no ephemeral children" and conflict.path in (paths.execution, paths.running):
-                cache.tell(
+                cache.warn(
                     conflict.path, 0, "its parent is ephemeral, so the item does not run until that node is removed"
                 )
                 refused.add(item)

@@ -194,14 +194,14 @@ class RecordCache:
             if runner is not None:
                 running[item] = runner
                 if not runner.stat.ephemeral_owner:
-                    self.tell(
+                    self.warn(
                         path.running,
                         runner.stat.mzxid,
                         "is not ephemeral, so the item does not run until this node is removed",
                     )
         return running
 
-    def tell(self, path: str, mzxid: int, why: str) -> None:
+    def warn(self, path: str, mzxid: int, why: str) -> None:
         """Log what is wrong with a node, once for each write of the node."""
         if self._warned.get(path) != mzxid:
             self._warned[path] = mzxid
@@ -215,7 +215,7 @@ class RecordCache:
             record = replace(record, slot=lowered.slot, ahead=lowered.ahead)
         if record is None or record.slot > max(written, self._believable()) + MAX_FUTURE:  # or a clock was set back
             path = self._member.layout.item(item).execution
-            self.tell(path, node.stat.mzxid, "is not the record of a run, so the next run replaces it")
+            self.warn(path, node.stat.mzxid, "is not the record of a run, so the next run replaces it")
             record = Record(slot=written, unknown="" if record is None else record.unknown)
         return VersionedRecord(record, node.stat.version)
 

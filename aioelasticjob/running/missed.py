@@ -13,7 +13,7 @@ from aioelasticjob.running.commands import Command, Report
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import AWAY, UNKNOWN, Items
 
-UNKEPT = "the run was cut off, and the job keeps no records, so nobody runs it again"
+NOT_RECORDED = "the run was cut off, and the job keeps no records, so nobody runs it again"
 SKIPPED = "the clock was set ahead and skipped this time"
 WITHDRAWN = "the instance that had claimed the item was too slow, and gave it back"
 

@@ -21,7 +21,7 @@ JOINING_AT_ONCE = 64
 """How many jobs of one process register at the same time."""
 
 
-class Running(Protocol):
+class RunningJob(Protocol):
     """A job that runs in this process, as the rest of the process uses it."""
 
     @property
@@ -51,7 +51,7 @@ class ProcessContext:
     events: Events
     executors: Executors
     dispatcher: ErrorDispatcher
-    runners: dict[Running, None] = field(default_factory=dict)  # an ordered set, so simulations repeat
+    running_jobs: dict[RunningJob, None] = field(default_factory=dict)  # an ordered set, so simulations repeat
     standing_by: dict[str, JobHealth] = field(default_factory=dict)
     """The jobs that have to wait before they can run in this process, by name."""
     joining: Semaphore = field(default_factory=lambda: Semaphore(JOINING_AT_ONCE))

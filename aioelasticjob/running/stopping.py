@@ -14,10 +14,10 @@ from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.running.limited_log import LimitedLog
 
-LAST_WORD = 2.0
+SETTLE_TIMEOUT = 2.0
 """Seconds that settling and leaving may take at most, after the handlers have ended."""
-SILENT_FOR = 0.3
-"""Seconds of ``LAST_WORD`` after which the log says what the process waits for."""
+WARN_AFTER = 0.3
+"""Seconds of ``SETTLE_TIMEOUT`` after which the log says what the process waits for."""
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Stopping:
         """Whether the job has left or its session is over."""
         self.settling: Claim | None = None
         """The claim that is being settled."""
-        self.last_word = LAST_WORD
+        self.settle_timeout = SETTLE_TIMEOUT
         """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
         self._handling = Latest(False)
         self._since = 0.0
@@ -53,20 +53,20 @@ class Stopping:
         self._handling.set(False)
 
     async def stopped(self) -> None:
-        """Wait until the job has left, at most ``LAST_WORD`` seconds after its handlers have ended."""
+        """Wait until the job has left, at most ``SETTLE_TIMEOUT`` seconds after its handlers have ended."""
         self._since = current_time()
         while not self.done:
             await self._handling.until(lambda handling: not handling)
-            if not await self._news(SILENT_FOR):
-                self._warn(f"and waits up to {LAST_WORD:g} s")
-                if not await self._news(LAST_WORD):
+            if not await self._changes_within(WARN_AFTER):
+                self._warn(f"and waits up to {SETTLE_TIMEOUT:g} s")
+                if not await self._changes_within(SETTLE_TIMEOUT):
                     self._warn("and waits no longer")
-                    self.last_word = 0.0
+                    self.settle_timeout = 0.0
                     return
 
-    async def _news(self, patience: float) -> bool:
+    async def _changes_within(self, seconds: float) -> bool:
         """Wait until the job has left or a handler has begun; False if neither happens in time."""
-        with CancelScope(deadline=self._since + patience) as limit:
+        with CancelScope(deadline=self._since + seconds) as limit:
             await self._handling.until(lambda handling: handling or self.done)
         return not limit.cancelled_caught
 
