@@ -83,7 +83,7 @@ BUSY = "the last run was still going on"
 ENDED = "the schedule was changed before the item could be run"
 SET_BACK = "the registry's clock was ahead and has been set back"
 UNKNOWN = "this process did not know the new schedule yet"
-BLOCKED = "another instance was running or rescuing the item, or the item waited for a rescuer"
+BLOCKED = "another instance held or ran the item, or the item waited for its rescue"
 STILL_RAN = "another instance was still running the item"
 
 TABLE = {
