@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 
@@ -43,11 +45,9 @@ def _boot_clock() -> int | None:
 
 
 _BOOT_CLOCK = _boot_clock()
-
-
-def _read_boot_time() -> float:
-    """Read the clock; a simulation replaces this function by its own."""
-    return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
+_read_boot_time: Callable[[], float] = (  # a simulation replaces this function by its own
+    time.monotonic if _BOOT_CLOCK is None else partial(time.clock_gettime, _BOOT_CLOCK)
+)
 
 
 def moment(seconds: float) -> datetime:

@@ -11,7 +11,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.errors import NodeTooLarge, SessionEnded, Suspended
 from aioelasticjob.registry.codec import LOST, SESSION_OVER, Codec, Reply
 from aioelasticjob.registry.group_commit import GroupCommit
-from aioelasticjob.registry.session_keeper import SessionKeeper, SessionState
+from aioelasticjob.registry.session_keeper import Outages, SessionKeeper, SessionState
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.transaction import Committed, Create, Delay, Op, Set
 
@@ -23,17 +23,22 @@ class Client:
         self.settings, self.keeper, self.clock = settings, keeper, clock
         self._ahead: float | None = None  # the registry's time, less the lease's clock
         self._told_at = (0.0, 0.0)
-        self._group_commit = GroupCommit(keeper, self._told)
+        self.group_commit = GroupCommit(keeper, self._told)
 
-    def compare_clocks(self, host: float) -> tuple[float, float, float]:
-        """Return the lease's clock, the host's less the registry's, and how long ago the last but one answer told it.
+    def compare_clocks(self, host: float) -> tuple[float, float, float, Outages]:
+        """Return the lease's clock, the host's less the registry's, the registry's gap, and the last outages.
 
-        ``host`` is what the host's clock shows now.  All are in seconds; 0 for what no answer has told yet.
+        The gap is how long ago the last but one answer told the registry's time: if its clock jumped, it was since
+        then.  ``host`` is what the host's clock shows now.  All are in seconds; 0 for what no answer has told yet.
+        Of each outage, oldest first, it is how long ago it began and ended; 0 if it goes on.  There is none before the
+        first connection.
         """
-        steady = self.keeper.lease.now()
+        keeper = self.keeper
+        steady, outages = keeper.lease.now(), keeper.outages
+        ages = () if not outages and keeper.away_since is None else keeper.ages_of_outages()
         if self._ahead is None:
-            return steady, 0.0, 0.0
-        return steady, host - (steady + self._ahead), steady - self._told_at[0]
+            return steady, 0.0, 0.0, ages
+        return steady, host - (steady + self._ahead), steady - self._told_at[0], ages
 
     @property
     def skew(self) -> float | None:
@@ -65,7 +70,9 @@ class Client:
             await self._retry(retries)
             retries += 1
 
-    async def write(self, ops: Sequence[Op], incarnation: int, codec: Codec, delay: Delay | None = None) -> Committed:
+    def write(
+        self, ops: Sequence[Op], incarnation: int, codec: Codec, delay: Delay | None = None
+    ) -> asyncio.Future[Committed]:
         """Commit a transaction.
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
@@ -73,15 +80,7 @@ class Client:
         body = codec.multi(ops)
         if len(body) > self.settings.max_request:
             raise _too_large(ops, len(body), self.settings.max_request)
-        return await self._group_commit.commit(ops, body, incarnation, delay)
-
-    def withdraw(self, delay: Delay) -> None:
-        """Drop a transaction that is still delayed."""
-        self._group_commit.withdraw(delay)
-
-    async def wait_for_delayed(self) -> None:
-        """Wait until no delayed transaction is under way."""
-        await self._group_commit.wait_for_delayed()
+        return self.group_commit.commit(ops, body, incarnation, delay)
 
     async def connected(self) -> None:
         """Wait for a connection.

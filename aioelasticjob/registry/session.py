@@ -47,11 +47,15 @@ class Session:
     def __init__(self, client: Client, codec: Codec) -> None:
         self.settings = client.settings
         self._client, self._keeper, self._codec = client, client.keeper, codec
-
-    @property
-    def status(self) -> Latest[SessionStatus]:
+        self.status: Latest[SessionStatus] = client.keeper.status
         """The session's state, and the incarnation that it is the state of."""
-        return self._keeper.status
+        self.is_proven: Callable[[], bool] = client.keeper.lease.check
+        """Returns whether the session is proven alive now; if not, cancels its work and connects again."""
+        self.steady_time: Callable[[], float] = client.keeper.lease.now
+        """Returns the seconds of a clock that nobody can set and that goes on while the machine is suspended."""
+        self.compare_clocks = client.compare_clocks
+        self.withdraw = client.group_commit.withdraw
+        self.wait_for_delayed = client.group_commit.wait_for_delayed
 
     @property
     def incarnation(self) -> int:
@@ -74,19 +78,6 @@ class Session:
         return self._keeper.lease.zxid
 
     @property
-    def outages(self) -> tuple[tuple[float, float], ...]:
-        """The last outages of the registry, oldest first: how many seconds ago each began and ended; 0 if it goes on.
-
-        There is none before the first connection.
-        """
-        keeper = self._keeper
-        if not keeper.outages and keeper.away_since is None:
-            return ()
-        now = asyncio.get_running_loop().time()
-        going_on = () if keeper.away_since is None else ((keeper.away_since, now),)
-        return tuple((now - began, now - ended) for began, ended in (*keeper.outages, *going_on))
-
-    @property
     def requests(self) -> int:
         """How many requests were sent so far, over all sessions, heartbeats among them."""
         return self._keeper.lease.requests
@@ -96,30 +87,14 @@ class Session:
         """Seconds until work is cancelled unless the registry answers; below 0 there is no session to work under."""
         return self._keeper.lease.left
 
-    def is_proven(self) -> bool:
-        """Return whether the session is proven alive now; if not, cancel its work and connect again."""
-        return self._keeper.lease.check()
-
     def tenure(self, incarnation: int) -> SessionRunLease:
         """Return for how long no other instance can claim what was claimed under the session ``incarnation``."""
         return SessionRunLease(self._keeper.lease, incarnation)
-
-    def steady_time(self) -> float:
-        """Return the seconds of a clock that nobody can set and that goes on while the machine is suspended."""
-        return self._keeper.lease.now()
 
     @property
     def clock_skew(self) -> float | None:
         """Our clock minus the registry's in seconds, as of the newest transaction that set a node; None before that."""
         return self._client.skew
-
-    def compare_clocks(self, host: float) -> tuple[float, float, float]:
-        """Return ``steady_time``, ``clock_skew`` (0 if unknown) and the clock's gap, at the host's time ``host``.
-
-        The gap is the seconds since the last but one answer that told the registry's time: if it jumped, it was since
-        then.
-        """
-        return self._client.compare_clocks(host)
 
     async def get(self, path: str) -> Node:
         """Read a node.
@@ -246,22 +221,14 @@ class Session:
         """End what ``bind`` began: the scope has no deadline any more."""
         self._keeper.lease.unbind(scope)
 
-    async def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> Committed:
+    def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> Awaitable[Committed]:
         """Write all of ``ops`` or none of them, and only under the session ``incarnation``.
 
         With ``delay`` it is sent when it is due; withdrawn before, it raises a Conflict of no operation (index -1).
 
         Raises: Conflict, SessionEnded, Suspended, OutcomeUnknown, NodeTooLarge, NotPermitted.
         """
-        return await self._client.write(ops, incarnation, self._codec, delay)
-
-    def withdraw(self, delay: Delay) -> None:
-        """Drop the transaction that ``delay`` delays, if it has not been sent yet."""
-        self._client.withdraw(delay)
-
-    async def wait_for_delayed(self) -> None:
-        """Wait for the answers to delayed transactions under way: less urgent work lets them come first."""
-        await self._client.wait_for_delayed()
+        return self._client.write(ops, incarnation, self._codec, delay)
 
     async def server_time(self, path: str = CLOCK_NODE) -> float:
         """Touch a node and return its mtime: the registry's clock, in seconds since the epoch.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 from struct import error as Malformed  # noqa: N812  # a class, whatever its name
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 
@@ -46,6 +46,8 @@ CLOSE_TIMEOUT: Final = 2.0  # seconds that the request which ends the session ma
 SILENT_REASON: Final = "silent"  # why a connection was given up
 MAX_OUTAGES: Final = 32  # outages that are remembered
 NO_PASSWORD: Final = bytes(16)  # the password of no session
+
+Outages: TypeAlias = tuple[tuple[float, float], ...]
 
 
 class SessionState(StrEnum):
@@ -88,6 +90,12 @@ class SessionKeeper:
         self._loop = asyncio.get_running_loop()
         self.outages: deque[tuple[float, float]] = deque(maxlen=MAX_OUTAGES)  # from when to when, by the loop's clock
         self.away_since: float | None = None  # the outage that goes on
+
+    def ages_of_outages(self) -> Outages:
+        """Return how many seconds ago each of the last outages began and ended, oldest first; 0 if it goes on."""
+        now = self._loop.time()
+        going_on = () if self.away_since is None else ((self.away_since, now),)
+        return tuple((now - began, now - ended) for began, ended in (*self.outages, *going_on))
 
     async def keep(self) -> None:
         """Connect, stay connected, connect again: until cancelled."""

@@ -43,7 +43,7 @@ class Reading:
     def of(cls, session: Session, clock: Clock) -> Reading:
         """Read the clocks."""
         host = clock.now()
-        return cls(host, *session.compare_clocks(host), session.outages)
+        return cls(host, *session.compare_clocks(host))
 
     @property
     def seconds(self) -> float:

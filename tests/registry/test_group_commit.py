@@ -81,9 +81,12 @@ def test_a_round_larger_than_a_group_becomes_several_and_a_large_transaction_sta
 
 def test_a_caller_cancelled_before_the_round_ends_writes_nothing() -> None:
     async def use(session: Session, world: SimulatedRegistry) -> None:
+        async def make(path: str) -> None:
+            await session.commit([Create(path)], incarnation=session.incarnation)
+
         async with asyncio.TaskGroup() as tasks:
-            lost = tasks.create_task(session.commit([Create("/lost")], incarnation=session.incarnation))
-            tasks.create_task(session.commit([Create("/kept")], incarnation=session.incarnation))
+            lost = tasks.create_task(make("/lost"))
+            tasks.create_task(make("/kept"))
             asyncio.get_running_loop().call_soon(lost.cancel)
         assert await session.children("/") == ("kept",)
 
@@ -97,11 +100,11 @@ def test_a_session_that_ends_while_the_round_lasts_refuses_all_of_it() -> None:
         def end() -> None:
             keeper.lease.end()
 
+        asyncio.get_running_loop().call_soon(end)
         commits = asyncio.gather(
             *(session.commit([Create(f"/{n}")], incarnation=session.incarnation) for n in range(2)),
             return_exceptions=True,
         )
-        asyncio.get_running_loop().call_soon(end)
         assert [type(one) for one in await commits] == [SessionEnded, SessionEnded]
 
     with_session(use)

@@ -67,7 +67,7 @@ def test_the_time_is_asked_for_less_and_less_often_if_no_job_may_be_written() ->
 def _five_seconds_ahead() -> SimpleNamespace:
     """Return a session whose registry is behind this host's clock."""
     time = get_running_loop().time
-    return SimpleNamespace(steady_time=time, compare_clocks=lambda _: (time(), 5.0, 0.0), outages=())
+    return SimpleNamespace(steady_time=time, compare_clocks=lambda _: (time(), 5.0, 0.0, ()))
 
 
 def two_jobs(here: SimulatedJobs, ended: list[tuple[str, float]], **other: Any) -> ElasticJob:

@@ -21,6 +21,7 @@ from aioelasticjob.errors import Conflict, NodeMissing, OutcomeUnknown, SessionE
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry.lease import Cancellable
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
+from aioelasticjob.registry.session_keeper import Outages
 from aioelasticjob.registry.transaction import Committed, Delay, Op
 from aioelasticjob.registry.tree import Node, Stat, Tree
 from tests.simulation.bare.registry import BareRegistry, Before
@@ -117,13 +118,6 @@ class BareSession:
     def is_connected(self) -> bool:
         """Whether there is a connection."""
         return self.status.value.state is SessionState.CONNECTED
-
-    @property
-    def outages(self) -> tuple[tuple[float, float], ...]:
-        """How many seconds ago each outage began and ended; 0 if it goes on."""
-        now = self._registry.now
-        going_on = () if self._away_since is None else ((self._away_since, now),)
-        return tuple((now - began, now - ended) for began, ended in (*self._outages, *going_on))
 
     def is_proven(self) -> bool:
         """Say whether the session is known to live: its process knows of its end before the registry does."""
@@ -280,9 +274,11 @@ class BareSession:
         await self._read()
         self.zxid = max(self.zxid, self._registry.zxid)
 
-    def compare_clocks(self, _host: float) -> tuple[float, float, float]:
-        """Return the steady time; here all clocks agree."""
-        return self.steady_time(), 0.0, 0.0
+    def compare_clocks(self, _host: float) -> tuple[float, float, float, Outages]:
+        """Return the steady time and how many seconds ago each outage began and ended; here all clocks agree."""
+        now = self._registry.now
+        going_on = () if self._away_since is None else ((self._away_since, now),)
+        return now, 0.0, 0.0, tuple((now - began, now - ended) for began, ended in (*self._outages, *going_on))
 
     async def server_time(self, _path: str) -> float:
         """Return the registry's time."""
