@@ -8,7 +8,7 @@ runs anywhere: the claim creates the ephemeral node ``running``, which must not 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -41,15 +41,15 @@ class ClaimResult:
     """The result of a claim."""
 
     claim: Claim | None = None
-    elsewhere: set[int] = field(default_factory=set)
+    elsewhere: frozenset[int] = frozenset()
     """Items that were not claimed because another instance still runs them."""
     stale: bool = False
     """Whether the view was outdated, so that the remaining items wait for the next view."""
-    refused: set[int] = field(default_factory=set)
+    refused: frozenset[int] = frozenset()
     """Items that cannot be claimed because nodes that somebody has made by hand prevent it."""
     cut_off: dict[int, Record] = field(default_factory=dict)
     """The former records of claimed items whose last run was cut off."""
-    renewed: set[int] = field(default_factory=set)
+    renewed: frozenset[int] = frozenset()
     """Items whose records had changed since they were read; their offsets may have changed as well."""
 
 
@@ -74,53 +74,25 @@ class Claims:
             SessionEnded: the session was lost.
             RegistryError: the registry refuses the claim, and no item was claimed.
         """
-        taken = ClaimResult()
-        for item in items:  # before the claim is sent: otherwise ``release`` would remove the new locks
-            self._cache.items[item].executing = True
+        taken, rest, cache = ClaimResult(), sorted(items), self._cache
+        for item in rest:  # before the claim is sent: otherwise ``release`` would remove the new locks
+            cache.items[item].executing = True
+        at_once = _at_once([fire.parameter, *(cache.items[item].record.unknown for item in rest)])
         try:
-            await self._claim(view, fire, sorted(items), (now, next_fire), delay, taken)
+            while rest and not taken.stale:
+                part, rest = rest[:at_once], rest[at_once:]
+                await self._take(view, fire, part, (now, next_fire), delay, taken)
+                if taken.claim is not None:
+                    fire = taken.claim.fire
+        except SessionEnded:
+            raise
+        except RegistryError:
+            if taken.claim is None:
+                raise  # otherwise the items claimed before are run and settled; the others are still due
         finally:
             for item in items if taken.claim is None else set(items) - taken.claim.items.keys():
-                self._cache.items[item].executing = False
+                cache.items[item].executing = False
         return taken
-
-    async def _claim(
-        self,
-        view: JobView,
-        fire: Fire,
-        rest: list[int],
-        times: tuple[int, int],
-        delay: Delay | None,
-        taken: ClaimResult,
-    ) -> None:
-        """Claim the items in as many transactions as needed, and note the result in ``taken``."""
-        member, cache = self._member, self._cache
-        written, found, fences = dict[int, VersionedRecord](), dict[int, Record](), dict[int, int]()
-        at_once = _at_once([fire.parameter, *(cache.record(item).unknown for item in rest)])
-        while rest and not taken.stale:
-            part, rest = rest[:at_once], rest[at_once:]
-            before = {item: cache.record(item) for item in part}
-            wanted = {item: records.begun(record, fire, member.id, *times) for item, record in before.items()}
-            try:
-                committed = await self._take(view, fire, wanted, delay, before, taken)
-            except SessionEnded:
-                raise
-            except RegistryError:
-                if not written:
-                    raise
-                break  # the items claimed before are run and settled; the others are still due
-            if committed is not None:
-                if fire.source is FireSource.FAILOVER:
-                    for item in wanted:
-                        cache.items[item].rescuing = True
-                else:
-                    taken.cut_off |= {item: before[item] for item in wanted if is_cut_off(before[item])}
-                found |= before
-                written |= _as_written(fire, wanted, committed.versions)
-                fences |= dict.fromkeys(wanted, committed.zxid)
-                fire = replace(fire, request=None) if fire.request else fire  # the trigger is removed now
-        cache.note(written)
-        taken.claim = Claim(fire, member.id, member.incarnation, fences, written, found) if written else None
 
     def unmonitored(self, fire: Fire, items: Collection[int]) -> Claim:
         """Return a claim without any request to the registry, for a job whose execution is not monitored."""
@@ -130,34 +102,22 @@ class Claims:
             assumed = {item: VersionedRecord(self._cache.record(item), None) for item in items}
         return Claim(fire, self._member.id, self._member.incarnation, {}, assumed, {})
 
-    async def settle(
+    def settle(
         self, claim: Claim, outcomes: Mapping[int, Outcome], now: int, *, hand_over: bool, removed: bool = False
-    ) -> frozenset[int] | None:
+    ) -> Awaitable[frozenset[int] | None]:
         """End the runs of a claim; return the items handed over, or None if the session and its locks were lost.
 
         With ``hand_over``, items whose run was cut off are marked as orphans.  ``removed`` says that this instance's
         node is gone.  If the job was removed and made again, other instances may hold the locks, and the versions of
         nodes have begun again at 0.
         """
-        rest, handed_over = list(claim.items), frozenset[int]()
-        at_once = _at_once([claim.fire.parameter, *(seen.record.unknown for seen in claim.items.values())])
-        while rest:
-            part, rest = rest[:at_once], rest[at_once:]
-            ended = {item: records.ended(claim.items[item], outcomes.get(item), now) for item in part}
-            if (given := await self._give_back(ended, hand_over, removed=removed)) is None:
-                return None
-            handed_over |= given
-        return handed_over
+        ended = {item: records.ended(seen, outcomes.get(item), now) for item, seen in claim.items.items()}
+        return self._give_back(ended, hand_over, removed=removed)
 
     async def withdraw(self, claim: Claim) -> bool:
         """Give back items whose run has not begun, with their former records; False if the session was lost."""
-        rest = [(item, VersionedRecord(claim.before[item], seen.version)) for item, seen in claim.items.items()]
-        at_once = _at_once(text for record in claim.before.values() for text in (record.parameter, record.unknown))
-        while rest:
-            part, rest = rest[:at_once], rest[at_once:]
-            if await self._give_back(dict(part), False, "to give items back") is None:
-                return False
-        return True
+        former = {item: VersionedRecord(claim.before[item], seen.version) for item, seen in claim.items.items()}
+        return await self._give_back(former, False, "to give items back") is not None
 
     async def release(self, item: int, *, hand_over: bool) -> None:
         """Remove a lock of this session that no execution needs any more, because its run was cut off.
@@ -220,34 +180,58 @@ class Claims:
         self,
         view: JobView,
         fire: Fire,
-        wanted: dict[int, Record],
+        items: Iterable[int],
+        times: tuple[int, int],
         delay: Delay | None,
-        before: dict[int, Record],
         taken: ClaimResult,
-    ) -> Committed | None:
-        """Commit the claim of ``wanted``.  Items that cannot be claimed are removed from ``wanted``.
+    ) -> None:
+        """Claim items in one transaction, and note the result in ``taken``.
 
-        ``before`` holds the records that the claim replaces; the other results are noted in ``taken``.  If the claim
-        meets the same conflict again although everything was read again, it ends: the view may be outdated.
+        Items that cannot be claimed are left out.  If the claim meets the same conflict again although everything was
+        read again, it ends: the view may be outdated.
         """
         member, cache, met = self._member, self._cache, ""
+        before = {item: cache.items[item].record for item in items}
+        wanted = {item: records.begun(record, fire, member.id, *times) for item, record in before.items()}
         while wanted:
             first, operations = self._taking(view, fire, wanted)
             match await write(member, operations, "to claim items", delay=delay):
                 case WriteApplied(committed):
-                    cache.unmark(wanted)
-                    return committed
+                    return self._note_claimed(fire, wanted, before, committed, taken)
                 case WriteRefused(Conflict() as conflict) if str(conflict) != met:
                     met = str(conflict)
-                    if conflict.index < first or not await self._cleared(conflict, wanted, taken.refused):
+                    if conflict.index < first or not await self._cleared(conflict, wanted, taken):
                         taken.stale = True
                         return None
                     taken.elsewhere |= await self._reconsider(fire, wanted)
                 case WriteRefused(error) | SessionOver(error):
                     raise error
-            before |= {item: cache.record(item) for item in wanted}
+            before |= {item: cache.items[item].record for item in wanted}
             taken.renewed |= wanted.keys()
         return None
+
+    def _note_claimed(
+        self,
+        fire: Fire,
+        wanted: Mapping[int, Record],
+        before: Mapping[int, Record],
+        committed: Committed,
+        taken: ClaimResult,
+    ) -> None:
+        """Note records that a claim has written, and those that it has replaced."""
+        member, former, first = self._member, taken.claim, _before_items(fire, len(wanted))
+        written = dict[int, VersionedRecord]() if former is None else dict(former.items)
+        found = dict[int, Record]() if former is None else dict(former.before)
+        fences = dict[int, int]() if former is None else dict(former.fences)
+        for n, (item, record) in enumerate(wanted.items()):
+            entry, last = self._cache.items[item], before[item]
+            entry.seen = written[item] = VersionedRecord(record, committed.versions[first + 2 * n])
+            entry.claimed(rescue=fire.source is FireSource.FAILOVER)
+            if fire.source is not FireSource.FAILOVER and is_cut_off(last):
+                taken.cut_off[item] = last
+            found[item], fences[item] = last, committed.zxid
+        fire = replace(fire, request=None) if fire.request else fire  # the trigger is removed now
+        taken.claim = Claim(fire, member.id, member.incarnation, fences, written, found)
 
     def _taking(self, view: JobView, fire: Fire, wanted: Mapping[int, Record]) -> tuple[int, list[Op]]:
         """Return the operations of a claim, and how many of them precede the operations of the items."""
@@ -256,11 +240,12 @@ class Claims:
         first = len(operations)
         for item, record in wanted.items():
             operations += _claiming(member, item, record, cache.version(item))
-        marked = [item for item in wanted if cache.items[item].marked and not cache.items[item].stuck]
-        operations += [Delete(member.layout.item(item).misfire) for item in marked]
+        for item in wanted:
+            if (entry := cache.items[item]).marked and not entry.stuck:
+                operations.append(Delete(member.layout.item(item).misfire))
         return first, operations
 
-    async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], refused: set[int]) -> bool:
+    async def _cleared(self, conflict: Conflict, wanted: dict[int, Record], taken: ClaimResult) -> bool:
         """Prepare another attempt after a conflict; False if none is possible, say because the job was removed."""
         cache = self._cache
         for item in list(wanted):
@@ -271,7 +256,7 @@ class Claims:
                 cache.warn(
                     conflict.path, 0, "its parent is ephemeral, so the item does not run until that node is removed"
                 )
-                refused.add(item)
+                taken.refused |= {item}
                 del wanted[item]
             elif conflict.path == paths.execution and conflict.reason == "missing" and cache.version(item) is None:
                 return await restore_parent(self._member, self._member.layout.execution)
@@ -291,10 +276,31 @@ class Claims:
                 wanted[item] = records.begun(record, fire, self._member.id, last.begun, last.next_fire)
         return set(running)
 
-    async def _give_back(
+    def _give_back(
         self, ended: Ended, hand_over: bool, what: str = "to settle items", *, removed: bool = False
+    ) -> Awaitable[frozenset[int] | None]:
+        """Settle items; return those that were marked as orphans, or None if the session was lost."""
+        at_once = _at_once(text for seen in ended.values() for text in (seen.record.parameter, seen.record.unknown))
+        if len(ended) <= at_once:
+            return self._give_back_at_once(ended, hand_over, what, removed=removed)
+        return self._give_back_in_parts(ended, at_once, hand_over, what, removed=removed)
+
+    async def _give_back_in_parts(
+        self, ended: Ended, at_once: int, hand_over: bool, what: str, *, removed: bool
     ) -> frozenset[int] | None:
-        """Settle items; return those that were marked as orphans, or None if the session was lost.
+        rest, handed_over = list(ended), frozenset[int]()
+        while rest:
+            part, rest = rest[:at_once], rest[at_once:]
+            given = await self._give_back_at_once({n: ended[n] for n in part}, hand_over, what, removed=removed)
+            if given is None:
+                return None
+            handed_over |= given
+        return handed_over
+
+    async def _give_back_at_once(
+        self, ended: Ended, hand_over: bool, what: str, *, removed: bool
+    ) -> frozenset[int] | None:
+        """Settle items in one transaction.
 
         If the registry refuses it, for whatever reason, it is tried again while the session lives, because the items
         stay locked until they are settled.
@@ -310,8 +316,8 @@ class Claims:
             operations = _settling(member.layout, ended, rescued, cut_off)
             match await write(member, operations, what, wait=True):
                 case WriteApplied(committed):
-                    settled = zip(ended.items(), committed.versions[::2], strict=False)
-                    self._cache.note({item: VersionedRecord(seen.record, version) for (item, seen), version in settled})
+                    for (item, seen), version in zip(ended.items(), committed.versions[::2], strict=False):
+                        self._cache.items[item].seen = VersionedRecord(seen.record, version)
                     break
                 case SessionOver():
                     return None
@@ -387,9 +393,3 @@ def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -
     """Leave out the items that are marked already, or all items if no mark can be made: the leader marks them later."""
     refused = frozenset(item for item in cut_off if layout.item(item).orphan == conflict.path)
     return cut_off - refused if not refused or conflict.reason == "exists" else frozenset()
-
-
-def _as_written(fire: Fire, wanted: Mapping[int, Record], versions: Sequence[int]) -> dict[int, VersionedRecord]:
-    """Return the records as a claim has written them, with their versions."""
-    first = _before_items(fire, len(wanted))
-    return {item: VersionedRecord(record, versions[first + 2 * n]) for n, (item, record) in enumerate(wanted.items())}

@@ -44,7 +44,9 @@ async def mark_missed_moments(
                 for n, (item, said) in enumerate(left.items()):
                     entry = cache.items[item]
                     entry.mark, entry.mark_version, entry.marked = said, committed.versions[2 + 2 * n], True
-                cache.note({item: VersionedRecord(Record(), 0) for item in left if cache.version(item) is None})
+                for item in left:
+                    if cache.version(item) is None:
+                        cache.items[item].seen = VersionedRecord(Record(), 0)
                 break
             case WriteRefused(Conflict() as conflict):
                 if conflict.path == entitled.path:

@@ -103,6 +103,13 @@ class Entry:
         self.seen = VersionedRecord(Record(slot=slot), None)
         return self.seen
 
+    def claimed(self, *, rescue: bool) -> None:
+        """Note that this instance's claim has removed the item's mark.  The mark's content is still kept here."""
+        self.marked = False
+        self.rescuing = self.rescuing or rescue
+        if not self.stuck:
+            self.mark_version = None
+
     def written_after(self, zxid: int) -> float:
         """Return when the record was written, in milliseconds, if that was after a transaction; otherwise infinity."""
         return inf if self.stat is None or self.stat.mzxid <= zxid else self.stat.mtime * 1000
@@ -144,18 +151,6 @@ class RecordCache:
         seen = self.items[item].seen
         assert seen is not None
         return seen.version
-
-    def unmark(self, items: Iterable[int]) -> None:
-        """Note that this instance's claim has removed the marks of items.  Their contents are still kept here."""
-        for entry in map(self.items.__getitem__, items):
-            entry.marked = False
-            if not entry.stuck:
-                entry.mark_version = None
-
-    def note(self, written: Mapping[int, VersionedRecord]) -> None:
-        """Note records that this instance has written."""
-        for item, seen in written.items():
-            self.items[item].seen = seen
 
     def moment(self, item: int) -> int:
         """Return the moment of an item's newest run, in ms since the epoch, also if its record was lowered."""

@@ -95,18 +95,14 @@ class GroupCommit:
         """Drop a transaction that is still delayed; its caller gets a Conflict at once."""
         transaction = self._held.get(_due(delay), {}).pop(delay, None)
         if transaction is not None:
-            transaction.fail(_withdrawn(transaction))
+            transaction.fail(Conflict(-1, transaction.ops[0].path, "withdrawn"))
 
     def _release(self, due: float) -> None:
         self._send_group()  # transactions that are not due yet must not share a group with those that are
         self._releasing = True
-        for delay, transaction in self._held.pop(due).items():
-            if transaction.answer.done():
-                continue
-            if delay.stands():
+        for transaction in self._held.pop(due).values():
+            if not transaction.answer.done():
                 self._gather(transaction)
-            else:
-                transaction.fail(_withdrawn(transaction))
         self._send_group()
         self._releasing = False
 
@@ -187,10 +183,6 @@ class GroupCommit:
 
 def _due(delay: Delay) -> float:
     return math.ceil(delay.until * 1000) / 1000
-
-
-def _withdrawn(transaction: _Transaction) -> Conflict:
-    return Conflict(-1, transaction.ops[0].path, "withdrawn")
 
 
 def _tell(group: Sequence[_Transaction], whole: Committed) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -46,13 +45,12 @@ Op: TypeAlias = Create | Set | Delete | Check
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delay:
-    """Delays a transaction until a moment of the loop's clock; it is dropped then if ``stands`` returns False.
+    """Delays a transaction until a moment of the loop's clock.
 
     It delays one transaction at a time; ``Session.withdraw`` drops that one before its moment.
     """
 
     until: float
-    stands: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ given back without a run.  Then the scheduler computes anew which items are due.
 from __future__ import annotations
 
 from asyncio import Future, get_running_loop
-from collections.abc import Callable
 from zlib import crc32
 
 from anyio import current_time
@@ -62,9 +61,9 @@ class ClaimAhead:
         self._hold: Delay | None = None
         self._start: Future[bool] | None = None
 
-    def hold(self, moment: int, now: int, still_wanted: Callable[[], bool]) -> Delay:
-        """Return the delay after which the claim is sent.  It is dropped if it is not ``still_wanted`` by then."""
-        self._hold = Delay(current_time() + (moment - now - EARLY) / 1000, still_wanted)
+    def hold(self, moment: int, now: int) -> Delay:
+        """Return the delay after which the claim is sent, unless it is taken back."""
+        self._hold = Delay(current_time() + (moment - now - EARLY) / 1000)
         return self._hold
 
     def take_back(self) -> None:
@@ -77,5 +76,8 @@ class ClaimAhead:
     async def wait(self, moment: int, now: int) -> bool:
         """Wait for a moment.  Return True when it has come, and False if the claim was taken back meanwhile."""
         # at most EARLY: otherwise a clock that is set back by an hour would keep the items locked for an hour
-        self._start = self._starts.at(moment, min(moment - now, EARLY))
-        return await self._start
+        start = self._start = self._starts.at(moment, min(moment - now, EARLY))
+        try:
+            return await start
+        finally:
+            self._hold = self._start = None

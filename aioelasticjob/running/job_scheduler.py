@@ -149,29 +149,25 @@ class JobScheduler:
             self._stream.end.set()
 
     def cancel(self) -> None:
-        """Cancel the execution; its items are settled as cancelled."""
+        """Give back a claim that waits for its moment, or cancel the execution; its items are settled as cancelled."""
+        self._ahead.take_back()
         if self._execution is not None:
             self._execution.cancel()
 
-    def turn(self) -> float | Work:
+    def turn(self) -> Work:
         """Return the work of this turn."""
         return self._run
 
     async def _run(self) -> float:
         """Run all items that are due, and return the seconds until the next turn."""
-        run_lease.set(self._member.session.tenure(self._member.incarnation))
         while not self.left:
             try:
-                view = await self._up_to_date()
+                view = await self._up_to_date() if self._views.value.tree.outdated else self._views.value
                 if begun := await self._state.look(view):
                     self._releases.follow(begun)
                 self._rest_first = None
-                busy = (
-                    (view.orphans and await self.rescues.answer(view, self._run_claimed))
-                    or (self._triggers.are_open(view) and await self._triggers.answer(view, self._run_claimed))
-                    or await self._run_owed(view)
-                    or await self._run_ahead(view)
-                )
+                asked = view.orphans or self._member.id in view.triggered or self._triggers.deferred
+                busy = (asked and await self._answer(view)) or await self._run_owed(view) or await self._run_ahead(view)
                 self._refused = 0
                 self._member.refusals.accepted("to read what is due")
             except Suspended:
@@ -184,9 +180,16 @@ class JobScheduler:
                 await self._back_off()
             else:
                 if not busy or self._rest_first is not None:
-                    return self._rest(view) if self._rest_first is None else self._rest_first
+                    return self._rest(view, self._state.clock.now) if self._rest_first is None else self._rest_first
         self._over()
         return inf
+
+    async def _answer(self, view: JobView) -> bool:
+        """Rescue an orphan, or answer a trigger; False if there was nothing to answer."""
+        run = self._run_claimed
+        busy = await self.rescues.answer(view, run) or await self._triggers.answer(view, run)
+        self._state.now()
+        return busy
 
     async def _back_off(self) -> None:
         """Wait before a request that the registry has refused is sent again."""
@@ -196,9 +199,7 @@ class JobScheduler:
         self._refused += 1
 
     async def _up_to_date(self) -> JobView:
-        """Return the newest view; after an outage, one read since: the schedule may have changed meanwhile."""
-        if not self._views.value.tree.outdated:
-            return self._views.value
+        """Return a view that was read after an outage: the schedule may have changed meanwhile."""
         with move_on_after(MIRROR_TIMEOUT):
             while self._views.value.tree.outdated and not self.left:
                 with CancelScope() as self._wait_scope:
@@ -237,26 +238,22 @@ class JobScheduler:
 
     async def _run_claimed(self, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
         """Claim items, run and settle them; return whether any was run."""
-        execution: Execution | None = None
-        try:
-            with HandlerScope(
-                lambda: execution.log_unheeded_handlers() if execution else None, threads=self._job.blocking
-            ) as scope:
-                execution = await self._prepare(view, fire, items)
-                if execution is not None:
-                    self._execution = scope
-                    await self._handle(view, execution, scope)
-        except get_cancelled_exc_class():
-            if execution is not None:
-                with move_on_after(self.stopping.settle_timeout, shield=True):
-                    await self._settle(execution)
-            raise
+        execution = await self._prepare(view, fire, items)
         if execution is None:
             return False
+        try:
+            execution.begun = await self._reach(view, fire)
+            if execution.begun:
+                await self._handle(view, execution)
+        except get_cancelled_exc_class():
+            with move_on_after(self.stopping.settle_timeout, shield=True):
+                await self._settle(execution)
+            raise
         if not await self._settle(execution):
             raise SessionEnded("the session was lost before the items of the run were settled")
         if execution.begun:
-            self._state.collapse(await self._up_to_date(), rerun=self._views.value.config.misfire)
+            view = await self._up_to_date() if self._views.value.tree.outdated else self._views.value
+            self._state.collapse(view, rerun=view.config.misfire)
         return execution.begun
 
     async def _prepare(self, view: JobView, fire: Fire, items: frozenset[int]) -> Execution | None:
@@ -277,26 +274,25 @@ class JobScheduler:
         execution.is_proven, execution.handling = self._member.session.is_proven, self.stopping.handling
         return execution
 
-    async def _handle(self, view: JobView, execution: Execution, scope: HandlerScope) -> None:
+    async def _handle(self, view: JobView, execution: Execution) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
-        session = self._member.session
-        session.bind(scope, self._member.incarnation)
-        try:
-            execution.begun = await self._reach(view, execution.claim.fire)
-            if execution.begun:
-                if execution.job.engine is not None:
-                    self._set_up_engine(view, execution)
-                fire, began = execution.claim.fire, current_time()
-                catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
-                self._stats.began(execution, catch_up=catch_up)
-                try:
-                    # if the claim was answered after the lease's end, no handler may begin
-                    if session.is_proven() and not scope.cancel_called:
-                        await with_listeners(execution, self._member, self._views)
-                finally:
-                    self._stats.ended(execution, current_time() - began)
-        finally:
-            session.unbind(scope)
+        session, fire, began = self._member.session, execution.claim.fire, current_time()
+        run_lease.set(session.tenure(self._member.incarnation))
+        if execution.job.engine is not None:
+            self._set_up_engine(view, execution)
+        catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
+        self._stats.began(execution, catch_up=catch_up)
+        with HandlerScope(execution.log_unheeded_handlers, threads=self._job.blocking) as scope:
+            self._execution = scope
+            session.bind(scope, self._member.incarnation)
+            try:
+                # if the claim was answered after the lease's end, no handler may begin
+                if session.is_proven() and not scope.cancel_called:
+                    await with_listeners(execution, self._member, self._views)
+            finally:
+                self._execution = None
+                session.unbind(scope)
+                self._stats.ended(execution, current_time() - began)
         await sleep(0)
         await session.wait_for_delayed()
 
@@ -310,9 +306,10 @@ class JobScheduler:
         """Wait until the fire's moment has come; False if the view or the time changes before."""
         now = self._state.now()
         if fire.slot > now and fire.source is FireSource.CRON:
-            if self.left or self._views.value is not view:
+            session, is_outdated = self._member.session, self.left or self._views.value is not view
+            if is_outdated or not await self._ahead.wait(fire.slot, now) or self._state.now() - fire.slot > ASLEEP:
                 return False
-            if not await self._ahead.wait(fire.slot, now) or self._state.now() - fire.slot > ASLEEP:
+            if session.incarnation != self._member.incarnation or not session.is_proven():
                 return False
         if fire.source is FireSource.CRON:
             self._state.reach(fire.slot)  # or this moment would seem to have come during its own execution
@@ -334,7 +331,9 @@ class JobScheduler:
             return ClaimResult(None)
         now, following, hold = state.now(), state.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
-            hold = self._ahead.hold(fire.slot, now, lambda: self._views.value is view and not self.left)
+            if self._views.value is not view or self.left:  # later changes take the claim back
+                return ClaimResult(None)
+            hold = self._ahead.hold(fire.slot, now)
             now, following = fire.slot, state.timetable.following()
         taken = await self._claims.claim(view, fire, items, now, following, hold)
         if taken.elsewhere or taken.refused:
@@ -347,9 +346,9 @@ class JobScheduler:
         if fire.source is FireSource.TRIGGER:
             await self._triggers.claimed(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
-            self._releases.refused(view, fire, frozenset(taken.elsewhere))
+            self._releases.refused(view, fire, taken.elsewhere)
         if taken.stale and fire.source is not FireSource.FAILOVER and not self.left:
-            self._rest_first = self._rest(view)
+            self._rest_first = self._rest(view, state.now())
         if taken.claim is not None and taken.claim.incarnation != self._member.session.incarnation:
             raise SessionEnded("the session was lost during a claim")
         return taken
@@ -389,12 +388,12 @@ class JobScheduler:
     def _failed(self, context: Context, error: Exception) -> None:
         self._stats.failed(self._views.value.config, context, error)
 
-    def _rest(self, view: JobView) -> float:
+    def _rest(self, view: JobView, now: int) -> float:
         """Return the seconds until the next moment or the next look at the clock; 0 if there is a newer view."""
         if self._views.value is not view:
             return 0.0
         upcoming = self._state.timetable.upcoming
-        delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - self._state.now())
+        delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - now)
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
         return min(MAX_WAIT, delay / 1000, self._state.unsteady)

@@ -39,10 +39,6 @@ class Triggers:
         self._asked: frozenset[int] = frozenset()
         """All items that the present fire is meant for, whether or not they can be claimed now."""
 
-    def are_open(self, view: JobView) -> bool:
-        """Whether a trigger or a deferred item has not been run yet."""
-        return bool(self.deferred) or self._member.id in view.triggered
-
     async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
         """Run the items of a trigger; True if there was one to answer."""
         if (later := self._due(view)) is not None:

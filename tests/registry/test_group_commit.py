@@ -133,14 +133,15 @@ def test_what_is_on_hold_leaves_when_it_is_due_as_one_request_unless_it_is_withd
     async def use(session: Session, world: SimulatedRegistry) -> None:
         loop, before = asyncio.get_running_loop(), requests(world)
         due = loop.time() + 0.25
-        yes, no = (lambda: True), (lambda: False)
+        delays = {path: Delay(due) for path in ("/a", "/withdrawn", "/b")}
         outcomes = asyncio.gather(
             *(
-                session.commit([Create(path)], incarnation=session.incarnation, delay=Delay(due, stands))
-                for path, stands in (("/a", yes), ("/withdrawn", no), ("/b", yes))
+                session.commit([Create(path)], incarnation=session.incarnation, delay=delay)
+                for path, delay in delays.items()
             ),
             return_exceptions=True,
         )
+        session.withdraw(delays["/withdrawn"])
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(outcomes), 0.2)
         assert requests(world) == before
@@ -159,7 +160,7 @@ def test_what_is_on_hold_leaves_when_it_is_due_as_one_request_unless_it_is_withd
 def test_what_is_on_hold_is_told_at_once_when_it_is_withdrawn() -> None:
     async def use(session: Session, world: SimulatedRegistry) -> None:
         loop, before = asyncio.get_running_loop(), requests(world)
-        delay = Delay(loop.time() + 0.25, lambda: True)
+        delay = Delay(loop.time() + 0.25)
         commit = asyncio.ensure_future(session.commit([Create("/a")], incarnation=session.incarnation, delay=delay))
         await asyncio.sleep(0)
         asked = loop.time()
@@ -180,7 +181,7 @@ def test_what_is_in_no_hurry_lets_the_answers_come_first_to_what_was_due() -> No
         due = math.ceil(loop.time() + 1)  # on a whole millisecond, to which holds are rounded up
 
         async def claim() -> None:
-            delay = Delay(due, lambda: True)
+            delay = Delay(due)
             await session.commit([Create("/claimed")], incarnation=session.incarnation, delay=delay)
             order.append("claimed")
 
@@ -202,7 +203,7 @@ def test_whoever_was_due_has_had_a_turn_before_the_first_of_them_goes_on() -> No
         due, order = asyncio.get_running_loop().time() + 0.1, list[str]()
 
         async def claim(number: int) -> None:
-            delay = Delay(due, lambda: True)
+            delay = Delay(due)
             await session.commit([Create(f"/{number}")], incarnation=session.incarnation, delay=delay)
             order.append("begun")
             await session.wait_for_delayed()

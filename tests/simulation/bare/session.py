@@ -217,7 +217,7 @@ class BareSession:
 
     async def commit(self, ops: Sequence[Op], *, incarnation: int, delay: Delay | None = None) -> Committed:
         """Write all of ``ops`` or none, under the session ``incarnation`` or not at all."""
-        if delay is not None and not (await self._leaves(delay) and delay.stands()):
+        if delay is not None and not await self._leaves(delay):
             raise Conflict(-1, ops[0].path, "withdrawn")
         session = self.admit(incarnation)
         try:

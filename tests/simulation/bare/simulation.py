@@ -22,7 +22,7 @@ from random import Random
 from unittest import mock
 
 from aioelasticjob.coordination import claims, effects
-from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.claims import ClaimResult, Claims
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.running import life
 from aioelasticjob.testing.loop import run_on
@@ -78,7 +78,7 @@ def _live(seed: int, *, traced: bool) -> BareVerdict:
         mock.patch.object(effects, "MAX_OPERATIONS", 6 if small else effects.MAX_OPERATIONS),
         mock.patch.object(claims, "ITEMS_AT_ONCE", 2 if small else claims.ITEMS_AT_ONCE),
         mock.patch.object(life, "Follower", BareFollower),
-        mock.patch.object(Claims, "_claim", _noting(worlds, Claims._claim)),
+        mock.patch.object(Claims, "claim", _noting(worlds, Claims.claim)),
     ):
         try:
             run_on(loop, happening, seed)
@@ -89,12 +89,12 @@ def _live(seed: int, *, traced: bool) -> BareVerdict:
     return BareVerdict(seed, tuple(broken), trace, loop.steps, judge.runs, judge.rescues, cost)
 
 
-def _noting(worlds: list[World], claim: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+def _noting(worlds: list[World], claim: Callable[..., Awaitable[ClaimResult]]) -> Callable[..., Awaitable[ClaimResult]]:
     """Return a claim that shows the judge which view it is decided on."""
 
-    async def noted(self: Claims, view: JobView, *rest: object) -> None:
+    async def noted(self: Claims, view: JobView, *rest: object) -> ClaimResult:
         worlds[0].judge.decided_on[self._member.incarnation] = view
-        await claim(self, view, *rest)
+        return await claim(self, view, *rest)
 
     return noted
 
