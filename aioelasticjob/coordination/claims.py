@@ -74,10 +74,10 @@ class Claims:
             SessionEnded: the session was lost.
             RegistryError: the registry refuses the claim, and no item was claimed.
         """
-        taken, rest, cache = ClaimResult(), sorted(items), self._cache
+        taken, rest = ClaimResult(), sorted(items)
         for item in rest:  # before the claim is sent: otherwise ``release`` would remove the new locks
-            cache.items[item].executing = True
-        at_once = _at_once([fire.parameter, *(cache.items[item].record.unknown for item in rest)])
+            self._cache.items[item].executing = True
+        at_once = _at_once([fire.parameter, *[record.unknown for record in self._records(rest).values()]])
         try:
             while rest and not taken.stale:
                 part, rest = rest[:at_once], rest[at_once:]
@@ -91,7 +91,7 @@ class Claims:
                 raise  # otherwise the items claimed before are run and settled; the others are still due
         finally:
             for item in items if taken.claim is None else set(items) - taken.claim.items.keys():
-                cache.items[item].executing = False
+                self._cache.items[item].executing = False
         return taken
 
     def unmonitored(self, fire: Fire, items: Collection[int]) -> Claim:
@@ -190,12 +190,11 @@ class Claims:
         Items that cannot be claimed are left out.  If the claim meets the same conflict again although everything was
         read again, it ends: the view may be outdated.
         """
-        member, cache, met = self._member, self._cache, ""
-        before = {item: cache.items[item].record for item in items}
-        wanted = {item: records.begun(record, fire, member.id, *times) for item, record in before.items()}
+        before, met = self._records(items), ""
+        wanted = self._begun(fire, before, times)
         while wanted:
             first, operations = self._taking(view, fire, wanted)
-            match await write(member, operations, "to claim items", delay=delay):
+            match await write(self._member, operations, "to claim items", delay=delay):
                 case WriteApplied(committed):
                     return self._note_claimed(fire, wanted, before, committed, taken)
                 case WriteRefused(Conflict() as conflict) if str(conflict) != met:
@@ -206,9 +205,16 @@ class Claims:
                     taken.elsewhere |= await self._reconsider(fire, wanted)
                 case WriteRefused(error) | SessionOver(error):
                     raise error
-            before |= {item: cache.items[item].record for item in wanted}
+            before |= self._records(wanted)
             taken.renewed |= wanted.keys()
         return None
+
+    def _records(self, items: Iterable[int]) -> dict[int, Record]:
+        return {item: self._cache.items[item].record for item in items}
+
+    def _begun(self, fire: Fire, before: Mapping[int, Record], times: tuple[int, int]) -> dict[int, Record]:
+        me = self._member.id
+        return {item: records.begun(record, fire, me, *times) for item, record in before.items()}
 
     def _note_claimed(
         self,

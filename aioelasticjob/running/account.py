@@ -62,13 +62,20 @@ class Account:
         owed = self._unclaimed(moment or self.timetable.newest)
         return owed - self.blocked() if owed else owed
 
+    def owed_ahead(self, moment: int) -> frozenset[int]:
+        """Return the items that this instance can claim ahead for a moment that has yet to come.
+
+        If a clock that was ahead had the moment run or reported, it is a rerun, and that is not claimed ahead.
+        """
+        return frozenset([item for item in self.owed(moment) if not self.items[item].knows(moment)])
+
     def _unclaimed(self, moment: int, among: Iterable[int] | None = None) -> frozenset[int]:
         """Return the items (of all held, or ``among`` some) for which a moment is neither claimed nor passed over."""
         # a moment further ahead was due before the time was set back: wait until that is certain
         if not self._floor < moment <= self.clock.now + AHEAD:
             return frozenset()
         held = self.held if among is None else self.held.intersection(among)
-        return frozenset(number for number in held if self.items[number].owes(moment))
+        return frozenset([number for number in held if self.items[number].owes(moment)])
 
     def _due(self, view: JobView | None = None) -> frozenset[int]:
         """Return the items that are due for the newest moment and may run here.

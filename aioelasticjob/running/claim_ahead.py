@@ -10,8 +10,6 @@ from __future__ import annotations
 from asyncio import Future, get_running_loop
 from zlib import crc32
 
-from anyio import current_time
-
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Delay
 
@@ -63,7 +61,7 @@ class ClaimAhead:
 
     def hold(self, moment: int, now: int) -> Delay:
         """Return the delay after which the claim is sent, unless it is taken back."""
-        self._hold = Delay(current_time() + (moment - now - EARLY) / 1000)
+        self._hold = Delay(get_running_loop().time() + (moment - now - EARLY) / 1000)
         return self._hold
 
     def take_back(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from asyncio import sleep
+from asyncio import get_running_loop, sleep
 from collections.abc import Callable
 from math import inf
 
-from anyio import CancelScope, current_time, get_cancelled_exc_class, move_on_after
+from anyio import CancelScope, get_cancelled_exc_class, move_on_after
 
 from aioelasticjob.coordination.claims import ClaimResult, Claims
 from aioelasticjob.coordination.coordinator import MIRROR_TIMEOUT
@@ -230,11 +230,10 @@ class JobScheduler:
         self._stats.accepted()
         if not (view.settled and view.config.monitor_execution and self._member.id in view.eligible):
             return False
-        owed = state.owed(upcoming) - view.disabled_items
-        # if a clock that was ahead had this moment run or reported, it is a rerun, and that is not claimed ahead
-        if items := frozenset(item for item in owed if not state.items[item].knows(upcoming)):
-            await self._run_claimed(view, Fire(upcoming, FireSource.CRON), items)
-        return bool(items)
+        if not (items := state.owed_ahead(upcoming) - view.disabled_items):
+            return False
+        await self._run_claimed(view, Fire(upcoming, FireSource.CRON), items)
+        return True
 
     async def _run_claimed(self, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
         """Claim items, run and settle them; return whether any was run."""
@@ -276,7 +275,8 @@ class JobScheduler:
 
     async def _handle(self, view: JobView, execution: Execution) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
-        session, fire, began = self._member.session, execution.claim.fire, current_time()
+        session, fire, time = self._member.session, execution.claim.fire, get_running_loop().time
+        began = time()
         run_lease.set(session.tenure(self._member.incarnation))
         if execution.job.engine is not None:
             self._set_up_engine(view, execution)
@@ -292,7 +292,7 @@ class JobScheduler:
             finally:
                 self._execution = None
                 session.unbind(scope)
-                self._stats.ended(execution, current_time() - began)
+                self._stats.ended(execution, time() - began)
         await sleep(0)
         await session.wait_for_delayed()
 

@@ -8,12 +8,13 @@ for it.
 
 from __future__ import annotations
 
-from asyncio import Event, TimerHandle, get_running_loop, sleep
-from collections.abc import Awaitable, Callable
+from asyncio import Event, Task, TimerHandle, get_running_loop, sleep, wait
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice
 from math import inf
-from typing import TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, TypeAlias, TypeVar, TypeVarTuple
 
 from anyio import CancelScope
 from anyio.abc import TaskGroup
@@ -24,6 +25,7 @@ Work: TypeAlias = Callable[[], Awaitable[float]]
 """Does what has to wait, and returns the seconds until the next turn."""
 Turn: TypeAlias = Callable[[], float | Work]
 """Returns the seconds until the next turn, unless the activity is woken before; or work that has to be done first."""
+_Started: TypeAlias = dict[CancelScope, Task[None]]
 URGENT_AT_ONCE = 200
 """How many urgent activities get a turn in one round of the loop.  More would delay the traffic with the registry."""
 AT_ONCE = 50
@@ -37,7 +39,7 @@ class Scheduler:
 
     def __init__(self, tasks: TaskGroup) -> None:
         self.tasks = tasks
-        """The task group in which the tasks of all jobs are started."""
+        """The task group in which ``run`` is called, and in which tasks are started while it is not."""
         self._urgent: dict[Activity, None] = {}
         self._woken: dict[Activity, None] = {}
         self._news = Event()
@@ -45,13 +47,18 @@ class Scheduler:
         self._order = count()
         self._timer: TimerHandle | None = None
         self._timer_at = inf
-        self._loops = 0
+        self._runs = list[_Started]()
+        """For each call of ``run`` that goes on, the newest last: the tasks that it cancels when it is cancelled."""
         self.is_joining: Callable[[], bool] = lambda: False
         """Whether so many jobs join that others wait to: then less is begun besides, and they are through sooner."""
 
     async def run(self) -> None:
-        """Give turns until cancelled.  It may be called again then, or twice at a time; no requested turn is lost."""
-        self._loops += 1
+        """Give turns until cancelled, and then cancel the tasks that were started meanwhile, and wait for their end.
+
+        It may be called again then, or twice at a time; no requested turn is lost.
+        """
+        started = _Started()
+        self._runs.append(started)
         self._set_timer()
         try:
             while True:
@@ -62,8 +69,29 @@ class Scheduler:
                     self._news.set()
                     await sleep(0)
         finally:
-            self._loops -= 1
+            self._runs = [one for one in self._runs if one is not started]
             self._set_timer()
+            for scope in started:
+                scope.cancel()
+            with CancelScope(shield=True):
+                if started:
+                    await wait(started.values())
+
+    def start_soon(self, work: Callable[[CancelScope], Coroutine[Any, Any, None]], scope: CancelScope) -> None:
+        """Start a task that does work in a scope and then calls ``ended``.
+
+        It is cancelled with the newest call of ``run``, as in a task group.  But a task group makes thirty objects for
+        each task, which takes four times as long as the task itself, and one is started for every fire.
+        """
+        if self._runs:
+            self._runs[-1][scope] = get_running_loop().create_task(work(scope))
+        else:
+            self.tasks.start_soon(work, scope)
+
+    def ended(self, scope: CancelScope) -> None:
+        """Note that the work in a scope has ended."""
+        for started in self._runs:
+            started.pop(scope, None)
 
     def wake(self, activity: Activity) -> None:
         """Give an activity a turn, after the activities that were woken before it."""
@@ -91,7 +119,7 @@ class Scheduler:
             activity.take_turn()
 
     def _set_timer(self) -> None:
-        earliest = self._heap[0][0] if self._heap and self._loops else inf
+        earliest = self._heap[0][0] if self._heap and self._runs else inf
         if self._timer is not None and earliest != self._timer_at:
             self._timer.cancel()
             self._timer = None
@@ -113,7 +141,6 @@ class TaskScope:
     def __init__(self, scheduler: Scheduler, failed: Callable[[Exception], None]) -> None:
         self._scheduler, self.failed = scheduler, failed
         self._scopes: dict[CancelScope, None] = {}
-        self._count = 0
         self._none_left: Event | None = None
         self.over = False
         """Whether all tasks were cancelled, so that no further task is started."""
@@ -121,12 +148,11 @@ class TaskScope:
     def start_soon(self, work: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
         """Start a task, unless all were cancelled.  ``failed`` is called with an error that it raises."""
         if not self.over:
-            self._count += 1
-            self._scheduler.tasks.start_soon(self._run, work, args)
+            scope = self._begin()
+            self._scheduler.start_soon(partial(self._run, work, args), scope)
 
     async def run(self, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T | None:
         """Run work in the current task and return its result; None if it was cancelled with the other tasks."""
-        self._count += 1
         scope = self._begin()
         try:
             with scope:
@@ -143,12 +169,11 @@ class TaskScope:
 
     async def ended(self) -> None:
         """Wait until no task is left."""
-        while self._count:
+        while self._scopes:
             self._none_left = Event()
             await self._none_left.wait()
 
-    async def _run(self, work: Callable[[*Ts], Awaitable[object]], args: tuple[*Ts]) -> None:
-        scope = self._begin()
+    async def _run(self, work: Callable[[*Ts], Awaitable[object]], args: tuple[*Ts], scope: CancelScope) -> None:
         try:
             with scope:
                 if not self.over:
@@ -165,8 +190,8 @@ class TaskScope:
 
     def _end(self, scope: CancelScope) -> None:
         del self._scopes[scope]
-        self._count -= 1
-        if not self._count and self._none_left is not None:
+        self._scheduler.ended(scope)
+        if not self._scopes and self._none_left is not None:
             self._none_left.set()
 
 

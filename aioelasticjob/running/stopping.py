@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from asyncio import get_running_loop
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from anyio import CancelScope, current_time
+from anyio import CancelScope
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.latest import Latest
@@ -44,7 +45,7 @@ class Stopping:
         try:
             yield
         finally:
-            self._since = current_time()
+            self._since = get_running_loop().time()
             self._handling.set(False)
 
     def end(self) -> None:
@@ -54,7 +55,7 @@ class Stopping:
 
     async def stopped(self) -> None:
         """Wait until the job has left, at most ``SETTLE_TIMEOUT`` seconds after its handlers have ended."""
-        self._since = current_time()
+        self._since = get_running_loop().time()
         while not self.done:
             await self._handling.until(lambda handling: not handling)
             if not await self._changes_within(WARN_AFTER):

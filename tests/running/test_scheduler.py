@@ -92,7 +92,7 @@ def test_at_rest_there_is_no_task_and_one_timer_for_all() -> None:
                 here.noting(str(number), 1000.0 + number).wake()
             await sleep(1)
             loop = get_running_loop()
-            assert here.tasks._count == 0
+            assert not here.tasks._scopes
             assert sum(not timer.cancelled() for timer in loop._scheduled) == 1  # type: ignore[attr-defined]
 
     run(main)
