@@ -95,7 +95,8 @@ async def write(
 def _note(member: Member, what: str, written: WriteResult) -> None:
     """Note a refusal, or the end of one.  A conflict and a missing connection do not count as refusals."""
     if isinstance(written, WriteApplied):
-        member.refusals.accepted(what)
+        if member.refusals.open:
+            member.refusals.accepted(what)
     elif isinstance(written, WriteRefused) and not isinstance(written.error, Conflict | Suspended):
         member.refusals.refused(what, written.error)
 

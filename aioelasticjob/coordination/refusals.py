@@ -34,7 +34,8 @@ class Refusals:
 
     def __init__(self, job: str, now: Callable[[], float] | None = None) -> None:
         self._job, self._now = job, now or SystemClock().now
-        self._open: dict[str, RefusedRequest] = {}
+        self.open: dict[str, RefusedRequest] = {}
+        """What was refused last and has not been accepted since, by its purpose."""
         self._logged: dict[str, float] = {}
         self._latest: RegistryError | None = None
 
@@ -42,24 +43,24 @@ class Refusals:
     def present(self) -> tuple[RefusedRequest, ...]:
         """Return the requests that are refused at present.  One that is not repeated is left out after a while."""
         now = self._now()
-        return tuple(one for one in self._open.values() if abs(now - one.last) < QUIET_FOR)
+        return tuple(one for one in self.open.values() if abs(now - one.last) < QUIET_FOR)
 
     def refused(self, what: str, error: RegistryError) -> None:
         """Note a refusal.  It is logged at most once a minute for each kind of request."""
         if error is self._latest:  # the function that raised it has noted it
             return
         now, self._latest = self._now(), error
-        known = self._open.get(what)
+        known = self.open.get(what)
         if known is None or abs(now - known.last) >= QUIET_FOR:
             known = RefusedRequest(what, str(error), now, now, 0)
-        self._open[what] = replace(known, why=str(error), last=now, times=known.times + 1)
+        self.open[what] = replace(known, why=str(error), last=now, times=known.times + 1)
         if abs(now - self._logged.get(what, -QUIET_FOR)) >= QUIET_FOR:
             self._logged[what] = now
             log.error("%s: the registry refuses %s: %s", self._job, what, error, extra={"job": self._job})
 
     def accepted(self, what: str) -> None:
         """Note that a request was accepted.  That is logged if its refusal was logged."""
-        if not self._open or (over := self._open.pop(what, None)) is None:
+        if (over := self.open.pop(what, None)) is None:
             return
         if self._logged.get(what, over.since - 1) >= over.since:  # its refusal was logged
             log.warning(

@@ -17,7 +17,7 @@ from aioelasticjob.running.commands import Command
 from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import BUSY, TABLE, Came, Items, Newest
-from aioelasticjob.running.succession import Succession
+from aioelasticjob.running.unattended import Succession
 
 SOON = 500  # a claim may be sent, and refused, up to so many milliseconds before its moment
 
@@ -44,13 +44,17 @@ class Account:
         self._floor = 0
         """Moments up to this one are due for no item of this instance."""
         self.timetable = Timetable(view.config.schedule, self.clock.now)
+        self.looked_at: JobView | None = None
+        """The newest view that was applied completely."""
+        self.is_ahead = self._closed = False
+        """Whether items of this instance had records from the future, or were switched off, at the last look."""
         self._scheduled_since = view.schedule_dated
         """Since when the schedule is in force, as the registry dates it.  The registry's clock may be ahead."""
 
     @property
     def elsewhere(self) -> frozenset[int]:
         """The items that this instance holds and another instance still runs."""
-        return frozenset(number for number, item in self.items.items() if item.elsewhere)
+        return frozenset([number for number, item in self.items.items() if item.elsewhere])
 
     @property
     def config(self) -> JobConfig:
@@ -109,6 +113,37 @@ class Account:
     def is_catch_up(self, slot: int) -> bool:
         """Whether no instance was up when the moment came."""
         return slot < min(self.view.up_since * 1000, self._up_since * 1000, self._set_back)
+
+    def only_time_has_passed(self, view: JobView) -> bool:
+        """Whether a view was applied already, and nothing besides it has to be: most often this is a fire."""
+        if view is not self.looked_at or self.clock.is_disturbed or not view.config.monitor_execution:
+            return False
+        return not any(item.withdrawn or item.ahead_since is not None for item in self.items.values())
+
+    def see_what_is_due(self, view: JobView) -> None:
+        """Move on to the present."""
+        upcoming = self.timetable.upcoming
+        if upcoming is not None and upcoming <= self.clock.now:
+            waiting, came = self._due(), self.timetable.advance(self.clock.now)
+            self._account(waiting, Came.UNSETTLED)
+            if came > 1:
+                self._account(self._due() - waiting, Came.HELD_UP)
+        if self.clock.was_away(self.timetable.newest):
+            self._account(self._due(), Came.DISCONNECTED)
+        if self._closed or view.disabled_items or self._me not in view.eligible:
+            self._close(view)
+
+    def _close(self, view: JobView) -> None:
+        """Excuse the moments of items that are switched off."""
+        closed = self.held & view.disabled_items if self._me in view.eligible else self.held
+        taken_off = self.blocked()  # they have missed what came before they were switched off
+        self._account((number for number in closed & taken_off if not self.items[number].closed), Came.BLOCKED)
+        for number, item in self.items.items():
+            item.closed = number in closed
+        self._closed = bool(closed)
+        if self._me not in view.eligible:
+            self.pass_over()
+        self._account(self.held & view.disabled_items, Came.OFF)
 
     def pass_over(self, items: Iterable[int] | None = None) -> None:
         """Treat the newest moment as no longer due, for these items or for all."""

@@ -150,4 +150,4 @@ class ClockSkewMonitor:
 
     def was_away(self, moment: int) -> bool:
         """Whether this process could not reach the registry at a moment."""
-        return any(began <= moment <= ended for began, ended in self.outages())
+        return bool(self._reading.outages) and any(began <= moment <= ended for began, ended in self.outages())

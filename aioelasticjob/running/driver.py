@@ -57,7 +57,8 @@ class StateDriver(JobState):
 
     def now(self) -> int:
         """Read the clocks, and return the time that the job uses, in milliseconds."""
-        return self.clock.take(Reading.of(self._member.session, self._wall))
+        host = self._wall.now()
+        return self.clock.take(Reading(host, *self._member.session.compare_clocks(host)))
 
     def intolerable_skew(self) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""
@@ -66,7 +67,7 @@ class StateDriver(JobState):
     @property
     def unsteady(self) -> float:
         """Return after how many seconds to call ``look`` again because the time was set; infinity if it was not."""
-        wait = self.steady_in
+        wait = self.clock.unsteady if self.is_ahead or self.clock.may_be_set_back else 0.0
         return max(wait, 0.01) if wait else inf  # at least 10 ms: a rounded timer may fire before the time is steady
 
     async def look(self, view: JobView) -> frozenset[int]:
@@ -79,7 +80,11 @@ class StateDriver(JobState):
             RegistryError: something could not be read or written.  The next call does what is left.
         """
         self.now()
-        self.see(view)
+        if self.only_time_has_passed(view):
+            self.begun_elsewhere, self.is_ahead = frozenset(), False
+            self.see_what_is_due(view)
+        else:
+            self.see(view)
         while self.commands:
             await self._perform(self.commands.pop(0))
         return self.begun_elsewhere

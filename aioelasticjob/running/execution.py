@@ -65,15 +65,16 @@ async def execute(execution: Execution) -> None:
     config, claim, checkpoints = execution.config, execution.claim, execution.checkpoints
     if not execution.is_proven():
         await checkpoint_if_cancelled()  # while a listener waited, the machine may have slept and the lease may be over
-    if execution.job.engine is not None:
-        await _run_engine(execution, execution.job.engine)
-    elif config.per == "instance":
-        await _run_item(execution, instance_context(config, claim, checkpoints), *claim.items)
-    elif len(claim.items) == 1:
-        (item,) = claim.items
-        await _run_item(execution, item_context(config, claim, item, checkpoints), item)
-    else:
-        await _run_items(execution)
+    with execution.handling():
+        if execution.job.engine is not None:
+            await _run_engine(execution, execution.job.engine)
+        elif config.per == "instance":
+            await _run_item(execution, instance_context(config, claim, checkpoints), *claim.items)
+        elif len(claim.items) == 1:
+            (item,) = claim.items
+            await _run_item(execution, item_context(config, claim, item, checkpoints), item)
+        else:
+            await _run_items(execution)
 
 
 async def _run_engine(execution: Execution, engine: Engine) -> None:

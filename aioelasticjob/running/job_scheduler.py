@@ -22,7 +22,7 @@ from aioelasticjob.registry.session import SessionState
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.claim_ahead import ASLEEP, ClaimAhead
 from aioelasticjob.running.driver import StateDriver
-from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.execution import Execution, execute
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.item_releases import ItemReleases
 from aioelasticjob.running.listeners import with_listeners
@@ -169,7 +169,8 @@ class JobScheduler:
                 asked = view.orphans or self._member.id in view.triggered or self._triggers.deferred
                 busy = (asked and await self._answer(view)) or await self._run_owed(view) or await self._run_ahead(view)
                 self._refused = 0
-                self._member.refusals.accepted("to read what is due")
+                if self._member.refusals.open:
+                    self._member.refusals.accepted("to read what is due")
             except Suspended:
                 if self._member.session.status.value.state is not SessionState.CONNECTED:
                     return inf  # a new connection wakes it
@@ -257,17 +258,16 @@ class JobScheduler:
 
     async def _prepare(self, view: JobView, fire: Fire, items: frozenset[int]) -> Execution | None:
         # read the offset of an orphan anew: another instance holds the item, so this one does not know its offset
-        offsets = await self._state.offsets.read(items, anew=fire.source is FireSource.FAILOVER)
+        if offsets := await self._state.offsets.read(items, anew=fire.source is FireSource.FAILOVER):
+            self._state.now()
         taken = await self._claim(view, fire, items)
-        claim = taken.claim
-        if claim is None:
+        if (claim := taken.claim) is None:
             return None
         if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # it was run after that read
             offsets = {item: value for item, value in offsets.items() if item not in renewed}
             offsets |= await self._state.offsets.reread(renewed, claim.incarnation)
-        checkpoints = RunOffsets(self._state.offsets, claim, offsets)
-        events, clock = self._shared.events, self._shared.clock
-        trace = Trace.of(claim, view.config, events, clock) if events.heard else None
+        checkpoints, events = RunOffsets(self._state.offsets, claim, offsets), self._shared.events
+        trace = Trace.of(claim, view.config, events, self._shared.clock) if events.heard else None
         report = self._failed if trace is None else trace.complaining(self._failed)
         execution = Execution(self._job, view.config, claim, checkpoints, self._shared.executors, report, trace=trace)
         execution.is_proven, execution.handling = self._member.session.is_proven, self.stopping.handling
@@ -275,8 +275,7 @@ class JobScheduler:
 
     async def _handle(self, view: JobView, execution: Execution) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
-        session, fire, time = self._member.session, execution.claim.fire, get_running_loop().time
-        began = time()
+        session, fire, began = self._member.session, execution.claim.fire, get_running_loop().time()
         run_lease.set(session.tenure(self._member.incarnation))
         if execution.job.engine is not None:
             self._set_up_engine(view, execution)
@@ -288,11 +287,12 @@ class JobScheduler:
             try:
                 # if the claim was answered after the lease's end, no handler may begin
                 if session.is_proven() and not scope.cancel_called:
-                    await with_listeners(execution, self._member, self._views)
+                    job, me = self._job, self._member
+                    await (with_listeners(execution, me, self._views) if job.listeners else execute(execution))
             finally:
                 self._execution = None
                 session.unbind(scope)
-                self._stats.ended(execution, time() - began)
+                self._stats.ended(execution, get_running_loop().time() - began)
         await sleep(0)
         await session.wait_for_delayed()
 
@@ -329,7 +329,8 @@ class JobScheduler:
             return taken
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult(None)
-        now, following, hold = state.now(), state.timetable.upcoming or 0, None
+        now = state.clock.now if fire.source in SCHEDULED else state.now()  # others have waited since it was read
+        following, hold = state.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:
             if self._views.value is not view or self.left:  # later changes take the claim back
                 return ClaimResult(None)

@@ -37,18 +37,14 @@ async def join_run(listeners: Sequence[Listener], member: Member, fire: Fire, it
 
 
 async def with_listeners(execution: Execution, member: Member, views: Latest[JobView]) -> None:
-    """Run an execution's handlers, and call its listeners before and after them."""
-    if not (listeners := execution.job.listeners):
-        with execution.handling():
-            await execute(execution)
-        return
+    """Call an execution's listeners, before and after its handlers are run."""
+    listeners = execution.job.listeners
     context = instance_context(execution.config, execution.claim, execution.checkpoints)
     shared = tuple(one for one in listeners if isinstance(one, OnceListener))
     once = _OncePerCluster(shared, execution, member, views, context) if shared else None
     own = [one for one in listeners if isinstance(one, JobListener)]
     if await _before(execution, context, own, once):
-        with execution.handling():
-            await execute(execution)
+        await execute(execution)
         for listener in own:
             if listener.after is not None:
                 await _after(execution, context, listener.after)

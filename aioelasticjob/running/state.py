@@ -166,7 +166,9 @@ class Item(Entry):
 
     def owes(self, moment: int) -> bool:
         """Whether a moment has neither been claimed nor passed over."""
-        return self.floor < moment and self.record.slot < moment != self.record.ahead
+        assert self.seen is not None
+        record = self.seen.record
+        return self.floor < moment and record.slot < moment != record.ahead
 
     def knows(self, moment: int) -> bool:
         """Whether a moment, or a later one, was run or reported here."""

@@ -34,18 +34,10 @@ class JobState(Account):
         self._absence = UnattendedMoments(me, self.clock, self.missed, items, self.commands)
         self._since = int(view.scheduled_since * 1000)
         """Since when the schedule is known to be in force."""
-        self._closed = self._is_ahead = False
-        """Whether items of this instance were switched off, or had records from the future, at the last look."""
-        self._looked_at: JobView | None = None
         self._switched = False
         """Whether records were switched on or off since the items were last held."""
         self.accounted = 0
         """The newest moment that the job's earlier life in this process has run or reported."""
-
-    @property
-    def steady_in(self) -> float:
-        """Return after how many seconds to call ``see`` again because the time was set; 0 if it was not."""
-        return self.clock.unsteady if self.clock.may_be_set_back or self._is_ahead else 0.0
 
     def see(self, view: JobView) -> None:
         """Apply a view (schedule, items gained and lost, what is switched off), and compute which moments are due.
@@ -59,7 +51,7 @@ class JobState(Account):
             self._follow_clock()
         if any(item.withdrawn for item in self.items.values()):
             self.missed.report_withdrawn()
-        if view is self._looked_at:
+        if view is self.looked_at:
             return self._see_absence(view)
         if self._succession(view).has_changed:
             self._change_schedule(view)
@@ -75,31 +67,6 @@ class JobState(Account):
             return self._settle_ahead(view)
         known_since = max(self.accounted, self._since)
         self._absence.report_unrecorded(view, self.timetable, known_since, partial(self._settle_ahead, view))
-
-    def _see_what_is_due(self, view: JobView) -> None:
-        """Move on to the present."""
-        upcoming = self.timetable.upcoming
-        if upcoming is not None and upcoming <= self.clock.now:
-            waiting, came = self._due(), self.timetable.advance(self.clock.now)
-            self._account(waiting, Came.UNSETTLED)
-            if came > 1:
-                self._account(self._due() - waiting, Came.HELD_UP)
-        if self.clock.was_away(self.timetable.newest):
-            self._account(self._due(), Came.DISCONNECTED)
-        if self._closed or view.disabled_items or self._me not in view.eligible:
-            self._close(view)
-
-    def _close(self, view: JobView) -> None:
-        """Excuse the moments of items that are switched off."""
-        closed = self.held & view.disabled_items if self._me in view.eligible else self.held
-        taken_off = self.blocked()  # they have missed what came before they were switched off
-        self._account((number for number in closed & taken_off if not self.items[number].closed), Came.BLOCKED)
-        for number, item in self.items.items():
-            item.closed = number in closed
-        self._closed = bool(closed)
-        if self._me not in view.eligible:
-            self.pass_over()
-        self._account(self.held & view.disabled_items, Came.OFF)
 
     def _follow_clock(self) -> None:
         """Act on a time that was set.
@@ -122,15 +89,15 @@ class JobState(Account):
 
     def _settle_ahead(self, view: JobView) -> None:
         """Report or lower records from the future, once it is certain that the clock is right."""
-        self._is_ahead = any(item.ahead_since is not None for item in self.items.values())
-        if not self._is_ahead or self.clock.unsteady or self._me not in view.eligible:
-            return self._see_what_is_due(view)
+        self.is_ahead = any(item.ahead_since is not None for item in self.items.values())
+        if not self.is_ahead or self.clock.unsteady or self._me not in view.eligible:
+            return self.see_what_is_due(view)
 
         def settled(lowered: frozenset[int]) -> None:
             for item in map(self.items.__getitem__, lowered):
                 item.floor = min(item.floor, item.record.slot)
             self._account(lowered, Came.SET_BACK)
-            self._see_what_is_due(view)
+            self.see_what_is_due(view)
 
         self._ahead.settle(view, self.timetable, self.held - view.disabled_items, settled)
 
@@ -209,7 +176,7 @@ class JobState(Account):
         for number in unmarked:
             self.items[number].forget()
         self._account(gained - unmarked, Came.BLOCKED)
-        self._looked_at, self.begun_elsewhere = view, self._begun_elsewhere()
+        self.looked_at, self.begun_elsewhere = view, self._begun_elsewhere()
         for number in self.begun_elsewhere:
             self.items[number].elsewhere = True
         self._note_rescued()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import anyio
@@ -491,5 +492,33 @@ def test_a_standstill_costs_each_item_all_moments_but_the_newest() -> None:
         assert misfired(here) == [((0, 1), 3, 8)]
         assert [fired for _, _, fired in here.starts() if 4 <= fired < 12] == [4.0, 5.0, 9.0, 10.0, 11.0]
         person.terminate()
+
+    simulate(scene)
+
+
+def test_fires_leave_no_garbage_in_cycles() -> None:
+    """A cycle would live until the garbage collector finds it, and collections stop the whole process."""
+
+    async def scene(here: SimulatedJobs) -> None:
+        ran: list[int] = []
+
+        async def work(context: ItemContext) -> None:
+            ran.append(context.fire.slot)
+
+        async with here.app(work, cron="* * * * * ?", sharding_total_count=2).running():
+            await here.until(5.5)
+            gc.collect()
+            gc.disable()
+            before, ran[:] = len(gc.garbage), []
+            await here.until(15.5)
+            try:
+                gc.set_debug(gc.DEBUG_SAVEALL)
+                gc.collect()
+                found, gc.garbage[before:] = gc.garbage[before:], []
+            finally:
+                gc.set_debug(0)
+                gc.enable()
+        assert len(ran) == 20
+        assert found == []
 
     simulate(scene)
