@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from itertools import cycle
 from math import inf
 
-from anyio import Event, create_task_group, sleep, sleep_forever
+from anyio import CancelScope, Event, create_task_group, sleep, sleep_forever
 
 from aioelasticjob.running.scheduler import AT_ONCE, Activity, Scheduler, TaskScope, Turn
 from aioelasticjob.testing import run
@@ -244,5 +244,37 @@ def test_tasks_are_cancelled_together_and_nothing_begins_afterwards() -> None:
             here.tasks.start_soon(work)
             await sleep(1)
             assert [name for _, name in here.turns] == ["a"]
+
+    run(main)
+
+
+def test_tasks_end_with_the_call_of_run_in_which_they_were_started() -> None:
+    """As when jobs leave: tasks of that time end with it, and those that were started before go on."""
+
+    async def main() -> None:
+        ended = list[str]()
+
+        async def work(name: str) -> None:
+            try:
+                await sleep_forever()
+            finally:
+                with CancelScope(shield=True):
+                    await sleep(1)
+                ended.append(name)
+
+        async with create_task_group() as tasks:
+            here = Desk(Scheduler(tasks))
+            tasks.start_soon(here.scheduler.run)
+            await sleep(1)
+            here.tasks.start_soon(work, "before")
+            async with create_task_group() as leaving:
+                leaving.start_soon(here.scheduler.run)
+                await sleep(1)
+                here.tasks.start_soon(work, "meanwhile")
+                await sleep(1)
+                leaving.cancel_scope.cancel()
+            assert ended == ["meanwhile"]
+            tasks.cancel_scope.cancel()
+        assert ended == ["meanwhile", "before"]
 
     run(main)
