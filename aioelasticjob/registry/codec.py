@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from aiozk import exc, protocol
-from aiozk.protocol.primitives import Int, Long, UString, Vector
+from aiozk.protocol.primitives import Long, UString, Vector
 from aiozk.protocol.request import Request
 
 from aioelasticjob.errors import Conflict, NodeMissing, NotPermitted, RegistryError, SessionEnded
@@ -83,18 +83,11 @@ _int = Struct("!i")
 _string = Struct("!i").pack
 _part = Struct("!i?i")  # what precedes each part of a multi: kind, last, error
 _end = _part.pack(-1, True, -1)
-_stat = Struct("!qqqqiiiqiiq")
+_stat = Struct("!qqqqi8xq4xi8x")  # without the fields that nobody here reads
 _stat_of_set = Struct("!24xqi")  # of a Stat only mtime and version
 _create, _set = protocol.CreateRequest.opcode, protocol.SetDataRequest.opcode
 
 Reply: TypeAlias = tuple[int, int, bytes]  # error (0: none), zxid, the whole frame
-
-
-class AddWatch(Request):  # type: ignore[misc]  # aiozk is untyped
-    """Watch a path and everything below it until further notice."""
-
-    opcode = WATCH
-    parts = (("path", UString), ("mode", Int))
 
 
 class SetWatches2(Request):  # type: ignore[misc]  # aiozk is untyped
@@ -177,11 +170,11 @@ class Codec:
 
     def add_watch(self, path: str, *, shallow: bool = False) -> bytes:
         """Render a persistent watch."""
-        return render(AddWatch(path=self.absolute(path), mode=SHALLOW if shallow else RECURSIVE))
+        return self.path(path) + _int.pack(SHALLOW if shallow else RECURSIVE)
 
     def remove_watch(self, path: str) -> bytes:
         """Render the end of a persistent watch."""
-        return render(protocol.RemoveWatchesRequest(path=self.absolute(path), type=ANY_WATCH))
+        return self.path(path) + _int.pack(ANY_WATCH)
 
     def rewatch(self, paths: Sequence[str], zxid: int, *, shallow: bool = False) -> list[bytes]:
         """Render a request that sets persistent watches again, in chunks that no server refuses as too large."""
@@ -252,8 +245,11 @@ def event(frame: bytes) -> tuple[int, str]:
 
 def stat(frame: bytes, at: int = BODY) -> Stat:
     """Read a Stat."""
-    czxid, mzxid, ctime, mtime, *rest = _stat.unpack_from(frame, at)
-    return Stat(czxid, mzxid, ctime / 1000, mtime / 1000, *rest)
+    czxid, mzxid, ctime, mtime, version, owner, children = _stat.unpack_from(frame, at)
+    made = ctime / 1000
+    if mzxid == czxid:  # as of most nodes, for which one number and one time are kept
+        return Stat(czxid, czxid, made, made, version, owner, children)
+    return Stat(czxid, mzxid, made, mtime / 1000, version, owner, children)
 
 
 def node(frame: bytes, at: int = BODY) -> tuple[Node, int]:

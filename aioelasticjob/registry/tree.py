@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from sys import intern
 from typing import Final
 
 
@@ -17,12 +18,8 @@ class Stat:
     ctime: float
     mtime: float
     version: int
-    cversion: int
-    aversion: int
     ephemeral_owner: int
-    data_length: int
     num_children: int
-    pzxid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class Node:
     stat: Stat
 
 
-UNREAD_NODE: Final = Node(b"", Stat(0, 0, 0.0, 0.0, -1, 0, 0, 0, 0, 0, 0))
+UNREAD_NODE: Final = Node(b"", Stat(0, 0, 0.0, 0.0, -1, 0, 0))
 """A node that is known to exist and has not been read; its version -1 matches any version in a condition."""
 
 
@@ -126,5 +123,5 @@ def _index(nodes: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
     for path in nodes:
         above, _, name = path.rpartition("/")
         if name:
-            insort(names.setdefault(above or "/", []), name)
+            insort(names.setdefault(above or "/", []), intern(name))  # thousands of jobs have the same names
     return {above: tuple(sorted_names) for above, sorted_names in names.items()}

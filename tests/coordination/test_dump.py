@@ -13,8 +13,8 @@ from tests.cli.conftest import command as command
 from tests.cli.conftest import root_log as root_log
 from tests.support.simulated_jobs import LAYOUT
 
-STAT = Stat(1, 1, 0.0, 0.0, 3, 0, 0, 0, 0, 0, 1)
-EPHEMERAL = Stat(1, 1, 0.0, 0.0, 0, 0, 0, 0xABC, 0, 0, 1)
+STAT = Stat(1, 1, 0.0, 0.0, 3, 0, 0)
+EPHEMERAL = Stat(1, 1, 0.0, 0.0, 0, 0xABC, 0)
 
 
 def tree(nodes: dict[str, str | bytes], stat: Stat = STAT) -> Tree:

@@ -52,6 +52,14 @@ def test_a_read_is_what_aiozk_would_send(path: str) -> None:
     assert codec.watching(path) == wire.render(protocol.GetDataRequest(path=f"/ns{path}", watch=False))
 
 
+@given(PATHS)
+def test_a_persistent_watch_is_a_path_and_a_mode_and_its_end_is_what_aiozk_would_send(path: str) -> None:
+    codec = Codec("ns", private=False)
+    full = codec.path(path)
+    assert (codec.add_watch(path), codec.add_watch(path, shallow=True)) == (full + pack("!i", 1), full + pack("!i", 0))
+    assert codec.remove_watch(path) == wire.render(protocol.RemoveWatchesRequest(path=f"/ns{path}", type=3))
+
+
 def test_the_namespace_is_the_root() -> None:
     inside, bare = Codec("a/b", private=False), Codec("", private=False)
     assert [inside.absolute("/"), inside.absolute("/x")] == ["/a/b", "/a/b/x"]
@@ -64,8 +72,15 @@ def test_a_node_is_read_with_times_in_seconds() -> None:
     assert end == len(HEADER) + 7 + len(STAT)
     stat = node.stat
     assert node.data == b"abc"
-    assert (stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.version, stat.cversion) == (1, 2, 3.0, 4.5, 5, 6)
-    assert (stat.aversion, stat.ephemeral_owner, stat.data_length, stat.num_children, stat.pzxid) == (7, 8, 9, 10, 11)
+    assert (stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.version) == (1, 2, 3.0, 4.5, 5)
+    assert (stat.ephemeral_owner, stat.num_children) == (8, 10)
+
+
+def test_a_node_that_was_never_set_keeps_one_number_and_one_time() -> None:
+    stat = wire.stat(pack("!qqqqiiiqiiq", 2**40, 2**40, 3000, 3000, 0, 0, 0, 0, 0, 0, 0), 0)
+    assert (stat.czxid, stat.ctime) == (2**40, 3.0)
+    assert stat.mzxid is stat.czxid
+    assert stat.mtime is stat.ctime
 
 
 def test_no_data_at_all_reads_as_empty() -> None:

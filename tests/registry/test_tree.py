@@ -13,7 +13,7 @@ CHANGES = st.dictionaries(PATHS, st.none() | NODES)
 
 
 def stat(version: int = 0) -> Stat:
-    return Stat(1, 2, 3.0, 4.0, version, 0, 0, 0, 0, 0, 5)
+    return Stat(1, 2, 3.0, 4.0, version, 0, 0)
 
 
 def node(data: bytes = b"") -> Node:

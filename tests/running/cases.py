@@ -70,7 +70,7 @@ class Case:
         self.zxid += 1
         before, at = self.nodes.get(path), BEGIN + self.now
         made, ctime, version = (self.zxid, at, 0) if before is None else _kept(before.stat)
-        stat = Stat(made, self.zxid, ctime, at, version, 0, 0, owner, len(data), 0, self.zxid)
+        stat = Stat(made, self.zxid, ctime, at, version, owner, 0)
         self.nodes[path] = Node(data, stat)
 
     def drop(self, path: str) -> None:

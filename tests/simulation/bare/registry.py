@@ -91,8 +91,8 @@ class BareRegistry:
                 self._remove(path)
                 return -1
             case Set(data=data):
-                version, size = node.stat.version + 1, len(data)
-                stat = replace(node.stat, version=version, mzxid=self.zxid, mtime=self.now, data_length=size)
+                version = node.stat.version + 1
+                stat = replace(node.stat, version=version, mzxid=self.zxid, mtime=self.now)
                 self._put(path, Node(data, stat))
                 return version
 
@@ -118,8 +118,7 @@ class BareRegistry:
     def _count(self, path: str, node: Node, more: int) -> None:
         """Note that a node has got, or lost, a child; its data's version stays."""
         stat = node.stat
-        children = replace(stat, num_children=stat.num_children + more, cversion=stat.cversion + 1, pzxid=self.zxid)
-        self._put(path, Node(node.data, children))
+        self._put(path, Node(node.data, replace(stat, num_children=stat.num_children + more)))
 
     def _node(self, data: bytes, owner: int) -> Node:
-        return Node(data, Stat(self.zxid, self.zxid, self.now, self.now, 0, 0, 0, owner, len(data), 0, self.zxid))
+        return Node(data, Stat(self.zxid, self.zxid, self.now, self.now, 0, owner, 0))
