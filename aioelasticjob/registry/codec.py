@@ -11,7 +11,6 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from aiozk import exc, protocol
-from aiozk.protocol.primitives import Long, UString, Vector
 from aiozk.protocol.request import Request
 
 from aioelasticjob.errors import Conflict, NodeMissing, NotPermitted, RegistryError, SessionEnded
@@ -81,27 +80,13 @@ BODY: Final = HEADER.size  # where a reply's body begins
 
 _int = Struct("!i")
 _string = Struct("!i").pack
+_long = Struct("!q").pack
 _part = Struct("!i?i")  # what precedes each part of a multi: kind, last, error
 _end = _part.pack(-1, True, -1)
-_stat = Struct("!qqqqi8xq4xi8x")  # without the fields that nobody here reads
 _stat_of_set = Struct("!24xqi")  # of a Stat only mtime and version
 _create, _set = protocol.CreateRequest.opcode, protocol.SetDataRequest.opcode
 
 Reply: TypeAlias = tuple[int, int, bytes]  # error (0: none), zxid, the whole frame
-
-
-class SetWatches2(Request):  # type: ignore[misc]  # aiozk is untyped
-    """Set watches again on a new connection; ``zxid`` matters to one-shot watches only, which we do not use."""
-
-    opcode = REWATCH
-    parts = (
-        ("zxid", Long),
-        ("data", Vector.of(UString)),
-        ("exist", Vector.of(UString)),
-        ("child", Vector.of(UString)),
-        ("persistent", Vector.of(UString)),
-        ("persistent_recursive", Vector.of(UString)),
-    )
 
 
 def _of_create(op: Create, acl: bytes) -> bytes:
@@ -178,13 +163,16 @@ class Codec:
 
     def rewatch(self, paths: Sequence[str], zxid: int, *, shallow: bool = False) -> list[bytes]:
         """Render a request that sets persistent watches again, in chunks that no server refuses as too large."""
-        kinds = ("data", "exist", "child", "persistent", "persistent_recursive")
-        empty: dict[str, list[str]] = {kind: [] for kind in kinds}
-        kind = "persistent" if shallow else "persistent_recursive"
+        head = _long(zxid) + 3 * _int.pack(0)  # no one-shot watches
         return [
-            render(SetWatches2(zxid=zxid, **{**empty, kind: chunk}))
+            head + (_vector(chunk) + _int.pack(0) if shallow else _int.pack(0) + _vector(chunk))
             for chunk in chunked([self.absolute(path) for path in paths])
         ]
+
+
+def _vector(texts: Sequence[str]) -> bytes:
+    raw = [text.encode() for text in texts]
+    return b"".join([_int.pack(len(raw)), *(part for one in raw for part in (_string(len(one)), one))])
 
 
 def joined(bodies: Sequence[bytes]) -> bytes:
@@ -245,17 +233,13 @@ def event(frame: bytes) -> tuple[int, str]:
 
 def stat(frame: bytes, at: int = BODY) -> Stat:
     """Read a Stat."""
-    czxid, mzxid, ctime, mtime, version, owner, children = _stat.unpack_from(frame, at)
-    made = ctime / 1000
-    if mzxid == czxid:  # as of most nodes, for which one number and one time are kept
-        return Stat(czxid, czxid, made, made, version, owner, children)
-    return Stat(czxid, mzxid, made, mtime / 1000, version, owner, children)
+    return Stat(frame[at : at + Stat.SIZE])
 
 
 def node(frame: bytes, at: int = BODY) -> tuple[Node, int]:
     """Read data and Stat; return them with the position after them."""
     data, at = _buffer(frame, at)
-    return Node(data, stat(frame, at)), at + _stat.size
+    return Node(data, frame[at : at + Stat.SIZE]), at + Stat.SIZE
 
 
 def names(frame: bytes, at: int = BODY) -> tuple[list[str], int]:
