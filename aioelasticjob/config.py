@@ -90,16 +90,13 @@ class Label:
 
 
 SCHEDULE, ITEMS, SAFETY, FAILURES = Section("Schedule"), Section("Items"), Section("Safety"), Section("Failures")
-DATAFLOW, OWN = Section("Dataflow", kind="DATAFLOW"), Section("Own settings of this kind")
-MORE = Section("More")
+DATAFLOW, OWN, MORE = Section("Dataflow", kind="DATAFLOW"), Section("Own settings of this kind"), Section("More")
 
 
 class JobConfig(BaseModel):
     """All settings of a job; its instances share them through the registry."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True, validate_default=False
-    )
+    model_config = ConfigDict(frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
 
     job_name: str
     job_type: str = "SIMPLE"
@@ -204,9 +201,10 @@ class JobConfig(BaseModel):
                 raise InvalidSetting(name, value, "is there already under its other name: leave one of them out")
             if info.context is not _KEPT:
                 raise unknown_setting(name, value, type(self).model_fields)
-        for name, value in {**self._as_settings(), **self.unknown}.items():
-            if (odd := unencodable_text({name: value})) is not None:
-                raise InvalidSetting(name, odd, "must be text that UTF-8 can spell")
+        settings = {**self._as_settings(), **self.unknown}
+        if (odd := unencodable_text(settings)) is not None:
+            name = next(name for name in settings if unencodable_text({name: settings[name]}) is not None)
+            raise InvalidSetting(name, odd, "must be text that UTF-8 can spell")
         if self.cron is not None:
             _parsed(self.cron, self.time_zone, self.dst)
         for item in self.sharding_item_parameters:
@@ -224,8 +222,8 @@ class JobConfig(BaseModel):
                 "catch_up", self.catch_up, "needs monitor_execution = True, whose records tell what nobody was up for"
             )
         for name, field in type(self).model_fields.items():
-            if section_of(name).kind not in (None, self.job_type) and getattr(self, name) != field.default:
-                raise InvalidSetting(name, getattr(self, name), "is for jobs declared with @app.dataflow")
+            if settings[name] != field.default and section_of(name).kind not in (None, self.job_type):
+                raise InvalidSetting(name, settings[name], "is for jobs declared with @app.dataflow")
         return self
 
     @classmethod
@@ -264,14 +262,17 @@ class JobConfig(BaseModel):
 
     def to_json(self) -> bytes:
         """Return the text stored in the registry."""
-        return json.dumps(self.as_json(), ensure_ascii=False, indent=1).encode()
+        if self.unknown:  # pydantic would change some values, such as NaN
+            return json.dumps(self.as_json(), ensure_ascii=False, indent=1).encode()
+        return self.model_dump_json(by_alias=True, exclude=self._hidden, indent=1).encode()
 
     def as_json(self) -> dict[str, Any]:
         """Return what the registry stores as JSON values, with the keys that this release does not know."""
-        settings = self.model_dump(by_alias=True, mode="json", exclude=set(self.unknown))
-        if not self.requires:  # releases that are older than this setting refuse a configuration that has it
-            del settings["requires"]
-        return {**settings, **self.unknown}
+        return {**self.model_dump(by_alias=True, mode="json", exclude=self._hidden), **self.unknown}
+
+    @property
+    def _hidden(self) -> set[str]:  # releases that are older than ``requires`` refuse a configuration that has it
+        return {*self.unknown} if self.requires else {*self.unknown, "requires"}
 
     @property
     def unknown(self) -> Mapping[str, Any]:

@@ -5,8 +5,7 @@ The names are a value, so that a second dialect (those of Apache ElasticJob 3) c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
 
 def child(parent: str, name: object) -> str:
@@ -16,37 +15,74 @@ def child(parent: str, name: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ItemPaths:
-    """The nodes of one sharding item."""
+    """The nodes of one sharding item.  Paths are made when they are asked for: thousands of jobs would keep many."""
 
-    sharding: str
-    instance: str
-    disabled: str
-    failover: str
-    execution: str
-    running: str
-    misfire: str
-    offset: str
-    orphan: str
+    job: str
+    item: int
+
+    @property
+    def sharding(self) -> str:
+        """The item itself."""
+        return f"/{self.job}/sharding/{self.item}"
+
+    @property
+    def instance(self) -> str:
+        """The instance that holds the item."""
+        return f"/{self.job}/sharding/{self.item}/instance"
+
+    @property
+    def disabled(self) -> str:
+        """Flag: the item is not run."""
+        return f"/{self.job}/sharding/{self.item}/disabled"
+
+    @property
+    def failover(self) -> str:
+        """The instance that rescues the item, ephemeral."""
+        return f"/{self.job}/sharding/{self.item}/failover"
+
+    @property
+    def execution(self) -> str:
+        """The item's record."""
+        return f"/{self.job}/execution/{self.item}"
+
+    @property
+    def running(self) -> str:
+        """The item's lock, ephemeral."""
+        return f"/{self.job}/execution/{self.item}/running"
+
+    @property
+    def misfire(self) -> str:
+        """The item's mark of missed moments."""
+        return f"/{self.job}/execution/{self.item}/misfire"
+
+    @property
+    def offset(self) -> str:
+        """The handler's checkpoint."""
+        return f"/{self.job}/offset/{self.item}"
+
+    @property
+    def orphan(self) -> str:
+        """The mark of an item that waits for a rescuer."""
+        return f"/{self.job}/leader/failover/items/{self.item}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Where everything of one job lives below the namespace."""
 
     job: str
-    _items: dict[int, ItemPaths] = field(default_factory=dict, repr=False, compare=False)
 
-    @cached_property
+    @property
     def root(self) -> str:
         """The job's own node."""
         return f"/{self.job}"
 
-    @cached_property
+    @property
     def config(self) -> str:
         """The job's configuration, JSON."""
         return f"/{self.job}/config"
 
-    @cached_property
+    @property
     def servers(self) -> str:
         """Parent of the servers."""
         return f"/{self.job}/servers"
@@ -71,7 +107,7 @@ class Layout:
         """Runs that failed on a host in the last interval."""
         return f"/{self.job}/servers/{ip}/processFailureCount"
 
-    @cached_property
+    @property
     def instances(self) -> str:
         """Parent of the instances."""
         return f"/{self.job}/instances"
@@ -80,7 +116,7 @@ class Layout:
         """An instance, ephemeral."""
         return f"/{self.job}/instances/{instance}"
 
-    @cached_property
+    @property
     def shutdowns(self) -> str:
         """Parent of the requests to leave."""
         return f"/{self.job}/shutdown"
@@ -89,7 +125,7 @@ class Layout:
         """Request: leave gracefully."""
         return f"/{self.job}/shutdown/{instance}"
 
-    @cached_property
+    @property
     def triggers(self) -> str:
         """Parent of the requests to run now."""
         return f"/{self.job}/trigger"
@@ -98,62 +134,62 @@ class Layout:
         """Request: run now, once."""
         return f"/{self.job}/trigger/{instance}"
 
-    @cached_property
+    @property
     def leader(self) -> str:
         """Parent of election, sharding and failover."""
         return f"/{self.job}/leader"
 
-    @cached_property
+    @property
     def election(self) -> str:
         """Parent of the seat and its epoch."""
         return f"/{self.job}/leader/election"
 
-    @cached_property
+    @property
     def host(self) -> str:
         """The leader's seat, ephemeral; its data is an instance id."""
         return f"/{self.job}/leader/election/host"
 
-    @cached_property
+    @property
     def epoch(self) -> str:
         """Its data version rises with each election."""
         return f"/{self.job}/leader/election/epoch"
 
-    @cached_property
+    @property
     def schedule(self) -> str:
         """The schedule in force, and since when it has been in force, as the leader has noted it."""
         return f"/{self.job}/leader/schedule"
 
-    @cached_property
+    @property
     def leader_sharding(self) -> str:
         """Parent of the assignment's marks."""
         return f"/{self.job}/leader/sharding"
 
-    @cached_property
+    @property
     def necessary(self) -> str:
         """Flag: assign again before the next claim."""
         return f"/{self.job}/leader/sharding/necessary"
 
-    @cached_property
+    @property
     def processing(self) -> str:
         """Held while assigning, ephemeral."""
         return f"/{self.job}/leader/sharding/processing"
 
-    @cached_property
+    @property
     def failover(self) -> str:
         """Parent of the orphans' parent."""
         return f"/{self.job}/leader/failover"
 
-    @cached_property
+    @property
     def orphans(self) -> str:
         """Parent of the items that wait for a rescuer."""
         return f"/{self.job}/leader/failover/items"
 
-    @cached_property
+    @property
     def sharding(self) -> str:
         """Parent of the items' assignments; its data version rises with every assignment."""
         return f"/{self.job}/sharding"
 
-    @cached_property
+    @property
     def execution(self) -> str:
         """Parent of the items' records."""
         return f"/{self.job}/execution"
@@ -162,64 +198,54 @@ class Layout:
         """Held by the instance that calls the once-per-cluster listeners of a run, ephemeral."""
         return f"/{self.job}/guarantee/{run}"
 
-    @cached_property
+    @property
     def started(self) -> str:
         """Parent of the runs that items have begun and not ended."""
         return f"/{self.job}/guarantee/started"
 
-    @cached_property
+    @property
     def completed(self) -> str:
         """Parent of the last moments that items have ended."""
         return f"/{self.job}/guarantee/completed"
 
-    @cached_property
+    @property
     def guarantee(self) -> str:
         """Says for each run whether its once-per-cluster listeners have been called."""
         return f"/{self.job}/guarantee"
 
-    @cached_property
+    @property
     def offsets(self) -> str:
         """Parent of the handlers' checkpoints."""
         return f"/{self.job}/offset"
 
-    @cached_property
+    @property
     def system_time(self) -> str:
         """A node that is written only to read the registry's clock from its mtime."""
         return f"/{self.job}/systemTime/current"
 
     def item(self, item: int) -> ItemPaths:
-        """Return the nodes of one item; the result is kept, since every fire needs it."""
-        paths = self._items.get(item)
-        if paths is None:
-            sharding, execution = f"{self.sharding}/{item}", f"{self.execution}/{item}"
-            paths = self._items[item] = ItemPaths(
-                sharding=sharding,
-                instance=f"{sharding}/instance",
-                disabled=f"{sharding}/disabled",
-                failover=f"{sharding}/failover",
-                execution=execution,
-                running=f"{execution}/running",
-                misfire=f"{execution}/misfire",
-                offset=f"{self.offsets}/{item}",
-                orphan=f"{self.orphans}/{item}",
-            )
-        return paths
+        """Return the nodes of one item."""
+        return ItemPaths(self.job, item)
 
-    @cached_property
+    @property
     def mirrored(self) -> tuple[str, ...]:
         """The roots that every instance mirrors, since they rarely change; execution and offset change often."""
         return (self.config, self.servers, self.instances, self.shutdowns, self.triggers, self.leader, self.sharding)
 
-    @cached_property
+    @property
     def shallow(self) -> tuple[str, ...]:
         """Mirrored roots of which only the children's names are followed: below these, servers publish counts."""
         return (self.servers,)
 
-    @cached_property
+    @property
     def skeleton(self) -> tuple[str, ...]:
         """Persistent parents that must exist before anything else, outermost first."""
+        return (self.root, *self.mirrored_parents, self.execution, self.offsets, self.guarantee)
+
+    @property
+    def mirrored_parents(self) -> tuple[str, ...]:
+        """The nodes of the skeleton that every instance mirrors, outermost first."""
         return (
-            self.root,
             self.servers,
             self.instances,
             self.shutdowns,
@@ -230,14 +256,4 @@ class Layout:
             self.failover,
             self.orphans,
             self.sharding,
-            self.execution,
-            self.offsets,
-            self.guarantee,
-        )
-
-    @cached_property
-    def mirrored_parents(self) -> tuple[str, ...]:
-        """The nodes of the skeleton that every instance mirrors, outermost first."""
-        return tuple(
-            path for path in self.skeleton if any(path == root or path.startswith(f"{root}/") for root in self.mirrored)
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any, Final
 
 from aioelasticjob.clock import moment
 
@@ -18,6 +19,9 @@ class FireSource(StrEnum):
     MISFIRE = "MISFIRE"
     FAILOVER = "FAILOVER"
 
+
+NONE: Final[frozenset[Any]] = frozenset()
+"""No items, no instances: thousands of jobs share it, since Python makes a new object for each empty set."""
 
 SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
 """Why a run is made if its schedule asks for it."""

@@ -202,3 +202,16 @@ def test_what_is_required_is_read_where_the_rest_makes_no_sense() -> None:
 
 def test_a_configuration_that_requires_nothing_does_not_say_so() -> None:
     assert b"requires" not in JobConfig.build(job_name="job").to_json()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"cron": "0 0 2 * * ?", "description": 'Wärme "für" alle\n', "requires": ("a",), "timeout": 0.25},
+        {"sharding_total_count": 2, "sharding_item_parameters": {0: "北京", 1: ""}, "shutdown_timeout": 12},
+    ],
+)
+def test_the_stored_text_is_json_with_a_line_for_each_setting(settings: dict[str, Any]) -> None:
+    config = JobConfig.build(job_name="job", **settings)
+    assert config.to_json().decode() == json.dumps(config.as_json(), ensure_ascii=False, indent=1)

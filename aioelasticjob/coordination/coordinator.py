@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TypeAlias, TypeVarTuple
-
-from anyio import current_time
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.coordination import records
@@ -30,7 +29,7 @@ from aioelasticjob.coordination.pacing import Pacing
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.unmonitored import note_accounted
-from aioelasticjob.coordination.view import JobView, is_item, read
+from aioelasticjob.coordination.view import JobView, follow, is_item
 from aioelasticjob.errors import NodeMissing, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
@@ -83,7 +82,7 @@ class Coordinator:
         self._member, self._trees, self._views, self._run_counts, self._clock = member, trees, views, counts, clock
         self._given_up, self._dismissed, self._over = given_up, dismissed, over
         self._pacing, self._config_warnings = Pacing(), ConfigWarnings(member.layout.job)
-        self._pacing.tick_at = current_time() + views.value.config.reconcile_interval
+        self._pacing.tick_at = get_running_loop().time() + views.value.config.reconcile_interval
         self._leaves = False
         self._written, self._written_at = 0, 0.0
         """The last transaction that the tree does not show yet, and when it was written, by the loop's clock."""
@@ -95,7 +94,7 @@ class Coordinator:
 
     def turn(self) -> float | Work:
         """Read the newest tree and decide; return the seconds until the next turn, or work that has to wait."""
-        missing = self._written_at + MIRROR_TIMEOUT - current_time()
+        missing = self._written_at + MIRROR_TIMEOUT - get_running_loop().time()
         if self._trees.value.zxid < self._written and missing > 0:
             return missing
         self._written = 0
@@ -110,7 +109,7 @@ class Coordinator:
         tree, before = self._trees.value, self.view
         if before.tree is tree:
             return before
-        view = read(tree, self._member.layout, before.config, before.config.job_type)
+        view = follow(before, tree)
         self._pacing.see(before, view)
         self._views.set(view)
         return view
@@ -164,7 +163,7 @@ class Coordinator:
     async def _write(self, rule_input: RuleInput, effects: Sequence[Effect]) -> float:
         """Write effects, and wait until the tree shows them."""
         self._written = await _commit(self._member, rule_input.view, effects, self._given_up)
-        self._written_at = current_time()
+        self._written_at = get_running_loop().time()
         return 0.0 if self._written else self._pause(rule_input.view, rule_input.quiet)
 
     async def _attempt(self, work: Callable[[*Ts], Awaitable[float]], *args: *Ts) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import inf
 
@@ -53,3 +54,7 @@ class Member:
         """Return the features that the job requires according to a tree, and that this instance does not know."""
         node = tree.get(self.layout.config)
         return tuple(one for one in (node and required(node.data)) or () if one not in self.features)
+
+    def knows(self, features: Collection[str]) -> bool:
+        """Whether this instance knows all of these features."""
+        return self.features.issuperset(features)

@@ -1,4 +1,7 @@
-"""Joining and leaving a job: each is one transaction, which also requires an assignment."""
+"""Joining and leaving a job: each is one transaction, which also requires an assignment.
+
+Who joins a job without a leader becomes its leader in the same transaction.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from anyio import move_on_after
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.commit import WriteRefused, connected, write
-from aioelasticjob.coordination.effects import mark_necessary
+from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import instance, parse, read, with_known_error_handler
 from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
@@ -197,7 +200,7 @@ def _joining(
     if layout.instance(member.id) not in tree:  # it exists if the job joins again in the same session
         told = member.describe(min(up_since, view.up_since))
         operations.append(Create(layout.instance(member.id), told, ephemeral=True))
-    # a leader requires an assignment by itself; a dead leader would not answer the mark
-    if view.leader is None:
-        operations += mark_necessary(view)
+    if view.leader is None:  # a leader requires an assignment by itself; a dead leader would not answer the mark
+        leads = member.knows(holds.requires) and view.is_open(member.ip) and (server in tree or not holds.disabled)
+        operations += to_transactions(BecomeLeader(member.id), view)[0] if leads else mark_necessary(view)
     return operations

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from dataclasses import dataclass, field
-
-from anyio import current_time
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.unmonitored import NOBODY_YET, AccountedMoment
@@ -22,8 +21,8 @@ LINGERING_RUNS_INTERVAL = 1.0
 class Pacing:
     """When membership last changed and when the next tick is due, by the loop's clock."""
 
-    members: frozenset[str] = frozenset()
-    since: float = field(default_factory=current_time)
+    members: tuple[str, ...] = ()
+    since: float = field(default_factory=lambda: get_running_loop().time())
     tick_at: float = 0.0
     removed_at: float = float("-inf")
     orphans_looked_up: tuple[frozenset[str], int, frozenset[int]] | None = None
@@ -34,18 +33,18 @@ class Pacing:
     def see(self, before: JobView, view: JobView) -> None:
         """Compare two views, and note whether somebody has removed a node that no rule removes."""
         if _is_damaged(before, view):
-            self.removed_at = current_time()
+            self.removed_at = get_running_loop().time()
 
     @property
     def waits_after_removal(self) -> bool:
         """Whether somebody has removed a node by hand just now."""
-        return current_time() < self.removed_at + PAUSE_AFTER_REMOVAL
+        return get_running_loop().time() < self.removed_at + PAUSE_AFTER_REMOVAL
 
     def look(self, view: JobView) -> tuple[bool, bool]:
         """Return whether membership is quiet, and whether this is a tick."""
-        now = current_time()
-        if (members := frozenset(view.eligible)) != self.members:
-            self.members, self.since = members, now
+        now = get_running_loop().time()
+        if view.eligible != self.members:
+            self.members, self.since = view.eligible, now
         self.tick_at = min(self.tick_at, now + view.config.reconcile_interval)  # the interval may be shorter now
         tick = now >= self.tick_at
         if tick:
@@ -80,11 +79,11 @@ class Pacing:
     def pause(self, view: JobView, quiet: bool) -> float:
         """Return the seconds until the next turn, if no node changes before."""
         if self.waits_after_removal:
-            return self.removed_at + PAUSE_AFTER_REMOVAL - current_time()
+            return self.removed_at + PAUSE_AFTER_REMOVAL - get_running_loop().time()
         until = self.tick_at if quiet else min(self.tick_at, self.since + view.config.sharding_quiet)
         if self.lingering:
-            until = min(until, current_time() + LINGERING_RUNS_INTERVAL)
-        return max(0.0, until - current_time())
+            until = min(until, get_running_loop().time() + LINGERING_RUNS_INTERVAL)
+        return max(0.0, until - get_running_loop().time())
 
 
 def _is_damaged(before: JobView, now: JobView) -> bool:

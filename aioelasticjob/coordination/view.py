@@ -18,7 +18,7 @@ from aioelasticjob.error_handlers import check
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Instance
+from aioelasticjob.model import NONE, Instance
 from aioelasticjob.registry.tree import Node, Tree
 
 MAX_NUMBER_DIGITS = len(str(MAX_ITEMS))
@@ -51,7 +51,8 @@ class JobView:
     @cached_property
     def instances(self) -> Mapping[str, Instance]:
         """All registered instances, by id."""
-        return _instances(self.tree, self.layout)
+        nodes = {name: self.tree.get(self.layout.instance(name)) for name in self.tree.children(self.layout.instances)}
+        return {name: instance(name, node) for name, node in nodes.items() if node and node.stat.ephemeral_owner}
 
     @cached_property
     def staying(self) -> tuple[str, ...]:
@@ -114,7 +115,7 @@ class JobView:
     @cached_property
     def items(self) -> frozenset[int]:
         """The items that have a node, including surplus items that have yet to be removed."""
-        return frozenset(_numbers(self.tree.children(self.layout.sharding)))
+        return _numbers(self.tree.children(self.layout.sharding))
 
     @cached_property
     def assignment(self) -> Mapping[int, str]:
@@ -124,17 +125,17 @@ class JobView:
     @cached_property
     def disabled_items(self) -> frozenset[int]:
         """The items that an operator has switched off."""
-        return frozenset(item for item in self.items if self.layout.item(item).disabled in self.tree)
+        return frozenset(item for item in self.items if self.layout.item(item).disabled in self.tree) or NONE
 
-    @cached_property
-    def triggered(self) -> frozenset[str]:
+    @property
+    def triggered(self) -> tuple[str, ...]:
         """The instances that have a trigger."""
-        return frozenset(self.tree.children(self.layout.triggers))
+        return self.tree.children(self.layout.triggers)
 
     @cached_property
     def orphans(self) -> frozenset[int]:
         """The items that wait for a rescuer."""
-        return frozenset(_numbers(self.tree.children(self.layout.orphans)))
+        return _numbers(self.tree.children(self.layout.orphans))
 
     @cached_property
     def orphaned(self) -> Mapping[int, tuple[int, str]]:
@@ -227,9 +228,10 @@ class JobView:
     @cached_property
     def _admitted(self) -> tuple[str, ...]:
         lacking = self.lacking
-        return in_order([x for x in self.instances.values() if x.id not in lacking and self._server_is_open(x.ip)])
+        return in_order([x for x in self.instances.values() if x.id not in lacking and self.is_open(x.ip)])
 
-    def _server_is_open(self, ip: str) -> bool:
+    def is_open(self, ip: str) -> bool:
+        """Whether the job may run on a server: it is neither disabled nor paused there."""
         closed = (self.layout.server_disabled(ip), self.layout.server_paused(ip))
         return not any(flag in self.tree for flag in closed)
 
@@ -280,7 +282,9 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -
     if node is None:
         return JobView(layout, tree, last, f"{layout.config} is missing")
     try:
-        config = _fitting(node.data, layout)
+        is_last = kind is not None and node.data == last.to_json()  # most processes declare what is stored
+        config = last if is_last else parse(node.data, layout)
+        fits(config)
         if kind not in (None, config.job_type):
             raise InvalidSetting("job_type", config.job_type, f"the job runs as {kind} and cannot change that")
     except InvalidSetting as mistake:
@@ -288,6 +292,14 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -
     if kind is None:  # a process that only reads need not have the job's error handler
         return JobView(layout, tree, config)
     return JobView(layout, tree, *with_known_error_handler(config, last))
+
+
+def follow(before: JobView, tree: Tree) -> JobView:
+    """Return the view of a newer tree of a running job.  A configuration that has not changed is not read again."""
+    path, last = before.layout.config, before.config
+    if tree.get(path) == before.tree.get(path):
+        return JobView(before.layout, tree, last, before.fault)
+    return read(tree, before.layout, last, last.job_type)
 
 
 def _requiring(last: JobConfig, stored: bytes) -> JobConfig:
@@ -322,22 +334,6 @@ def parse(data: bytes, layout: Layout) -> JobConfig:
     return config
 
 
-@lru_cache(maxsize=4096)
-def _fitting(data: bytes, layout: Layout) -> JobConfig:
-    config = parse(data, layout)
-    fits(config)
-    return config
-
-
-def _instances(tree: Tree, layout: Layout) -> Mapping[str, Instance]:
-    found = {}
-    for name in tree.children(layout.instances):
-        node = tree.get(layout.instance(name))
-        if node is not None and node.stat.ephemeral_owner:
-            found[name] = instance(name, node)
-    return found
-
-
 def instance(name: str, node: Node) -> Instance:
     """Return the instance that a node describes."""
     return _instance(name, node.data, node.stat.ctime, node.stat.ephemeral_owner)
@@ -364,7 +360,7 @@ def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instan
 
 
 def _features(fields: object) -> frozenset[str]:
-    return frozenset(one for one in fields if isinstance(one, str)) if isinstance(fields, list) else frozenset()
+    return frozenset(one for one in fields if isinstance(one, str)) if fields and isinstance(fields, list) else NONE
 
 
 def instance_data(data: bytes) -> Mapping[str, object]:
@@ -386,8 +382,10 @@ def _assignment(tree: Tree, layout: Layout, items: frozenset[int]) -> Mapping[in
     return {item: _text(node.data) for item, node in found.items() if node is not None}
 
 
-def _numbers(names: tuple[str, ...]) -> list[int]:
-    return [int(name) for name in names if is_item(name)]
+@lru_cache(maxsize=256)
+def _numbers(names: tuple[str, ...]) -> frozenset[int]:
+    """Return the items that names are about.  Jobs with the same items share the result."""
+    return frozenset(int(name) for name in names if is_item(name)) or NONE
 
 
 def is_item(name: str) -> bool:

@@ -11,7 +11,6 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from aiozk import exc, protocol
-from aiozk.protocol.primitives import Int, Long, UString, Vector
 from aiozk.protocol.request import Request
 
 from aioelasticjob.errors import Conflict, NodeMissing, NotPermitted, RegistryError, SessionEnded
@@ -81,34 +80,13 @@ BODY: Final = HEADER.size  # where a reply's body begins
 
 _int = Struct("!i")
 _string = Struct("!i").pack
+_long = Struct("!q").pack
 _part = Struct("!i?i")  # what precedes each part of a multi: kind, last, error
 _end = _part.pack(-1, True, -1)
-_stat = Struct("!qqqqiiiqiiq")
 _stat_of_set = Struct("!24xqi")  # of a Stat only mtime and version
 _create, _set = protocol.CreateRequest.opcode, protocol.SetDataRequest.opcode
 
 Reply: TypeAlias = tuple[int, int, bytes]  # error (0: none), zxid, the whole frame
-
-
-class AddWatch(Request):  # type: ignore[misc]  # aiozk is untyped
-    """Watch a path and everything below it until further notice."""
-
-    opcode = WATCH
-    parts = (("path", UString), ("mode", Int))
-
-
-class SetWatches2(Request):  # type: ignore[misc]  # aiozk is untyped
-    """Set watches again on a new connection; ``zxid`` matters to one-shot watches only, which we do not use."""
-
-    opcode = REWATCH
-    parts = (
-        ("zxid", Long),
-        ("data", Vector.of(UString)),
-        ("exist", Vector.of(UString)),
-        ("child", Vector.of(UString)),
-        ("persistent", Vector.of(UString)),
-        ("persistent_recursive", Vector.of(UString)),
-    )
 
 
 def _of_create(op: Create, acl: bytes) -> bytes:
@@ -177,21 +155,24 @@ class Codec:
 
     def add_watch(self, path: str, *, shallow: bool = False) -> bytes:
         """Render a persistent watch."""
-        return render(AddWatch(path=self.absolute(path), mode=SHALLOW if shallow else RECURSIVE))
+        return self.path(path) + _int.pack(SHALLOW if shallow else RECURSIVE)
 
     def remove_watch(self, path: str) -> bytes:
         """Render the end of a persistent watch."""
-        return render(protocol.RemoveWatchesRequest(path=self.absolute(path), type=ANY_WATCH))
+        return self.path(path) + _int.pack(ANY_WATCH)
 
     def rewatch(self, paths: Sequence[str], zxid: int, *, shallow: bool = False) -> list[bytes]:
         """Render a request that sets persistent watches again, in chunks that no server refuses as too large."""
-        kinds = ("data", "exist", "child", "persistent", "persistent_recursive")
-        empty: dict[str, list[str]] = {kind: [] for kind in kinds}
-        kind = "persistent" if shallow else "persistent_recursive"
+        head = _long(zxid) + 3 * _int.pack(0)  # no one-shot watches
         return [
-            render(SetWatches2(zxid=zxid, **{**empty, kind: chunk}))
+            head + (_vector(chunk) + _int.pack(0) if shallow else _int.pack(0) + _vector(chunk))
             for chunk in chunked([self.absolute(path) for path in paths])
         ]
+
+
+def _vector(texts: Sequence[str]) -> bytes:
+    raw = [text.encode() for text in texts]
+    return b"".join([_int.pack(len(raw)), *(part for one in raw for part in (_string(len(one)), one))])
 
 
 def joined(bodies: Sequence[bytes]) -> bytes:
@@ -252,14 +233,13 @@ def event(frame: bytes) -> tuple[int, str]:
 
 def stat(frame: bytes, at: int = BODY) -> Stat:
     """Read a Stat."""
-    czxid, mzxid, ctime, mtime, *rest = _stat.unpack_from(frame, at)
-    return Stat(czxid, mzxid, ctime / 1000, mtime / 1000, *rest)
+    return Stat(frame[at : at + Stat.SIZE])
 
 
 def node(frame: bytes, at: int = BODY) -> tuple[Node, int]:
     """Read data and Stat; return them with the position after them."""
     data, at = _buffer(frame, at)
-    return Node(data, stat(frame, at)), at + _stat.size
+    return Node(data, frame[at : at + Stat.SIZE]), at + Stat.SIZE
 
 
 def names(frame: bytes, at: int = BODY) -> tuple[list[str], int]:

@@ -53,25 +53,27 @@ class Follower:
         self, session: Session, roots: Collection[str], shallow: Collection[str], news: Callable[[], None]
     ) -> None:
         deep = [root for root in dict.fromkeys(roots) if root not in shallow]
-        self._roots = tuple(root for root in deep if not any(_below(root, other) for other in deep))
-        self._shallow = tuple(root for root in dict.fromkeys(shallow) if not self._is_below(root))
+        self._roots = tuple(root for root in deep if not any(_is_below(root, other) for other in deep))
+        outside = (root for root in dict.fromkeys(shallow) if not any(_is_below(root, other) for other in self._roots))
+        self._shallow = tuple(root for root in outside if root not in self._roots)
+        self._below_shallow = tuple(map(_prefix, self._shallow))
         self.trees = Latest(Tree())
         self._session = session
-        self._watched = set[str]()
+        self._children = set[str]()  # of shallow roots, as far as they are watched
         self._dirty: dict[str, None] = {}
         self._stale = True  # all of it
         self._news = news
-        for root in (*self._roots, *self._shallow):  # before the first read, or changes between the two would be lost
-            self._watch(root)
+        session.watch(self._roots, self)  # before the first read, or changes between the two would be lost
+        session.watch(self._shallow, self, shallow=True)
 
     def close(self) -> None:
         """Watch no more."""
-        for path in tuple(self._watched):
-            self._unwatch(path)
+        self._session.unwatch((*self._roots, *self._shallow, *sorted(self._children)), self)
 
     def changed(self, kind: int, path: str) -> None:
         """Note that ``path`` has to be read again, and its parent when that has gained or lost a child."""
-        touched = (path, parent(path)) if kind in (CREATED, DELETED) else (path,)
+        is_inside = path not in self._roots and path not in self._shallow
+        touched = (path, parent(path)) if kind in (CREATED, DELETED) and is_inside else (path,)
         if noted := [one for one in touched if self._is_read(one)]:
             self._dirty |= dict.fromkeys(noted)
             self._news()
@@ -137,25 +139,15 @@ class Follower:
 
     def _watch_children(self, root: str, children: set[str], tree: Tree) -> None:
         """Watch the present children of a shallow root and no others; what is new has to be read under its watch."""
-        for path in sorted(path for path in self._watched if parent(path) == root and path not in children):
-            self._unwatch(path)
-        for path in sorted(children - self._watched):
-            self._watch(path)
+        gone = {path for path in self._children - children if parent(path) == root}
+        self._session.unwatch(sorted(gone), self)
+        self._session.watch(sorted(children - self._children), self, shallow=True)
+        self._children = (self._children - gone) | children
         self._dirty |= dict.fromkeys(path for path in sorted(children) if path not in tree)
 
-    def _watch(self, path: str) -> None:
-        self._watched.add(path)
-        self._session.watch(path, self, shallow=self._is_shallow(path))
-
-    def _unwatch(self, path: str) -> None:
-        self._watched.discard(path)
-        self._session.unwatch(path, self)
-
     def _is_read(self, path: str) -> bool:
-        return path in self._watched or self._is_below(path)
-
-    def _is_below(self, path: str) -> bool:
-        return any(path == root or _below(path, root) for root in self._roots)
+        """Whether a path at or below a root is read: below a shallow root only its watched children are."""
+        return path in self._children or not path.startswith(self._below_shallow)
 
     def _is_shallow(self, path: str) -> bool:
         return path in self._shallow or parent(path) in self._shallow
@@ -166,5 +158,9 @@ def _at_once(read: dict[str, None]) -> Set[str]:
     return read.keys() if len(chunked(tuple(read))) < 2 else set()
 
 
-def _below(path: str, root: str) -> bool:
-    return path != root and path.startswith(root if root.endswith("/") else root + "/")
+def _is_below(path: str, root: str) -> bool:
+    return path != root and path.startswith(_prefix(root))
+
+
+def _prefix(root: str) -> str:
+    return root if root.endswith("/") else root + "/"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from random import Random
 
@@ -193,21 +193,19 @@ class Session:
 
         The watch precedes any read inside.  ``shallow``: below the roots, only children that come or go need be told.
         """
-        for root in roots:
-            self.watch(root, watcher, shallow=shallow)
+        self.watch(roots, watcher, shallow=shallow)
         try:
             yield
         finally:
-            for root in roots:
-                self.unwatch(root, watcher)
+            self.unwatch(roots, watcher)
 
-    def watch(self, root: str, watcher: Watcher, *, shallow: bool = False) -> None:
+    def watch(self, roots: Iterable[str], watcher: Watcher, *, shallow: bool = False) -> None:
         """Do as ``watching`` does, until ``unwatch`` is called."""
-        self._keeper.watch(root, watcher, shallow=shallow)
+        self._keeper.watch(roots, watcher, shallow=shallow)
 
-    def unwatch(self, root: str, watcher: Watcher) -> None:
-        """Tell ``watcher`` no more of what happens at and below ``root``."""
-        self._keeper.unwatch(root, watcher)
+    def unwatch(self, roots: Iterable[str], watcher: Watcher) -> None:
+        """Tell ``watcher`` no more of what happens at and below ``roots``."""
+        self._keeper.unwatch(roots, watcher)
 
     def deadline(self, incarnation: int) -> AbstractContextManager[anyio.CancelScope]:
         """Cancel the block before the registry can have ended the session given; at once if that is over."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -125,18 +125,18 @@ class SessionKeeper:
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
             await connection.gone.wait()
 
-    def watch(self, root: str, watcher: Watcher, *, shallow: bool = False) -> None:
-        """Tell ``watcher`` of every change at ``root`` and below; a shallow watcher only of the names below ``root``.
+    def watch(self, roots: Iterable[str], watcher: Watcher, *, shallow: bool = False) -> None:
+        """Tell ``watcher`` of every change at ``roots`` and below; a shallow watcher only of the names below them.
 
         Nothing is awaited: the registry answers in order, so every read sent from now on is answered after the watch
         has been set.
         """
-        if self.watches.add(root, watcher, shallow=shallow):
+        for root in self.watches.add(roots, watcher, shallow=shallow):
             self._ask(root)
 
-    def unwatch(self, root: str, watcher: Watcher) -> None:
+    def unwatch(self, roots: Iterable[str], watcher: Watcher) -> None:
         """Tell ``watcher`` no more."""
-        if self.watches.remove(root, watcher):
+        for root in self.watches.remove(roots, watcher):
             self._ask(root)
 
     def _ask(self, root: str) -> None:

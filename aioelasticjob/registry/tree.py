@@ -5,24 +5,66 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from struct import Struct
+from sys import intern
 from typing import Final
 
+_LONG, _INT = Struct("!q").unpack_from, Struct("!i").unpack_from
+_STAT = Struct("!qqqqi8xq4xi8x")
 
-@dataclass(frozen=True, slots=True)
-class Stat:
-    """What the registry knows about a node besides its data; times in seconds since the epoch."""
 
-    czxid: int
-    mzxid: int
-    ctime: float
-    mtime: float
-    version: int
-    cversion: int
-    aversion: int
-    ephemeral_owner: int
-    data_length: int
-    num_children: int
-    pzxid: int
+class Stat(bytes):
+    """What the registry knows about a node besides its data, as the registry spells it; times in seconds.
+
+    A process may mirror a hundred thousand nodes, and looks at few of these numbers.  So they are read when they are
+    asked for: as objects they would cost memory, and each garbage collection would visit them.
+    """
+
+    __slots__ = ()
+    SIZE: Final = _STAT.size
+
+    @classmethod
+    def of(
+        cls, zxids: tuple[int, int], times: tuple[float, float], version: int, owner: int = 0, num_children: int = 0
+    ) -> Stat:
+        """Return the stat of a node that was made and last set by two transactions at two times."""
+        made, last_set = (round(time * 1000) for time in times)
+        return cls(_STAT.pack(*zxids, made, last_set, version, owner, num_children))
+
+    @property
+    def czxid(self) -> int:
+        """The transaction that made the node."""
+        return int(_LONG(self)[0])
+
+    @property
+    def mzxid(self) -> int:
+        """The transaction that last set the node's data."""
+        return int(_LONG(self, 8)[0])
+
+    @property
+    def ctime(self) -> float:
+        """When the node was made, in seconds since the epoch."""
+        return float(_LONG(self, 16)[0] / 1000)
+
+    @property
+    def mtime(self) -> float:
+        """When the node's data was last set, in seconds since the epoch."""
+        return float(_LONG(self, 24)[0] / 1000)
+
+    @property
+    def version(self) -> int:
+        """How often the node's data was set."""
+        return int(_INT(self, 32)[0])
+
+    @property
+    def ephemeral_owner(self) -> int:
+        """The session that the node lives as long as; 0 if it outlives sessions."""
+        return int(_LONG(self, 44)[0])
+
+    @property
+    def num_children(self) -> int:
+        """How many nodes are directly below the node."""
+        return int(_INT(self, 56)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +72,16 @@ class Node:
     """One node as it was read."""
 
     data: bytes
-    stat: Stat
+    raw: bytes
+    """The node's stat as plain bytes, which the garbage collector need not visit."""
+
+    @property
+    def stat(self) -> Stat:
+        """What else the registry knows about the node."""
+        return Stat(self.raw)
 
 
-UNREAD_NODE: Final = Node(b"", Stat(0, 0, 0.0, 0.0, -1, 0, 0, 0, 0, 0, 0))
+UNREAD_NODE: Final = Node(b"", Stat.of((0, 0), (0.0, 0.0), -1))
 """A node that is known to exist and has not been read; its version -1 matches any version in a condition."""
 
 
@@ -126,5 +174,5 @@ def _index(nodes: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
     for path in nodes:
         above, _, name = path.rpartition("/")
         if name:
-            insort(names.setdefault(above or "/", []), name)
+            insort(names.setdefault(above or "/", []), intern(name))  # thousands of jobs have the same names
     return {above: tuple(sorted_names) for above, sorted_names in names.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 
@@ -26,7 +26,7 @@ class Watches:
     """Watchers by root.  An event finds its watchers by one look-up for each level of its path."""
 
     def __init__(self) -> None:
-        self._watchers: dict[str, dict[Watcher, bool]] = {}  # by root, and whether shallowly
+        self._watchers: dict[str, Mapping[Watcher, bool]] = {}  # by root, and whether shallowly; roots share mappings
 
     @property
     def roots(self) -> Sequence[str]:
@@ -42,19 +42,27 @@ class Watches:
         """Return the roots for which a shallow watch is enough, or, if not ``shallow``, the other ones."""
         return tuple(root for root in self._watchers if self.shallow(root) is shallow)
 
-    def add(self, root: str, watcher: Watcher, *, shallow: bool = False) -> bool:
-        """Add a watcher; return whether the registry has to be asked for another watch than before."""
-        before = self.shallow(root)
-        self._watchers.setdefault(root, {})[watcher] = shallow
-        return self.shallow(root) is not before
+    def add(self, roots: Iterable[str], watcher: Watcher, *, shallow: bool = False) -> list[str]:
+        """Add a watcher; return the roots for which the registry has to be asked for another watch than before."""
+        alone, changed = {watcher: shallow}, []
+        for root in roots:
+            before = self.shallow(root)
+            self._watchers[root] = alone if before is None else {**self._watchers[root], watcher: shallow}
+            if self.shallow(root) is not before:
+                changed.append(root)
+        return changed
 
-    def remove(self, root: str, watcher: Watcher) -> bool:
-        """Remove a watcher; return whether the registry has to be asked for another watch than before, or for none."""
-        before, watchers = self.shallow(root), self._watchers[root]
-        watchers.pop(watcher, None)
-        if not watchers:
-            del self._watchers[root]
-        return self.shallow(root) is not before
+    def remove(self, roots: Iterable[str], watcher: Watcher) -> list[str]:
+        """Remove a watcher; return the roots for which the registry has to be asked for another watch, or for none."""
+        changed = []
+        for root in roots:
+            before, left = self.shallow(root), {**self._watchers.pop(root)}
+            left.pop(watcher, None)
+            if left:
+                self._watchers[root] = left
+            if self.shallow(root) is not before:
+                changed.append(root)
+        return changed
 
     def dispatch(self, kind: int, path: str) -> None:
         """Tell the watchers whose root is ``path`` or an ancestor of it."""

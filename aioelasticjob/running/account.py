@@ -11,7 +11,7 @@ from math import inf
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.model import SCHEDULED, Fire, FireSource
+from aioelasticjob.model import NONE, SCHEDULED, Fire, FireSource
 from aioelasticjob.running.clock_skew import AHEAD, ClockSkewMonitor, Reading
 from aioelasticjob.running.commands import Command
 from aioelasticjob.running.missed import MissedMoments
@@ -34,7 +34,7 @@ class Account:
         """What the driver has to do.  The driver removes each command when it performs it."""
         self.items = items
         items.join_again()
-        self.held: frozenset[int] = frozenset()
+        self.held: frozenset[int] = NONE
         self.view = view
         """The newest view that this object was given."""
         self.missed = MissedMoments(self.clock, items, self.commands)

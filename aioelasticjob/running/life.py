@@ -111,10 +111,8 @@ class Life:
         self.job_scheduler: JobScheduler | None = None
         self._coordinator: Coordinator | None = None
         self._port: MonitorPort | None = None
-        self._follower = Follower(
-            member.session, member.layout.mirrored, member.layout.shallow, lambda: self._following.wake()
-        )
         self._following = Activity(scheduler, self.tasks, self._follow)
+        self._follower = Follower(member.session, member.layout.mirrored, member.layout.shallow, self._following.wake)
         self._activities = [self._following]
         self.lives = self.is_over = False
         """Whether this life has begun to run, and whether it is to end."""

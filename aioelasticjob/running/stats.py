@@ -12,7 +12,7 @@ from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import GivenUp
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, task_id
-from aioelasticjob.model import Claim, Outcome, Record
+from aioelasticjob.model import NONE, Claim, Outcome, Record
 from aioelasticjob.running.execution import Execution
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class ExecutionStats:
         """Counts the runs that ended here; the coordinator publishes the counts."""
         self.under_way: Claim | None = None
         self._refused = False
-        self._declined: frozenset[int] = frozenset()
+        self._declined: frozenset[int] = NONE
         self._given_up: dict[int, int] = {}
         """For each item, when the run began that was last reported as given up."""
 

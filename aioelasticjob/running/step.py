@@ -11,6 +11,7 @@ from math import inf
 
 from aioelasticjob.coordination.record_cache import MAX_FUTURE
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.model import NONE
 from aioelasticjob.running.account import Account
 from aioelasticjob.running.clock_skew import AHEAD, ASTRAY, Reading
 from aioelasticjob.running.commands import ReadItems
@@ -28,7 +29,7 @@ class JobState(Account):
 
     def __init__(self, me: str, view: JobView, reading: Reading, up_since: float, items: Items) -> None:
         super().__init__(me, view, reading, up_since, items)
-        self.begun_elsewhere: frozenset[int] = frozenset()
+        self.begun_elsewhere: frozenset[int] = NONE
         """The items that, as the newest view was the first to show, run on another instance."""
         self._ahead = FutureRecords(self.missed, items, self.commands)
         self._absence = UnattendedMoments(me, self.clock, self.missed, items, self.commands)
@@ -46,7 +47,7 @@ class JobState(Account):
         answer starts the next step; so the view is applied once no command is left.  If the driver cannot perform a
         command, it calls this method with the view again.
         """
-        self.begun_elsewhere = frozenset()
+        self.begun_elsewhere = NONE
         if self.clock.is_disturbed:
             self._follow_clock()
         if any(item.withdrawn for item in self.items.values()):
@@ -201,7 +202,8 @@ class JobState(Account):
         found = view.config.failover or view.config.streaming  # in other jobs a claim finds it out
         held = ((number, self.items[number]) for number in self.held - view.orphans - view.rescues.keys())
         # ``locked``: the job has left this instance's own lock before it joined again under the same session
-        return frozenset(n for n, item in held if not item.elsewhere and (item.locked or (found and item.cut_off)))
+        begun = frozenset(n for n, item in held if not item.elsewhere and (item.locked or (found and item.cut_off)))
+        return begun or NONE
 
     def _note_rescued(self) -> None:
         """Report moments that came while items of this instance were rescued, once it may run the items again."""

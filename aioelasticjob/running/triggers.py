@@ -15,7 +15,7 @@ from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict
 from aioelasticjob.jobs.listeners import Listener
-from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.model import NONE, Fire, FireSource
 from aioelasticjob.registry.transaction import Delete
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.listeners import join_run
@@ -36,7 +36,7 @@ class Triggers:
         self._member, self._state, self._stats, self._listeners = member, state, stats, listeners
         self.deferred: dict[int, Fire] = {}
         """The fires of items that could not be claimed when their trigger was answered."""
-        self._asked: frozenset[int] = frozenset()
+        self._asked: frozenset[int] = NONE
         """All items that the present fire is meant for, whether or not they can be claimed now."""
 
     async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:

@@ -12,13 +12,14 @@ from aioelasticjob.registry.tree import Node, Stat, Tree
 from tests.cli.conftest import command as command
 from tests.cli.conftest import root_log as root_log
 from tests.support.simulated_jobs import LAYOUT
+from tests.support.stats import stat
 
-STAT = Stat(1, 1, 0.0, 0.0, 3, 0, 0, 0, 0, 0, 1)
-EPHEMERAL = Stat(1, 1, 0.0, 0.0, 0, 0, 0, 0xABC, 0, 0, 1)
+STAT = stat(version=3)
+EPHEMERAL = stat(ephemeral_owner=0xABC)
 
 
-def tree(nodes: dict[str, str | bytes], stat: Stat = STAT) -> Tree:
-    return Tree({path: Node(data.encode() if isinstance(data, str) else data, stat) for path, data in nodes.items()})
+def tree(nodes: dict[str, str | bytes], of: Stat = STAT) -> Tree:
+    return Tree({path: Node(data.encode() if isinstance(data, str) else data, of) for path, data in nodes.items()})
 
 
 def test_a_line_holds_path_data_owner_and_version() -> None:

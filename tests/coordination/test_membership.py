@@ -34,11 +34,12 @@ class Arrival:
 
     session: Session
     trees: Latest[Tree]
+    config: JobConfig = CONFIG
     joined_at: float | None = None
 
     async def join(self) -> None:
         member = Member(self.session, LAYOUT, ME, "10.0.0.1", "host", 1, self.session.incarnation)
-        assert await join(member, CONFIG, self.trees) == CONFIG
+        assert await join(member, self.config, self.trees) == self.config
         self.joined_at = anyio.current_time()
 
     async def seen(self) -> Tree:
@@ -48,10 +49,10 @@ class Arrival:
 
 
 @asynccontextmanager
-async def arrival(lose: Callable[[Session], None]) -> AsyncIterator[Arrival]:
+async def arrival(lose: Callable[[Session], None], config: JobConfig = CONFIG) -> AsyncIterator[Arrival]:
     async with simulated() as world, open_session(world.settings(), clock=VirtualClock(), seed=1) as session:
         lose(session)
-        arriving = Arrival(session, Latest(Tree()))
+        arriving = Arrival(session, Latest(Tree()), config)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(arriving.join)
             await anyio.sleep(1)
@@ -109,6 +110,20 @@ def test_a_mirror_that_shows_nothing_holds_nobody_up_for_ever(lose: Callable[[Se
         async with arrival(lose) as arriving:
             await anyio.sleep(5)
             assert arriving.joined_at == pytest.approx(5, abs=0.5)
+
+    run(main)
+
+
+@pytest.mark.parametrize(("settings", "leads"), [({}, True), ({"disabled": True}, False), ({"requires": ["x"]}, False)])
+def test_whoever_joins_a_job_without_a_leader_leads_it_at_once_if_it_may(settings: dict[str, Any], leads: bool) -> None:
+    async def main() -> None:
+        async with arrival(nothing, CONFIG.changed(**settings)) as arriving:
+            tree = await arriving.seen()
+            seat, mine = tree.get(LAYOUT.host), tree.get(LAYOUT.instance(ME))
+            assert mine is not None
+            assert LAYOUT.necessary in tree
+            assert (seat and (seat.data.decode(), seat.stat.czxid)) == ((ME, mine.stat.czxid) if leads else None)
+            assert (LAYOUT.epoch in tree) is leads
 
     run(main)
 

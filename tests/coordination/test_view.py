@@ -6,7 +6,8 @@ from math import inf
 
 import pytest
 
-from aioelasticjob.coordination.view import instance_data, is_host, read
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.view import follow, instance_data, is_host, read
 from aioelasticjob.registry.transaction import Create, Set
 from tests.coordination.rules.world import LAYOUT, knowing, requiring, world
 
@@ -63,6 +64,21 @@ def test_who_leaves_holds_items_only_while_nobody_stays() -> None:
     assert (here.view().staying, here.view().eligible) == ((), ("10.0.0.1@-@1",))
     here.registry.commit([Create(LAYOUT.server_paused("10.0.0.1"))])
     assert here.view().eligible == ()
+
+
+def test_a_configuration_that_has_not_changed_is_not_read_again() -> None:
+    here = world(1)
+    before = here.view()
+    here.registry.commit([Create(LAYOUT.triggers + "/x")])
+    assert follow(before, here.registry.tree()).config is before.config
+    here.registry.commit([Set(LAYOUT.config, before.config.changed(sharding_total_count=7).to_json(), -1)])
+    assert follow(before, here.registry.tree()).config.sharding_total_count == 7
+
+
+def test_a_process_keeps_one_value_of_a_configuration_that_it_declares_as_it_is_stored() -> None:
+    here = world(1)
+    same = JobConfig.from_json(here.config.to_json(), "")
+    assert read(here.registry.tree(), LAYOUT, same, same.job_type).config is same
 
 
 def test_since_when_somebody_has_been_there_is_handed_on_by_those_who_join() -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioelasticjob.registry.tree import Node, Stat, Tree, parent
+from aioelasticjob.registry.tree import Node, Tree, parent
+from tests.support.stats import stat
 
 PATHS = st.lists(st.sampled_from("abc"), max_size=4).map(lambda names: "/" + "/".join(names))
-NODES = st.builds(lambda data, version: Node(data, stat(version)), st.binary(max_size=2), st.integers(0, 2))
+NODES = st.builds(lambda data, version: Node(data, stat(version=version)), st.binary(max_size=2), st.integers(0, 2))
 CHANGES = st.dictionaries(PATHS, st.none() | NODES)
-
-
-def stat(version: int = 0) -> Stat:
-    return Stat(1, 2, 3.0, 4.0, version, 0, 0, 0, 0, 0, 5)
 
 
 def node(data: bytes = b"") -> Node:

@@ -25,6 +25,7 @@ from aioelasticjob.running.commands import (
 )
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.step import JobState
+from tests.support.stats import stat
 
 ME, OTHER = "10.0.0.1@-@1", "10.0.0.2@-@1"
 LAYOUT = Layout("job")
@@ -70,8 +71,8 @@ class Case:
         self.zxid += 1
         before, at = self.nodes.get(path), BEGIN + self.now
         made, ctime, version = (self.zxid, at, 0) if before is None else _kept(before.stat)
-        stat = Stat(made, self.zxid, ctime, at, version, 0, 0, owner, len(data), 0, self.zxid)
-        self.nodes[path] = Node(data, stat)
+        new = stat(czxid=made, mzxid=self.zxid, ctime=ctime, mtime=at, version=version, ephemeral_owner=owner)
+        self.nodes[path] = Node(data, new)
 
     def drop(self, path: str) -> None:
         """Remove a node, if it is there."""

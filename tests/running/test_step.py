@@ -12,6 +12,7 @@ from aioelasticjob.running.commands import MarkMissed, ReadItems, Report
 from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, TABLE, Came, Item
 from aioelasticjob.running.unattended import NO_INSTANCE_UP
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
+from tests.support.stats import changed
 
 
 def slot(second: int) -> int:
@@ -50,9 +51,9 @@ def test_what_nobody_was_up_for_is_marked_before_it_is_reported() -> None:
         case.put(LAYOUT.instance(name), b"", owner=1)  # who were not up before
     for path in (LAYOUT.config, LAYOUT.item(0).sharding):  # which were there long before that
         node = case.nodes[path]
-        case.nodes[path] = replace(node, stat=replace(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
+        case.nodes[path] = replace(node, raw=changed(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
     case.nodes[LAYOUT.instance(ME)] = replace(
-        case.nodes[LAYOUT.instance(ME)], stat=replace(case.nodes[LAYOUT.instance(ME)].stat, ctime=BEGIN)
+        case.nodes[LAYOUT.instance(ME)], raw=changed(case.nodes[LAYOUT.instance(ME)].stat, ctime=BEGIN)
     )
     state = case.state(up_since=0.5)
     case.see(state)
@@ -68,7 +69,7 @@ def test_if_the_view_is_old_the_item_is_not_held_until_the_next_one() -> None:
     case.records[0] = Record(slot(-20), "CRON", OTHER)
     for path in (LAYOUT.config, LAYOUT.item(0).sharding):
         node = case.nodes[path]
-        case.nodes[path] = replace(node, stat=replace(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
+        case.nodes[path] = replace(node, raw=changed(node.stat, ctime=BEGIN - 60, mtime=BEGIN - 60))
     state = case.state(up_since=0.5)
     for name in (OTHER, ME):
         case.drop(LAYOUT.instance(name))

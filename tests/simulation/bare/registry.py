@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from aioelasticjob.errors import Conflict
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
-from aioelasticjob.registry.tree import Node, Stat, Tree, parent
+from aioelasticjob.registry.tree import Node, Tree, parent
+from tests.support.stats import changed, stat
 
 Before: TypeAlias = Mapping[str, Node | None]
 """What was there before a transaction, by every path it touched; None where there was nothing."""
@@ -91,8 +91,8 @@ class BareRegistry:
                 self._remove(path)
                 return -1
             case Set(data=data):
-                version, size = node.stat.version + 1, len(data)
-                stat = replace(node.stat, version=version, mzxid=self.zxid, mtime=self.now, data_length=size)
+                version = node.stat.version + 1
+                stat = changed(node.stat, version=version, mzxid=self.zxid, mtime=self.now)
                 self._put(path, Node(data, stat))
                 return version
 
@@ -117,9 +117,8 @@ class BareRegistry:
 
     def _count(self, path: str, node: Node, more: int) -> None:
         """Note that a node has got, or lost, a child; its data's version stays."""
-        stat = node.stat
-        children = replace(stat, num_children=stat.num_children + more, cversion=stat.cversion + 1, pzxid=self.zxid)
-        self._put(path, Node(node.data, children))
+        self._put(path, Node(node.data, changed(node.stat, num_children=node.stat.num_children + more)))
 
     def _node(self, data: bytes, owner: int) -> Node:
-        return Node(data, Stat(self.zxid, self.zxid, self.now, self.now, 0, 0, 0, owner, len(data), 0, self.zxid))
+        times = {"ctime": self.now, "mtime": self.now}
+        return Node(data, stat(czxid=self.zxid, mzxid=self.zxid, ephemeral_owner=owner, **times))
