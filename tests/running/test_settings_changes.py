@@ -216,7 +216,7 @@ def test_an_instance_leaves_the_job_and_the_other_job_goes_on(how: str, caplog: 
         assert await here.names(LAYOUT.shutdowns) == ()
 
     simulate(scene)
-    assert len([one for one in caplog.records if "leaving" in one.getMessage()]) == (how == "delete")
+    assert len([one for one in caplog.records if "this instance leaves" in one.getMessage()]) == (how == "delete")
 
 
 @pytest.mark.parametrize("second", [7.0, 9.9, 10.001, 12.5])
@@ -235,7 +235,7 @@ def test_a_job_is_removed_while_it_runs_and_a_later_start_makes_it_anew(
         assert them.since(gone + 1) == []
         assert all(count >= 2 for count in them.others.values())
         said = [one.getMessage() for one in caplog.records if one.name.startswith("aioelasticjob.coordination")]
-        assert Counter(one for one in said if "leaving" in one).total() == 3
+        assert Counter(one for one in said if "this instance leaves" in one).total() == 3
         assert len(said) == 3
         them.settings["sharding_total_count"] = 2
         await them.hire("d")
