@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AliasChoices,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -27,50 +26,18 @@ from pydantic.alias_generators import to_camel
 
 from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.errors import ForeignData, InvalidSetting
+from aioelasticjob.setting_types import AGES, DAY, DURATION, SECOND, Features, ItemParameters, Limit, Seconds, parts_of
 
 FEATURES: frozenset[str] = frozenset()
 """The features of the registry's format that this release knows: a job may require its workers to know some."""
 MAX_ITEMS = 100_000
 MAX_CONCURRENCY = 100_000
 MAX_BATCH = 1_000_000
-_NAME = re.compile(r"[\w.-]{1,200}")
-_KIND = re.compile(r"[A-Z][A-Z0-9_-]{0,99}")
-
-
-def _item_parameters(given: object) -> object:
-    """Return item parameters as a mapping; Elastic-Job's text (``0=Beijing,1=Shanghai``) is accepted as well."""
-    if not isinstance(given, str):
-        return {} if given is None else given
-    parameters: dict[str, str] = {}
-    for pair in filter(None, (part.strip() for part in given.split(","))):
-        item, equals, value = pair.partition("=")
-        if not equals or not item.strip().isdigit():
-            raise ValueError(f"{pair!r} is no pair like 0=Beijing")
-        if item.strip() in parameters:
-            raise ValueError(f"item {item.strip()} is given twice")
-        parameters[item.strip()] = value.strip()
-    return parameters
-
-
-def _features(given: object) -> object:
-    """Return features without duplicates; text such as ``first,second`` is accepted as well as a list."""
-    if isinstance(given, str):
-        given = [part.strip() for part in given.split(",") if part.strip()]
-    if isinstance(given, list | tuple) and all(isinstance(part, str) for part in given):
-        return tuple(dict.fromkeys(given))
-    return given
-
-
-Feature = Annotated[str, Field(min_length=1, max_length=200)]
-Features = Annotated[tuple[Feature, ...], BeforeValidator(_features)]
 _REQUIRES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Features)
 _KEPT = object()
 """The context of a validation that keeps keys it does not know."""
-ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
-MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
-Seconds = Annotated[float, Field(ge=0, le=AGES, allow_inf_nan=False)]
-Limit = Annotated[float, Field(ge=MILLISECOND, le=AGES, allow_inf_nan=False)]
-"""A time limit in seconds; a limit below a millisecond would end the work before it begins, so it is refused."""
+_NAME = re.compile(r"[\w.-]{1,200}")
+_KIND = re.compile(r"[A-Z][A-Z0-9_-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +114,7 @@ class JobConfig(BaseModel):
     catch_up: Annotated[Seconds, SCHEDULE, Label("Catch up (seconds)")] = 0
     """A moment at which no instance was up is run once if it is no older than so many seconds; 0 is off."""
     monitor_execution: Annotated[bool, SAFETY] = True
-    max_time_diff_seconds: Annotated[int, SAFETY, Label("Clocks may differ (seconds)")] = Field(
+    max_time_diff_seconds: Annotated[int, DURATION, SAFETY, Label("Clocks may differ (seconds)")] = Field(
         default=-1, ge=-1, le=AGES
     )
     sharding_strategy: Annotated[str, ITEMS] = Field(
@@ -167,10 +134,10 @@ class JobConfig(BaseModel):
     """Where a plain function runs; an async function always runs in the event loop."""
     shutdown_timeout: Annotated[Seconds, SAFETY, Label("Shutdown timeout (seconds)")] = 30
     reconcile_interval: Annotated[
-        float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), Label("Reconcile interval (seconds)")
+        float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), DURATION, Label("Reconcile interval (seconds)")
     ] = 60
     sharding_quiet: Annotated[
-        float, Field(ge=0, le=60, allow_inf_nan=False), Label("Quiet before sharding (seconds)")
+        float, Field(ge=0, le=60, allow_inf_nan=False), DURATION, Label("Quiet before sharding (seconds)")
     ] = 0.5
     server_retention: Annotated[Seconds, Label("Forget servers after (seconds)")] = 7 * DAY
     monitor_port: int = Field(default=-1, ge=-1, le=65_535)
@@ -197,6 +164,15 @@ class JobConfig(BaseModel):
             raise ValueError("must be a kind of job in capitals, such as SIMPLE, DATAFLOW, SCRIPT or HTTP")
         return kind
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_boolean(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, bool) and info.field_name is not None:
+            parts = parts_of(cls.model_fields[info.field_name])
+            if bool not in parts and (int in parts or float in parts):
+                raise ValueError("must be a number, not True or False")
+        return value
+
     @model_validator(mode="after")
     def _settings_agree(self, info: ValidationInfo) -> JobConfig:
         for name, value in self.unknown.items():
@@ -208,7 +184,9 @@ class JobConfig(BaseModel):
             if (odd := unencodable_text({name: value})) is not None:
                 raise InvalidSetting(name, odd, "must be text that UTF-8 can spell")
         if self.cron is not None:
-            _parsed(self.cron, self.time_zone, self.dst)
+            schedule = _parsed(self.cron, self.time_zone, self.dst)
+            if info.context is not _KEPT and schedule.never_fires:
+                raise _never(self.cron)
         for item in self.sharding_item_parameters:
             if not 0 <= item < self.sharding_total_count:
                 raise InvalidSetting(
@@ -304,7 +282,10 @@ class JobConfig(BaseModel):
         for name in settings:
             if name not in type(self).model_fields:
                 raise unknown_setting(name, settings[name], type(self).model_fields)
-        return self._rebuilt(self.unknown, **settings)
+        changed = self._rebuilt(self.unknown, **settings)
+        if "cron" in settings and changed.schedule is not None and changed.schedule.never_fires:
+            raise _never(changed.cron)
+        return changed
 
     def _rebuilt(self, unknown: Mapping[str, Any], **settings: object) -> JobConfig:
         try:
@@ -363,6 +344,10 @@ def required(stored: bytes) -> tuple[str, ...] | None:
 def _parsed(cron: str, time_zone: str, dst: DaylightSaving) -> Cron:
     """Parse a schedule; the result is cached, since it is needed for checking and for running."""
     return Cron.parse(cron, time_zone, dst)
+
+
+def _never(cron: str | None) -> InvalidSetting:
+    return InvalidSetting("cron", cron, "names no moment of any year, so the job would never run: correct the day")
 
 
 def unknown_setting(name: str, value: object, known: Iterable[str]) -> InvalidSetting:

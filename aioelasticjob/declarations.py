@@ -13,6 +13,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import kinds
 from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job, check_per
 from aioelasticjob.jobs.listeners import Listener
+from aioelasticjob.setting_types import DURATION, parts_of
 
 if TYPE_CHECKING:
     from aioelasticjob.jobs.dataflow import Dataflow, RetryStrategy
@@ -70,7 +71,7 @@ class Declarations:
         """
         if not callable(handler):
             raise InvalidSetting("handler", handler, "must be a function that takes one context")
-        _refuse_other_ways(settings)
+        _check_names_and_types(settings)
         config = JobConfig.build(job_name=name or getattr(handler, "__name__", ""), **settings)
         return self._enlist(Job.declare(config, handler, listeners))
 
@@ -95,7 +96,7 @@ class Declarations:
 
         if callable(name):
             raise InvalidSetting("name", name, "write @app.dataflow() with parentheses")
-        _refuse_other_ways(settings)
+        _check_names_and_types(settings)
 
         def declare(fetch: Handler) -> Dataflow:
             given = getattr(fetch, "__name__", "") if name is None else name
@@ -127,7 +128,7 @@ class Declarations:
         Raises:
             InvalidSetting: names the setting, its value and what would be right.
         """
-        _refuse_other_ways(settings)
+        _check_names_and_types(settings)
         config = kinds.declared(kind, name, settings)
         return self._enlist(Job.declare(config, kinds.handler(kinds.find(kind)), listeners))
 
@@ -161,7 +162,14 @@ class Declarations:
                 self._enlist(Job.declare(settings.declared(name), kinds.handler(kinds.find(kind))))
 
 
-def _refuse_other_ways(settings: Mapping[str, object]) -> None:
+def _check_names_and_types(settings: Mapping[str, object]) -> None:
     for setting, expected in _NOT_GIVEN.items():
         if setting in settings:
             raise InvalidSetting(setting, settings[setting], expected)
+    for setting, value in settings.items():
+        # only files, the environment and command lines have to write numbers and flags as text
+        if isinstance(value, str) and setting in JobConfig.model_fields:
+            parts = parts_of(JobConfig.model_fields[setting])
+            if DURATION not in parts and str not in parts and any(kind in parts for kind in (int, float, bool)):
+                wanted = "True or False" if bool in parts else "a number"
+                raise InvalidSetting(setting, value, f"must be {wanted}, not text")

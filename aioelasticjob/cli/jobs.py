@@ -136,6 +136,8 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     lines.append(Text("on demand only" if config.schedule is None else f"{config.cron}  {config.schedule.describe()}"))
     if status.next_fire is not None:
         lines.append(Text("next fire ").append_text(_next(status, now)))
+    elif status.state == "finished":
+        lines.append(Text("the schedule has no further moment: the job runs only when it is triggered"))
     if status.succeeded or status.failed:
         lines.append(Text(f"in the last interval {status.succeeded:,} runs succeeded and {status.failed:,} failed"))
     lines += [Text(), _instances(status, now)]
