@@ -164,14 +164,13 @@ class JobConfig(BaseModel):
             raise ValueError("must be a kind of job in capitals, such as SIMPLE, DATAFLOW, SCRIPT or HTTP")
         return kind
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _is_no_boolean(cls, value: object, info: ValidationInfo) -> object:
-        if isinstance(value, bool) and info.field_name is not None:
-            parts = parts_of(cls.model_fields[info.field_name])
-            if bool not in parts and (int in parts or float in parts):
-                raise ValueError("must be a number, not True or False")
-        return value
+    def _has_no_booleans_for_numbers(cls, given: Any) -> Any:
+        for name, value in given.items() if isinstance(given, dict) else ():
+            if isinstance(value, bool) and name in _numbers():
+                raise InvalidSetting(name, value, "must be a number, not True or False")
+        return given
 
     @model_validator(mode="after")
     def _settings_agree(self, info: ValidationInfo) -> JobConfig:
@@ -313,11 +312,22 @@ def label_of(name: str) -> str:
 @cache
 def _keys() -> frozenset[str]:
     """Return every key and name under which a stored configuration may have a setting."""
-    found = set[str]()
-    for name, field in JobConfig.model_fields.items():
-        others = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else ()
-        found |= {name, field.alias or name, *(key for key in others if isinstance(key, str))}
-    return frozenset(found)
+    return frozenset(key for name in JobConfig.model_fields for key in _keys_of(name))
+
+
+@cache
+def _numbers() -> frozenset[str]:
+    """Return every key and name of a setting that is a number."""
+    names = (
+        name for name, field in JobConfig.model_fields.items() if any(kind in parts_of(field) for kind in (int, float))
+    )
+    return frozenset(key for name in names for key in _keys_of(name))
+
+
+def _keys_of(name: str) -> set[str]:
+    field = JobConfig.model_fields[name]
+    others = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else ()
+    return {name, field.alias or name, *(key for key in others if isinstance(key, str))}
 
 
 def _unknown(stored: bytes) -> dict[str, Any]:

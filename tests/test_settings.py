@@ -365,7 +365,12 @@ def test_a_name_without_a_job_is_told_before_anything_runs(write: Write) -> None
 def test_the_top_of_a_file_knows_what_an_application_is_made_with() -> None:
     parameters: Any = set(inspect.signature(ElasticJob).parameters) - {"address", "clock"}
     assert set(Application.model_fields) - {"registry"} == parameters
-    assert set(Application.model_fields) >= set(ConnectionSettings.__slots__) - {"hosts", "namespace", "max_request"}
+    assert set(Application.model_fields) >= set(ConnectionSettings.__slots__) - {
+        "hosts",
+        "namespace",
+        "max_request",
+        "private",
+    }
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.jobs.context import AnyContext, ItemContext, RunLease, described, run_lease
 from aioelasticjob.jobs.kinds import Kind, Options
+from aioelasticjob.jobs.shell_signs import shell_sign
 
 CONTEXT_VARIABLE = "AIOELASTICJOB_CONTEXT"
 """The variable that holds the whole context as JSON."""
@@ -57,6 +58,8 @@ log = logging.getLogger(__name__)
 
 class ScriptFailed(ElasticJobError):
     """A script could not be started, or ended with an exit code that means failure."""
+
+    explains_itself = True
 
     def __init__(self, reason: str, exit_code: int | None = None) -> None:
         super().__init__(reason)
@@ -141,6 +144,9 @@ def check(options: Script) -> None:
     """
     if os.name != "posix":
         raise InvalidSetting("kind", "script", "needs a system with process groups, such as Linux or macOS")
+    if not options.shell and isinstance(options.command, str) and (sign := shell_sign(options.command)) is not None:
+        wrong = f"without a shell, {sign!r} is an argument: set shell = True"
+        raise InvalidSetting("command", options.command, wrong)
     place = Path(options.directory or ".")
     if not place.is_dir():
         raise InvalidSetting("directory", options.directory, "is no directory on this host")

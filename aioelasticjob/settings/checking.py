@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from pydantic import PositiveInt
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
@@ -19,6 +19,7 @@ from aioelasticjob.cron import Cron
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import kinds
 from aioelasticjob.registry.settings import ConnectionOptions
+from aioelasticjob.setting_types import DURATION
 from aioelasticjob.settings.environment import PREFIX, name_of, of_jobs
 from aioelasticjob.settings.errors import Mistake, in_order, sifted
 from aioelasticjob.settings.files import Keys, SettingsFile
@@ -38,10 +39,10 @@ class Application(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
 
     registry: str | None = None
-    session_timeout: float | None = None
-    connection_timeout: float | None = None
-    base_sleep_time: float | None = None
-    max_sleep_time: float | None = None
+    session_timeout: Annotated[float, DURATION] | None = None
+    connection_timeout: Annotated[float, DURATION] | None = None
+    base_sleep_time: Annotated[float, DURATION] | None = None
+    max_sleep_time: Annotated[float, DURATION] | None = None
     max_retries: int | None = None
     digest: str | None = None
     threads: PositiveInt | None = None
