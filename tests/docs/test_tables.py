@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from aioelasticjob import Cron, ElasticJob, InvalidSetting, JobConfig, error_handlers
-from aioelasticjob.cli import application
+from aioelasticjob.cli.application import application
 from aioelasticjob.error_handlers import lookup
 from aioelasticjob.layout import Layout
 from aioelasticjob.zookeeper.__main__ import main as zookeeper
