@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property, lru_cache
@@ -25,7 +25,9 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from aioelasticjob.cron import Cron, DaylightSaving
+from aioelasticjob.cron.crontab import ALIASES
 from aioelasticjob.errors import ForeignData, InvalidSetting
+from aioelasticjob.setting_errors import mistakes, unknown_setting
 from aioelasticjob.setting_types import AGES, DAY, DURATION, SECOND, Features, ItemParameters, Limit, Seconds, parts_of
 
 FEATURES: frozenset[str] = frozenset()
@@ -152,6 +154,8 @@ class JobConfig(BaseModel):
     @field_validator("job_name")
     @classmethod
     def _is_a_node_name(cls, name: str) -> str:
+        if len(name.split()) in (5, 6, 7) or name in ALIASES:
+            raise ValueError("is a schedule: give it as cron")
         if not _NAME.fullmatch(name) or set(name) <= {"."} or name == "zookeeper":
             raise ValueError("must be 1 to 200 letters, digits, '_', '-' or '.', and not 'zookeeper'")
         return name
@@ -360,13 +364,6 @@ def _never(cron: str | None) -> InvalidSetting:
     return InvalidSetting("cron", cron, "names no moment of any year, so the job would never run: correct the day")
 
 
-def unknown_setting(name: str, value: object, known: Iterable[str]) -> InvalidSetting:
-    """Return the error for a setting that does not exist, which names the nearest that does."""
-    near = get_close_matches(name, known := sorted(known), n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-    return InvalidSetting(name, value, f"there is no such setting; {hint}")
-
-
 def unencodable_text(value: object) -> str | None:
     """Return the first text in a value that UTF-8 cannot encode, such as half a surrogate pair; None without one."""
     if isinstance(value, str):
@@ -380,15 +377,3 @@ def _ignored(key: str) -> str:
     near = get_close_matches(key[:80], sorted(_keys() - {"overwrite"}), n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return f"the key {short!r} is not known here{hint}: it is kept and has no effect"
-
-
-def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:
-    """Return the errors that pydantic found, each as an ``InvalidSetting``."""
-    for one in error.errors(include_url=False):
-        cause = one.get("ctx", {}).get("error")
-        if isinstance(cause, InvalidSetting):
-            yield cause
-        else:
-            location = ".".join(str(part) for part in one["loc"]) or "settings"
-            message = one["msg"].removeprefix("Value error, ")
-            yield InvalidSetting(location, one.get("input"), message[:1].lower() + message[1:])

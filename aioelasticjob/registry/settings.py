@@ -74,6 +74,9 @@ class ConnectionSettings:
             raise InvalidSetting("namespace", self.namespace, "not /zookeeper, which is the registry's own")
         if any(name in ("", ".", "..") for name in self.namespace.split("/")) and self.namespace:
             raise InvalidSetting("namespace", self.namespace, "names parted by single slashes, none of them . or ..")
+        for name in ("namespace", "digest"):  # the bytes of an environment variable may be no text
+            if not _encodable(getattr(self, name)):
+                raise InvalidSetting(name, "…", "must be text that UTF-8 can spell")
         for name in DURATIONS:
             _positive(name, getattr(self, name))
         if self.base_sleep_time > self.max_sleep_time:
@@ -117,6 +120,10 @@ def _resolvable(name: str) -> bool:
         return bool(name.encode("idna")) and name.isprintable() and " " not in name
     except UnicodeError:
         return False
+
+
+def _encodable(text: object) -> bool:
+    return not isinstance(text, str) or text.encode("utf-8", "ignore").decode() == text
 
 
 def _seconds(name: str, given: object) -> Any:

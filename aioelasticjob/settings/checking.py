@@ -13,14 +13,15 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from aioelasticjob import error_handlers
 from aioelasticjob.addresses import Address
-from aioelasticjob.config import MAX_ITEMS, JobConfig, unknown_setting
+from aioelasticjob.config import MAX_ITEMS, JobConfig
 from aioelasticjob.coordination import strategies
 from aioelasticjob.cron import Cron
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import kinds
 from aioelasticjob.registry.settings import ConnectionOptions
+from aioelasticjob.setting_errors import unknown_setting
 from aioelasticjob.setting_types import DURATION
-from aioelasticjob.settings.environment import PREFIX, name_of, of_jobs
+from aioelasticjob.settings.environment import PREFIX, mistyped, name_of, of_jobs
 from aioelasticjob.settings.errors import Mistake, in_order, sifted
 from aioelasticjob.settings.files import Keys, SettingsFile
 from aioelasticjob.settings.placeholders import resolved
@@ -147,6 +148,8 @@ class SettingsCheck:
         for name in given.keys() - Application.model_fields.keys():
             wrong = unknown_setting(name, given[name], known)
             self._note((name,), wrong.value, wrong.expected)
+        for typed, near in mistyped(self.environment, Application.model_fields):
+            self._found[(typed,)] = Mistake(typed, None, "", None, f"sets nothing; did you mean {near}?")
         for name in Application.model_fields:
             if variable := name_of(name, self.environment):
                 self._variables[(name,)] = variable

@@ -79,6 +79,12 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(address: str) ->
     assert "secret" not in str(caught.value)
 
 
+def test_bytes_of_the_environment_that_are_no_text_are_refused() -> None:
+    for address, digest in (("zk://h/x\udcff", None), ("zk://h/x", "user:\udcff")):
+        with pytest.raises(InvalidSetting, match="must be text that UTF-8 can spell"):
+            ConnectionSettings.parse(address, digest=digest)
+
+
 def test_options_in_an_address_are_no_part_of_the_namespace() -> None:
     with pytest.raises(InvalidSetting, match=r"takes no options after a '\?'"):
         ConnectionSettings.parse("zk://h:1/x?foo=1")
