@@ -102,7 +102,8 @@ def _hosts(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
 
 
 def _list(found: tuple[JobStatus, ...], now: float) -> TextTable:
-    table = TextTable("Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire")
+    titles = "Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire"
+    table = TextTable(*titles, whole=("Job", "State"), spare=("Kind", "Instances", "Last run", "Items"))
     for status in found:
         config = status.config
         table.add(
