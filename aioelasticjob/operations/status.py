@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.coordination.view import JobView, instance_data, read
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Instance, Outcome, Record
 from aioelasticjob.registry.tree import Node, Tree
@@ -80,6 +81,10 @@ class InstanceStatus:
     """Whether it only finishes its present runs."""
     lacks: tuple[str, ...] = ()
     """The features that the job requires and this instance lacks; with any, it gets no items and cannot lead."""
+    handler: str = ""
+    """The function that it calls, as ``module:function``; empty if it has not said so."""
+    differs: tuple[str, ...] = ()
+    """The settings that its process declares otherwise than the registry, whose values apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +285,22 @@ def _instances(view: JobView, items: tuple[ItemStatus, ...]) -> tuple[InstanceSt
             runs=tuple(runs.get(one.id, ())),
             leaving=one.leaving,
             lacks=view.lacking.get(one.id, ()),
+            **_said_of_itself(view, one.id),
         )
         for one in sorted(view.instances.values(), key=_by_age)
     )
+
+
+def _said_of_itself(view: JobView, instance: str) -> dict[str, Any]:
+    """Return what an instance's node says that only people need."""
+    node = view.tree.get(view.layout.instance(instance))
+    told = {} if node is None else instance_data(node.data)
+    handler, differs = told.get("handler"), told.get("differs")
+    names = differs if isinstance(differs, list) else ()
+    return {
+        "handler": handler if isinstance(handler, str) else "",
+        "differs": tuple(name for name in names if isinstance(name, str)),
+    }
 
 
 def _server(view: JobView, tree: Tree, ip: str, now: float) -> ServerStatus:
