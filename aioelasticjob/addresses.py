@@ -93,7 +93,7 @@ async def open_registry(
 
             server = await stack.enter_async_context(serve("127.0.0.1", 0, clock=clock.now))
             settings = replace(settings, hosts=((server.host, server.port),), private=True)
-            log.info(PRIVATE)
+            log.info(PRIVATE, extra={"host": server.host, "port": server.port})
         elif where.shared is not None:
             await ensure_server(where.shared)
             start_again = _ensure_server_again(where.shared)

@@ -130,6 +130,8 @@ class JobConfig(BaseModel):
         serialization_alias="jobErrorHandlerType",
     )
     error_handler_options: Annotated[dict[str, str], FAILURES] = Field(default_factory=dict)
+    log_runs: Annotated[Literal["none", "failures", "ends", "all"], FAILURES, Label("Runs in the log")] = "failures"
+    """Which runs are logged: none; failures, by the error handler; the end of each run as well; its beginning, too."""
     timeout: Annotated[Limit | None, SAFETY, Label("Timeout (seconds)")] = None
     """Seconds a run of an item may take; None for no limit."""
     executor: Literal["thread", "process"] = "thread"

@@ -103,7 +103,8 @@ class Client:
         with anyio.move_on_after(SILENT_WAIT):
             return await self.connected()
         place, reason, seconds = self.settings.place, self.keeper.reason, self.settings.connection_timeout
-        log.warning("%s does not answer (%s): it is tried for %g s in all", place, reason, seconds)
+        about = {"server": self.settings.servers, "reason": reason}
+        log.warning("%s does not answer (%s): it is tried for %g s in all", place, reason, seconds, extra=about)
         await self.connected()
 
     def _told(self, time: float, seconds: float) -> None:

@@ -35,7 +35,8 @@ def test_each_setting_that_differs_is_found_also_one_that_is_declared_no_more() 
 def test_the_warning_has_both_values_which_applies_and_what_to_do() -> None:
     assert Difference("cron", "0 0 3 * * ?", "0 0 2 * * ?").text("report") == (
         "report: cron = '0 0 3 * * ?' is declared here, but the registry has '0 0 2 * * ?';"
-        " the registry's value applies: to change it, declare overwrite=True, or run aioelasticjob set report 'cron=0 0 3 * * ?'"
+        " the registry's value applies: to change it, declare overwrite=True,"
+        " or run aioelasticjob set report 'cron=0 0 3 * * ?'"
     )
     assert "set report failover=true" in Difference("failover", True, False).text("report")
     assert "'timeout=…'" in Difference("timeout", None, 5.0).text("report")
