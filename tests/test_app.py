@@ -34,6 +34,7 @@ from aioelasticjob.registry.tree import Tree
 from aioelasticjob.zookeeper.server import serve
 from tests.support.embedded import EmbeddedServer
 from tests.support.proxy import proxy_to
+from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 EVERY_SECOND = "* * * * * ?"
 NOWHERE = "zk://127.0.0.1:1/nobody"
@@ -390,6 +391,26 @@ def test_a_private_registry_says_that_other_processes_have_their_own(caplog: pyt
     said = [one.getMessage() for one in caplog.records]
     assert any(text.startswith("the registry is private, in memory: another process has") for text in said)
     assert any(text.startswith("connected to a private registry, in memory, with the session 0x") for text in said)
+
+
+def test_stopping_says_what_is_waited_for_and_that_it_has_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "aioelasticjob.running_app")
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(work=5, cron="0/10 * * * * ?", sharding_total_count=2, shutdown_timeout=20)
+        async with app.running():
+            await here.until(12)
+        assert said() == ["stopping: waiting for job, items 0, 1, for at most 20 s", "stopped: the job has left"]
+        assert here.now() == pytest.approx(15, abs=0.5)
+        caplog.clear()
+        async with here.app(cron="0 0 0 1 1 ? 2090").running():
+            pass
+        assert said() == ["stopping: no job runs anything at this moment", "stopped: the job has left"]
+
+    def said() -> list[str]:
+        return [one.getMessage() for one in caplog.records if one.name == "aioelasticjob.running_app"]
+
+    simulate(scene)
 
 
 def test_a_registry_that_is_down_is_said_in_time_with_what_to_do() -> None:

@@ -49,7 +49,7 @@ class ExecutionStats:
             execution.trace.began()
         if execution.config.log_runs == "all":
             items = tuple(execution.claim.items)
-            log.info("%s: %s begin (%s)", self._job, _named(items), _origin(fire), extra=self._about(items, fire))
+            log.info("%s: %s begin (%s)", self._job, listed(items), _origin(fire), extra=self._about(items, fire))
 
     def ended(self, execution: Execution, seconds: float) -> None:
         """Note the outcomes of an execution, which took so many ``seconds``."""
@@ -79,7 +79,7 @@ class ExecutionStats:
             items = [item for item in claim.items if execution.outcomes.get(item, Outcome.CANCELLED) is outcome]
             if items:
                 level = logging.INFO if outcome is Outcome.COMPLETED else logging.WARNING
-                told = self._job, _named(items), outcome.value, seconds, _origin(fire)
+                told = self._job, listed(items), outcome.value, seconds, _origin(fire)
                 about = {**self._about(items, fire), "seconds": seconds, "outcome": outcome.value}
                 log.log(level, "%s: %s %s after %.3f s (%s)", *told, extra=about)
 
@@ -115,7 +115,7 @@ class ExecutionStats:
         self._refused = False
 
 
-def _named(items: Sequence[int]) -> str:
+def listed(items: Sequence[int]) -> str:
     """Return a few items by their numbers."""
     if len(items) == 1:
         return f"item {items[0]}"

@@ -397,8 +397,8 @@ def test_which_runs_are_in_the_log_is_changed(caplog: pytest.LogCaptureFixture) 
         ]
         await them.change(logRuns="ends", jobParameter="fail")
         await here.until(49)
-        assert lines() == ["job: items 0, 1 failed after 2.000 s (CRON for 2026-01-01 00:00:40 UTC)"]
         assert "aioelasticjob.error_handlers" in {one.name for one in caplog.records}
+        assert lines() == ["job: items 0, 1 failed after 2.000 s (CRON for 2026-01-01 00:00:40 UTC)"]
         await them.change(logRuns="none")
         caplog.clear()
         await here.until(59)
