@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from aioelasticjob import error_handlers
 from aioelasticjob.config import JobConfig
@@ -16,7 +16,8 @@ from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.setting_types import DURATION, parts_of
 
 if TYPE_CHECKING:
-    from aioelasticjob.jobs.dataflow import Dataflow, RetryStrategy
+    from aioelasticjob.jobs.dataflow import Dataflow, DeclareDataflow, RetryStrategy
+    from aioelasticjob.jobs.settings import DataflowSettings, JobSettings, RequestSettings, ScriptSettings
     from aioelasticjob.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -40,7 +41,9 @@ class Declarations:
         """The configurations of the jobs declared here."""
         return tuple(job.config for job in self._jobs.values())
 
-    def job(self, name: str | None = None, *, listeners: Iterable[Listener] = (), **settings: Any) -> Callable[[F], F]:
+    def job(
+        self, name: str | None = None, *, listeners: Iterable[Listener] = (), **settings: Unpack[JobSettings]
+    ) -> Callable[[F], F]:
         """Declare the decorated function as a job; it stays callable.  The job's name is the function's unless given.
 
         Raises:
@@ -62,7 +65,7 @@ class Declarations:
         *,
         name: str | None = None,
         listeners: Iterable[Listener] = (),
-        **settings: Any,
+        **settings: Unpack[JobSettings],
     ) -> JobConfig:
         """Declare a job without a decorator and return its configuration.
 
@@ -81,8 +84,8 @@ class Declarations:
         *,
         retry: RetryStrategy | None = None,
         listeners: Iterable[Listener] = (),
-        **settings: Any,
-    ) -> Callable[[Handler], Dataflow]:
+        **settings: Unpack[DataflowSettings],
+    ) -> DeclareDataflow:
         """Declare the decorated fetch as a dataflow job; the returned object's ``process`` decorates the next function.
 
         A fetch is a coroutine function that returns a list of records, or an async generator that yields such lists;
@@ -98,15 +101,17 @@ class Declarations:
             raise InvalidSetting("name", name, "write @app.dataflow() with parentheses")
         _check_names_and_types(settings)
 
-        def declare(fetch: Handler) -> Dataflow:
+        def declare(fetch: Handler) -> Dataflow[Any]:
             given = getattr(fetch, "__name__", "") if name is None else name
-            flow = Dataflow(JobConfig.build(job_name=given, job_type="DATAFLOW", **settings), fetch, retry)
+            flow: Dataflow[Any] = Dataflow(
+                JobConfig.build(job_name=given, job_type="DATAFLOW", **settings), fetch, retry
+            )
             self._enlist(Job(flow.config, fetch, False, tuple(listeners), engine=DataflowEngine(flow)))
             return flow
 
         return declare
 
-    def script(self, name: str, *, command: str | Sequence[str], **settings: Any) -> JobConfig:
+    def script(self, name: str, *, command: str | Sequence[str], **settings: Unpack[ScriptSettings]) -> JobConfig:
         """Declare a job that runs a command line; ``settings`` are those of `Script` and of every job.
 
         Raises:
@@ -114,7 +119,7 @@ class Declarations:
         """
         return self.kind("script", name, command=command, **settings)
 
-    def http(self, name: str, *, url: str, **settings: Any) -> JobConfig:
+    def http(self, name: str, *, url: str, **settings: Unpack[RequestSettings]) -> JobConfig:
         """Declare a job that makes a request; ``settings`` are those of `Request` and of every job.
 
         Raises:
