@@ -35,7 +35,7 @@ class Difference:
             keys = sorted(str(key) for key in declared.keys() | applies.keys() if declared.get(key) != applies.get(key))
             said = f"{name} is declared here with other values for {', '.join(keys)} than the registry has"
         else:
-            said = f"{name} = {_shown(declared)} is declared here, but the registry has {_shown(applies)}"
+            said = f"{name} = {shown(declared)} is declared here, but the registry has {shown(applies)}"
         value = declared if isinstance(declared, str | int | float) else "…"
         change = shlex.quote(f"{name}={str(value).lower() if isinstance(value, bool) else value}")
         return (
@@ -77,6 +77,7 @@ def _main_module() -> str:
     return str(spec.name) if spec is not None else Path(file).stem if file else "__main__"
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a setting's value for people, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
