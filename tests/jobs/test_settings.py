@@ -61,7 +61,7 @@ BESIDES: Mapping[str, set[object]] = {
     [
         (settings, model, name)
         for settings, model in ((DataflowSettings, JobConfig), (ScriptSettings, Script), (RequestSettings, Request))
-        for name in (typing.get_type_hints(settings) if model is JobConfig else own(settings) - {"listeners"})
+        for name in sorted(typing.get_type_hints(settings) if model is JobConfig else own(settings) - {"listeners"})
     ],
 )
 def test_each_setting_has_the_type_that_its_model_allows(settings: type, model: type[BaseModel], name: str) -> None:
