@@ -20,6 +20,10 @@ from aioelasticjob.registry.settings import ConnectionOptions
 from aioelasticjob.shared_registry import EXAMPLE, SharedServer, ensure_server
 
 EMBEDDED = "embedded://"
+PRIVATE = (
+    "the registry is private, in memory: another process has a registry of its own and runs every job as well"
+    f" (an address that they share: {EXAMPLE})"
+)
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +50,8 @@ class Address:
         if not text.startswith(EMBEDDED):
             return cls(text, ConnectionSettings.parse(text, **options))
         place, question, query = text.removeprefix(EMBEDDED).partition("?")
+        if "@" in place:
+            raise InvalidSetting("address", f"{EMBEDDED}…@{place.rpartition('@')[2]}", "must have no credentials")
         if place[:1] in ("", "/"):
             if question:
                 raise InvalidSetting("address", text, f"a registry to share names its host and port: {EXAMPLE}")
@@ -86,7 +92,8 @@ async def open_registry(
             from aioelasticjob.zookeeper.server import serve
 
             server = await stack.enter_async_context(serve("127.0.0.1", 0, clock=clock.now))
-            settings = replace(settings, hosts=((server.host, server.port),))
+            settings = replace(settings, hosts=((server.host, server.port),), private=True)
+            log.info(PRIVATE, extra={"host": server.host, "port": server.port})
         elif where.shared is not None:
             await ensure_server(where.shared)
             start_again = _ensure_server_again(where.shared)

@@ -18,7 +18,8 @@ from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.streams import Streams
 from aioelasticjob.declarations import Declarations
-from aioelasticjob.errors import InvalidSetting, unwrapped
+from aioelasticjob.durations import Duration
+from aioelasticjob.errors import InvalidSetting, RegistryError, unwrapped
 from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import EventReader as EventListener
 from aioelasticjob.jobs.dependencies import Provider
@@ -44,8 +45,8 @@ log = logging.getLogger(__name__)
 class ElasticJob(Declarations):
     """A set of jobs and the registry that they are shared through.
 
-    ``session_timeout``, ``connection_timeout``, ``base_sleep_time`` and ``max_sleep_time`` are seconds;
-    ``digest`` is ``user:password``.
+    ``session_timeout``, ``connection_timeout``, ``base_sleep_time`` and ``max_sleep_time`` are seconds, text such as
+    ``30s``, or a timedelta; ``digest`` is ``user:password``.
 
     Raises:
         InvalidSetting: the address or an option makes no sense.
@@ -55,10 +56,10 @@ class ElasticJob(Declarations):
         self,
         address: str,
         *,
-        session_timeout: float = 30,
-        connection_timeout: float = 15,
-        base_sleep_time: float = 1,
-        max_sleep_time: float = 3,
+        session_timeout: Duration = 30,
+        connection_timeout: Duration = 15,
+        base_sleep_time: Duration = 1,
+        max_sleep_time: Duration = 3,
         max_retries: int = 3,
         digest: str | None = None,
         threads: int = DEFAULT_THREADS,
@@ -214,9 +215,22 @@ class ElasticJob(Declarations):
         A second signal stops at once; a handler that cannot be cancelled, such as a thread, delays that by 5 s at most.
         When all jobs have joined, the garbage collector is told to pass over all objects of that moment
         (``gc.freeze``).
+
+        Raises:
+            InvalidSetting: there is no job, an event loop runs already, or one of the reasons of ``running``.
+            RegistryError: no registry answered, or it refused the digest.
         """
-        with forced_exit() as force, asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(self._main(force))
+        if not self._jobs:
+            raise InvalidSetting("jobs", (), "declare at least one: decorate a function with @app.job(cron=…)")
+        if asyncio._get_running_loop() is not None:
+            raise InvalidSetting("run", "in a running event loop", "write async with app.running(): …")
+        try:
+            with forced_exit() as force, asyncio.Runner(loop_factory=loop_factory()) as runner:
+                runner.run(self._main(force))
+        except (InvalidSetting, RegistryError) as error:
+            raise error.with_traceback(
+                None
+            ) from error.__cause__  # the text says all: the way through here helps nobody
 
     def _check(self, config: JobConfig) -> None:
         super()._check(config)

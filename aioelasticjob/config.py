@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property, lru_cache
@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AliasChoices,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -26,51 +25,21 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from aioelasticjob.cron import Cron, DaylightSaving
+from aioelasticjob.cron.crontab import ALIASES
 from aioelasticjob.errors import ForeignData, InvalidSetting
+from aioelasticjob.setting_errors import mistakes, unknown_setting
+from aioelasticjob.setting_types import AGES, DAY, DURATION, SECOND, Features, ItemParameters, Limit, Seconds, parts_of
 
 FEATURES: frozenset[str] = frozenset()
 """The features of the registry's format that this release knows: a job may require its workers to know some."""
 MAX_ITEMS = 100_000
 MAX_CONCURRENCY = 100_000
 MAX_BATCH = 1_000_000
-_NAME = re.compile(r"[\w.-]{1,200}")
-_KIND = re.compile(r"[A-Z][A-Z0-9_-]{0,99}")
-
-
-def _item_parameters(given: object) -> object:
-    """Return item parameters as a mapping; Elastic-Job's text (``0=Beijing,1=Shanghai``) is accepted as well."""
-    if not isinstance(given, str):
-        return {} if given is None else given
-    parameters: dict[str, str] = {}
-    for pair in filter(None, (part.strip() for part in given.split(","))):
-        item, equals, value = pair.partition("=")
-        if not equals or not item.strip().isdigit():
-            raise ValueError(f"{pair!r} is no pair like 0=Beijing")
-        if item.strip() in parameters:
-            raise ValueError(f"item {item.strip()} is given twice")
-        parameters[item.strip()] = value.strip()
-    return parameters
-
-
-def _features(given: object) -> object:
-    """Return features without duplicates; text such as ``first,second`` is accepted as well as a list."""
-    if isinstance(given, str):
-        given = [part.strip() for part in given.split(",") if part.strip()]
-    if isinstance(given, list | tuple) and all(isinstance(part, str) for part in given):
-        return tuple(dict.fromkeys(given))
-    return given
-
-
-Feature = Annotated[str, Field(min_length=1, max_length=200)]
-Features = Annotated[tuple[Feature, ...], BeforeValidator(_features)]
 _REQUIRES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Features)
 _KEPT = object()
 """The context of a validation that keeps keys it does not know."""
-ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
-MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
-Seconds = Annotated[float, Field(ge=0, le=AGES, allow_inf_nan=False)]
-Limit = Annotated[float, Field(ge=MILLISECOND, le=AGES, allow_inf_nan=False)]
-"""A time limit in seconds; a limit below a millisecond would end the work before it begins, so it is refused."""
+_NAME = re.compile(r"[\w.-]{1,200}")
+_KIND = re.compile(r"[A-Z][A-Z0-9_-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +113,7 @@ class JobConfig(BaseModel):
     catch_up: Annotated[Seconds, SCHEDULE, Label("Catch up (seconds)")] = 0
     """A moment at which no instance was up is run once if it is no older than so many seconds; 0 is off."""
     monitor_execution: Annotated[bool, SAFETY] = True
-    max_time_diff_seconds: Annotated[int, SAFETY, Label("Clocks may differ (seconds)")] = Field(
+    max_time_diff_seconds: Annotated[int, DURATION, SAFETY, Label("Clocks may differ (seconds)")] = Field(
         default=-1, ge=-1, le=AGES
     )
     sharding_strategy: Annotated[str, ITEMS] = Field(
@@ -158,16 +127,18 @@ class JobConfig(BaseModel):
         serialization_alias="jobErrorHandlerType",
     )
     error_handler_options: Annotated[dict[str, str], FAILURES] = Field(default_factory=dict)
+    log_runs: Annotated[Literal["none", "failures", "ends", "all"], FAILURES, Label("Runs in the log")] = "failures"
+    """Which runs are logged: none; failures, by the error handler; the end of each run as well; its beginning, too."""
     timeout: Annotated[Limit | None, SAFETY, Label("Timeout (seconds)")] = None
     """Seconds a run of an item may take; None for no limit."""
     executor: Literal["thread", "process"] = "thread"
     """Where a plain function runs; an async function always runs in the event loop."""
     shutdown_timeout: Annotated[Seconds, SAFETY, Label("Shutdown timeout (seconds)")] = 30
     reconcile_interval: Annotated[
-        float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), Label("Reconcile interval (seconds)")
+        float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), DURATION, Label("Reconcile interval (seconds)")
     ] = 60
     sharding_quiet: Annotated[
-        float, Field(ge=0, le=60, allow_inf_nan=False), Label("Quiet before sharding (seconds)")
+        float, Field(ge=0, le=60, allow_inf_nan=False), DURATION, Label("Quiet before sharding (seconds)")
     ] = 0.5
     server_retention: Annotated[Seconds, Label("Forget servers after (seconds)")] = 7 * DAY
     monitor_port: int = Field(default=-1, ge=-1, le=65_535)
@@ -182,6 +153,8 @@ class JobConfig(BaseModel):
     @field_validator("job_name")
     @classmethod
     def _is_a_node_name(cls, name: str) -> str:
+        if len(name.split()) in (5, 6, 7) or name in ALIASES:
+            raise ValueError("is a schedule: give it as cron")
         if not _NAME.fullmatch(name) or set(name) <= {"."} or name == "zookeeper":
             raise ValueError("must be 1 to 200 letters, digits, '_', '-' or '.', and not 'zookeeper'")
         return name
@@ -193,6 +166,14 @@ class JobConfig(BaseModel):
         if not _KIND.fullmatch(kind):
             raise ValueError("must be a kind of job in capitals, such as SIMPLE, DATAFLOW, SCRIPT or HTTP")
         return kind
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_booleans_for_numbers(cls, given: Any) -> Any:
+        for name, value in given.items() if isinstance(given, dict) else ():
+            if isinstance(value, bool) and name in _numbers():
+                raise InvalidSetting(name, value, "must be a number, not True or False")
+        return given
 
     @model_validator(mode="after")
     def _settings_agree(self, info: ValidationInfo) -> JobConfig:
@@ -206,7 +187,9 @@ class JobConfig(BaseModel):
             name = next(name for name in settings if unencodable_text({name: settings[name]}) is not None)
             raise InvalidSetting(name, odd, "must be text that UTF-8 can spell")
         if self.cron is not None:
-            _parsed(self.cron, self.time_zone, self.dst)
+            schedule = _parsed(self.cron, self.time_zone, self.dst)
+            if info.context is not _KEPT and schedule.never_fires:
+                raise _never(self.cron)
         for item in self.sharding_item_parameters:
             if not 0 <= item < self.sharding_total_count:
                 raise InvalidSetting(
@@ -305,7 +288,10 @@ class JobConfig(BaseModel):
         for name in settings:
             if name not in type(self).model_fields:
                 raise unknown_setting(name, settings[name], type(self).model_fields)
-        return self._rebuilt(self.unknown, **settings)
+        changed = self._rebuilt(self.unknown, **settings)
+        if "cron" in settings and changed.schedule is not None and changed.schedule.never_fires:
+            raise _never(changed.cron)
+        return changed
 
     def _rebuilt(self, unknown: Mapping[str, Any], **settings: object) -> JobConfig:
         try:
@@ -333,11 +319,22 @@ def label_of(name: str) -> str:
 @cache
 def _keys() -> frozenset[str]:
     """Return every key and name under which a stored configuration may have a setting."""
-    found = set[str]()
-    for name, field in JobConfig.model_fields.items():
-        others = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else ()
-        found |= {name, field.alias or name, *(key for key in others if isinstance(key, str))}
-    return frozenset(found)
+    return frozenset(key for name in JobConfig.model_fields for key in _keys_of(name))
+
+
+@cache
+def _numbers() -> frozenset[str]:
+    """Return every key and name of a setting that is a number."""
+    names = (
+        name for name, field in JobConfig.model_fields.items() if any(kind in parts_of(field) for kind in (int, float))
+    )
+    return frozenset(key for name in names for key in _keys_of(name))
+
+
+def _keys_of(name: str) -> set[str]:
+    field = JobConfig.model_fields[name]
+    others = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else ()
+    return {name, field.alias or name, *(key for key in others if isinstance(key, str))}
 
 
 def _unknown(stored: bytes) -> dict[str, Any]:
@@ -366,11 +363,8 @@ def _parsed(cron: str, time_zone: str, dst: DaylightSaving) -> Cron:
     return Cron.parse(cron, time_zone, dst)
 
 
-def unknown_setting(name: str, value: object, known: Iterable[str]) -> InvalidSetting:
-    """Return the error for a setting that does not exist, which names the nearest that does."""
-    near = get_close_matches(name, known := sorted(known), n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-    return InvalidSetting(name, value, f"there is no such setting; {hint}")
+def _never(cron: str | None) -> InvalidSetting:
+    return InvalidSetting("cron", cron, "names no moment of any year, so the job would never run: correct the day")
 
 
 def unencodable_text(value: object) -> str | None:
@@ -386,15 +380,3 @@ def _ignored(key: str) -> str:
     near = get_close_matches(key[:80], sorted(_keys() - {"overwrite"}), n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return f"the key {short!r} is not known here{hint}: it is kept and has no effect"
-
-
-def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:
-    """Return the errors that pydantic found, each as an ``InvalidSetting``."""
-    for one in error.errors(include_url=False):
-        cause = one.get("ctx", {}).get("error")
-        if isinstance(cause, InvalidSetting):
-            yield cause
-        else:
-            location = ".".join(str(part) for part in one["loc"]) or "settings"
-            message = one["msg"].removeprefix("Value error, ")
-            yield InvalidSetting(location, one.get("input"), message[:1].lower() + message[1:])

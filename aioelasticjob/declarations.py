@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from aioelasticjob import error_handlers
 from aioelasticjob.config import JobConfig
@@ -13,9 +13,11 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import kinds
 from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job, check_per
 from aioelasticjob.jobs.listeners import Listener
+from aioelasticjob.setting_types import DURATION, parts_of
 
 if TYPE_CHECKING:
-    from aioelasticjob.jobs.dataflow import Dataflow, RetryStrategy
+    from aioelasticjob.jobs.dataflow import Dataflow, DeclareDataflow, RetryStrategy
+    from aioelasticjob.jobs.settings import DataflowSettings, JobSettings, RequestSettings, ScriptSettings
     from aioelasticjob.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -39,7 +41,9 @@ class Declarations:
         """The configurations of the jobs declared here."""
         return tuple(job.config for job in self._jobs.values())
 
-    def job(self, name: str | None = None, *, listeners: Iterable[Listener] = (), **settings: Any) -> Callable[[F], F]:
+    def job(
+        self, name: str | None = None, *, listeners: Iterable[Listener] = (), **settings: Unpack[JobSettings]
+    ) -> Callable[[F], F]:
         """Declare the decorated function as a job; it stays callable.  The job's name is the function's unless given.
 
         Raises:
@@ -61,7 +65,7 @@ class Declarations:
         *,
         name: str | None = None,
         listeners: Iterable[Listener] = (),
-        **settings: Any,
+        **settings: Unpack[JobSettings],
     ) -> JobConfig:
         """Declare a job without a decorator and return its configuration.
 
@@ -70,7 +74,7 @@ class Declarations:
         """
         if not callable(handler):
             raise InvalidSetting("handler", handler, "must be a function that takes one context")
-        _refuse_other_ways(settings)
+        _check_names_and_types(settings)
         config = JobConfig.build(job_name=name or getattr(handler, "__name__", ""), **settings)
         return self._enlist(Job.declare(config, handler, listeners))
 
@@ -80,8 +84,8 @@ class Declarations:
         *,
         retry: RetryStrategy | None = None,
         listeners: Iterable[Listener] = (),
-        **settings: Any,
-    ) -> Callable[[Handler], Dataflow]:
+        **settings: Unpack[DataflowSettings],
+    ) -> DeclareDataflow:
         """Declare the decorated fetch as a dataflow job; the returned object's ``process`` decorates the next function.
 
         A fetch is a coroutine function that returns a list of records, or an async generator that yields such lists;
@@ -95,17 +99,19 @@ class Declarations:
 
         if callable(name):
             raise InvalidSetting("name", name, "write @app.dataflow() with parentheses")
-        _refuse_other_ways(settings)
+        _check_names_and_types(settings)
 
-        def declare(fetch: Handler) -> Dataflow:
+        def declare(fetch: Handler) -> Dataflow[Any]:
             given = getattr(fetch, "__name__", "") if name is None else name
-            flow = Dataflow(JobConfig.build(job_name=given, job_type="DATAFLOW", **settings), fetch, retry)
+            flow: Dataflow[Any] = Dataflow(
+                JobConfig.build(job_name=given, job_type="DATAFLOW", **settings), fetch, retry
+            )
             self._enlist(Job(flow.config, fetch, False, tuple(listeners), engine=DataflowEngine(flow)))
             return flow
 
         return declare
 
-    def script(self, name: str, *, command: str | Sequence[str], **settings: Any) -> JobConfig:
+    def script(self, name: str, *, command: str | Sequence[str], **settings: Unpack[ScriptSettings]) -> JobConfig:
         """Declare a job that runs a command line; ``settings`` are those of `Script` and of every job.
 
         Raises:
@@ -113,7 +119,7 @@ class Declarations:
         """
         return self.kind("script", name, command=command, **settings)
 
-    def http(self, name: str, *, url: str, **settings: Any) -> JobConfig:
+    def http(self, name: str, *, url: str, **settings: Unpack[RequestSettings]) -> JobConfig:
         """Declare a job that makes a request; ``settings`` are those of `Request` and of every job.
 
         Raises:
@@ -127,7 +133,7 @@ class Declarations:
         Raises:
             InvalidSetting: names the setting, its value and what would be right.
         """
-        _refuse_other_ways(settings)
+        _check_names_and_types(settings)
         config = kinds.declared(kind, name, settings)
         return self._enlist(Job.declare(config, kinds.handler(kinds.find(kind)), listeners))
 
@@ -161,7 +167,14 @@ class Declarations:
                 self._enlist(Job.declare(settings.declared(name), kinds.handler(kinds.find(kind))))
 
 
-def _refuse_other_ways(settings: Mapping[str, object]) -> None:
+def _check_names_and_types(settings: Mapping[str, object]) -> None:
     for setting, expected in _NOT_GIVEN.items():
         if setting in settings:
             raise InvalidSetting(setting, settings[setting], expected)
+    for setting, value in settings.items():
+        # only files, the environment and command lines have to write numbers and flags as text
+        if isinstance(value, str) and setting in JobConfig.model_fields:
+            parts = parts_of(JobConfig.model_fields[setting])
+            if DURATION not in parts and str not in parts and any(kind in parts for kind in (int, float, bool)):
+                wanted = "True or False" if bool in parts else "a number"
+                raise InvalidSetting(setting, value, f"must be {wanted}, not text")

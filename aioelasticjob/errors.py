@@ -25,10 +25,14 @@ from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import ClassVar
 
 
 class ElasticJobError(Exception):
     """Base of all errors of this package."""
+
+    explains_itself: ClassVar[bool] = False
+    """Whether the text says all there is to say, so that a failure is logged without the stack."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _made_again, (type(self), self.args), self.__dict__  # constructors take facts, args has the text

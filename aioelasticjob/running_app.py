@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Iterable
@@ -24,7 +25,13 @@ from aioelasticjob.running.health import Health
 from aioelasticjob.running.job import Host
 from aioelasticjob.running.process import run_jobs
 from aioelasticjob.running.process_context import ProcessContext
+from aioelasticjob.running.stats import listed
 from aioelasticjob.running.watchdog import watchdog
+
+MAX_NAMED = 10
+"""How many jobs are named that are waited for when an application stops."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +104,25 @@ class RunningApp:
         host = Host(session.host, socket.gethostname(), os.getpid())
         try:
             async with executors.processes.open(), run_jobs(session, jobs, host, shared):
-                yield
+                try:
+                    yield
+                finally:
+                    _log_stopping(shared)
         finally:
             shared.limited_log.close()
+        gone = "the job has left" if len(jobs) == 1 else f"all {len(jobs)} jobs have left"
+        log.info("stopped: %s", gone, extra={"jobs": [job.config.job_name for job in jobs]})
+
+
+def _log_stopping(shared: ProcessContext) -> None:
+    """Log what is waited for while the jobs leave: the items that they run now, and for how long at most."""
+    waited = [(job.health, job.shutdown_timeout) for job in shared.running_jobs]
+    busy = [(one, seconds) for one, seconds in waited if one.running]
+    for health, seconds in busy[:MAX_NAMED]:
+        items = listed(health.running)
+        about = {"job": health.name, "items": health.running, "seconds": seconds}
+        log.info("stopping: waiting for %s, %s, for at most %g s", health.name, items, seconds, extra=about)
+    if len(busy) > MAX_NAMED:
+        log.info("stopping: and for %d jobs more", len(busy) - MAX_NAMED, extra={"left_out": len(busy) - MAX_NAMED})
+    if not busy:
+        log.info("stopping: no job runs anything at this moment", extra={"jobs": []})

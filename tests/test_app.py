@@ -7,6 +7,7 @@ import functools
 import logging
 import re
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -26,12 +27,14 @@ from aioelasticjob.errors import (
     RegistryUnreachable,
 )
 from aioelasticjob.layout import Layout
+from aioelasticjob.registry import client
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create, Delete, Op
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.zookeeper.server import serve
 from tests.support.embedded import EmbeddedServer
 from tests.support.proxy import proxy_to
+from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 EVERY_SECOND = "* * * * * ?"
 NOWHERE = "zk://127.0.0.1:1/nobody"
@@ -98,6 +101,9 @@ async def everything(session: Session) -> Tree:
         ({"sharding_item_parameters": "0=a,1"}, "'1' is no pair like 0=Beijing"),
         ({"sharding_item_parameters": {-1: "x"}}, "item -1 is out of range"),
         ({"sharding_total_count": 0}, "sharding_total_count = 0"),
+        ({"sharding_total_count": "3"}, "sharding_total_count = '3': must be a number, not text"),
+        ({"sharding_total_count": True}, "must be a number, not True or False"),
+        ({"failover": "no"}, "failover = 'no': must be True or False, not text"),
         ({"cron": "0 0 25 * * ?"}, "cron = '0 0 25 ..."),
         ({"crom": EVERY_SECOND}, "did you mean cron"),
         ({"time_zone": "Europe/Atlantis", "cron": EVERY_SECOND}, "Europe/Atlantis"),
@@ -176,7 +182,7 @@ def test_a_nonsense_address_is_refused_before_anything_is_tried(address: Any) ->
     "options",
     [
         {"session_timeout": 0},
-        {"connection_timeout": "15"},
+        {"connection_timeout": "soon"},
         {"base_sleep_time": 5, "max_sleep_time": 1},
         {"max_retries": -1},
         {"max_retries": 1.5},
@@ -332,6 +338,79 @@ def test_a_thousand_jobs_join_and_leave(address: str) -> None:
 
 
 # The registry
+
+
+def test_run_without_jobs_says_so() -> None:
+    with pytest.raises(InvalidSetting, match=r"declare at least one: decorate a function with @app\.job"):
+        ElasticJob(NOWHERE).run()
+
+
+def test_run_inside_a_running_loop_names_what_to_write() -> None:
+    app = ElasticJob(NOWHERE)
+    app.add(nothing, name="job")
+
+    async def main() -> None:
+        app.run()
+
+    with pytest.raises(InvalidSetting, match=r"write async with app\.running\(\)"):
+        asyncio.run(main())
+
+
+def test_run_without_a_registry_ends_with_a_short_traceback() -> None:
+    app = quick(NOWHERE, connection_timeout=0.1)
+    app.add(nothing, name="job")
+    with pytest.raises(RegistryUnreachable) as caught:
+        app.run()
+    assert len(traceback.format_exception(caught.value)) <= 4
+
+
+def test_a_registry_that_does_not_answer_at_once_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "SILENT_WAIT", 0.1)
+    app = quick(NOWHERE, connection_timeout=0.3)
+    app.add(nothing, name="job")
+    with pytest.raises(RegistryUnreachable):
+        app.run()
+    [said] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert said.startswith("the registry at 127.0.0.1:1 does not answer (")
+    assert "refused" in said.lower()
+    assert said.endswith(": it is tried for 0.3 s in all")
+
+
+def test_a_private_registry_says_that_other_processes_have_their_own(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    async def main() -> None:
+        app = ElasticJob("embedded://")
+        app.add(nothing, name="job")
+        async with app.running():
+            pass
+
+    asyncio.run(main())
+    said = [one.getMessage() for one in caplog.records]
+    assert any(text.startswith("the registry is private, in memory: another process has") for text in said)
+    assert any(text.startswith("connected to a private registry, in memory, with the session 0x") for text in said)
+
+
+def test_stopping_says_what_is_waited_for_and_that_it_has_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "aioelasticjob.running_app")
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(work=5, cron="0/10 * * * * ?", sharding_total_count=2, shutdown_timeout=20)
+        async with app.running():
+            await here.until(12)
+        assert said() == ["stopping: waiting for job, items 0, 1, for at most 20 s", "stopped: the job has left"]
+        assert here.now() == pytest.approx(15, abs=0.5)
+        caplog.clear()
+        async with here.app(cron="0 0 0 1 1 ? 2090").running():
+            pass
+        assert said() == ["stopping: no job runs anything at this moment", "stopped: the job has left"]
+
+    def said() -> list[str]:
+        return [one.getMessage() for one in caplog.records if one.name == "aioelasticjob.running_app"]
+
+    simulate(scene)
 
 
 def test_a_registry_that_is_down_is_said_in_time_with_what_to_do() -> None:

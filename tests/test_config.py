@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from aioelasticjob.config import JobConfig, required
 from aioelasticjob.errors import ForeignData, InvalidSetting
+from aioelasticjob.setting_types import DURATION, parts_of
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,11 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
         ({"max_time_diff_seconds": 10**30}, "max_time_diff_seconds", "less than or equal to"),
         ({"timeout": float("nan")}, "timeout", "finite"),
         ({"job_name": "a/b"}, "job_name", "letters"),
+        ({"job_name": "* * * * * ?"}, "job_name", "is a schedule: give it as cron"),
+        ({"job_name": "@daily"}, "job_name", "is a schedule: give it as cron"),
+        ({"interval": 5}, "interval", "write cron='0/5"),
+        ({"timezone": "UTC"}, "timezone", "write time_zone="),
+        ({"cron": "@daily", "time_zone": "CEST"}, "time_zone", "expected a name such as 'Europe/Berlin'"),
         ({"job_name": ".."}, "job_name", "letters"),
         ({"job_name": ""}, "job_name", "letters"),
         ({"job_name": "zookeeper"}, "job_name", "not 'zookeeper'"),
@@ -51,6 +58,12 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
         ({"description": "a\ud800"}, "description", "UTF-8"),
         ({"sharding_item_parameters": {0: "\ud800"}}, "sharding_item_parameters", "UTF-8"),
         ({"dst": "never"}, "dst", "'cron' or 'quartz'"),
+        ({"cron": "0 0 0 30 2 ?"}, "cron", "names no moment of any year"),
+        ({"cron": "0 0 31 4,6 *"}, "cron", "names no moment of any year"),
+        ({"sharding_total_count": True}, "sharding_total_count", "must be a number, not True or False"),
+        ({"timeout": True}, "timeout", "must be a number, not True or False"),
+        ({"timeout": "5 apples"}, "timeout", 'text such as "90s"'),
+        ({"timeout": "0.1ms"}, "timeout", "greater than or equal to 0.001"),
     ],
 )
 def test_a_mistake_is_named_with_its_value_and_what_would_be_right(
@@ -60,6 +73,27 @@ def test_a_mistake_is_named_with_its_value_and_what_would_be_right(
         JobConfig.build(**{"job_name": "job", **settings})
     assert caught.value.setting == setting
     assert isinstance(caught.value, ValueError)
+
+
+def test_a_stored_schedule_without_moments_is_read_and_cannot_be_set() -> None:
+    stored = JobConfig.from_json(b'{"jobName": "job", "cron": "0 0 0 30 2 ?"}', "/job/config")
+    assert stored.changed(description="kept").cron == "0 0 0 30 2 ?"
+    with pytest.raises(InvalidSetting, match="names no moment of any year"):
+        stored.changed(cron="0 0 0 31 2 ?")
+
+
+def test_a_schedule_whose_moments_are_over_may_be_declared() -> None:
+    assert JobConfig.build(job_name="job", cron="0 0 0 1 1 ? 1999").schedule is not None
+
+
+def test_every_duration_may_be_text_or_a_timedelta() -> None:
+    durations = [name for name, field in JobConfig.model_fields.items() if DURATION in parts_of(field)]
+    assert {"timeout", "shutdown_timeout", "catch_up", "server_retention", "record_timeout"} < set(durations)
+    for name in durations:
+        for written in ("30s", "0.5m", timedelta(seconds=30), 30):
+            config = JobConfig.build(job_name="job", job_type="DATAFLOW", **{name: written})
+            assert getattr(config, name) == 30
+            assert JobConfig.from_json(config.to_json(), "/job/config") == config
 
 
 def test_item_parameters_may_be_elastic_jobs_text() -> None:

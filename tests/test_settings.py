@@ -134,6 +134,23 @@ def test_the_environment_goes_before_the_file(write: Write, monkeypatch: pytest.
     assert jobs["new"].options == {"command": "echo '{a}'"}
 
 
+@pytest.mark.parametrize(
+    ("variable", "near"),
+    [("MAX_RETRYS", "MAX_RETRIES"), ("REGISTERY", "REGISTRY"), ("JOB__BACKUP__CRON", "JOBS__JOB__SETTING")],
+)
+def test_a_mistyped_variable_is_a_mistake(variable: str, near: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"AIOELASTICJOB_{variable}", "5")
+    _, found = examine()
+    said = f"AIOELASTICJOB_{variable}: sets nothing; did you mean AIOELASTICJOB_{near}?"
+    assert [str(one) for one in found] == [said]
+
+
+@pytest.mark.parametrize("variable", ["CONTEXT", "ITEM", "PROFILE", "PROFILES", "HOME_OF_OURS"])
+def test_a_variable_that_others_read_is_no_mistake(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"AIOELASTICJOB_{variable}", "5")
+    assert examine()[1] == ()
+
+
 def test_a_jobs_settings_may_come_from_the_environment_alone(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIOELASTICJOB_REGISTRY", "embedded://")
     monkeypatch.setenv("AIOELASTICJOB_JOBS__NIGHTLY_REPORT__SHARDING_TOTAL_COUNT", "3")
@@ -365,7 +382,12 @@ def test_a_name_without_a_job_is_told_before_anything_runs(write: Write) -> None
 def test_the_top_of_a_file_knows_what_an_application_is_made_with() -> None:
     parameters: Any = set(inspect.signature(ElasticJob).parameters) - {"address", "clock"}
     assert set(Application.model_fields) - {"registry"} == parameters
-    assert set(Application.model_fields) >= set(ConnectionSettings.__slots__) - {"hosts", "namespace", "max_request"}
+    assert set(Application.model_fields) >= set(ConnectionSettings.__slots__) - {
+        "hosts",
+        "namespace",
+        "max_request",
+        "private",
+    }
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from aioelasticjob import ElasticJob, InvalidSetting, shared_registry
 from aioelasticjob.addresses import Address, open_registry
-from aioelasticjob.cli import application as commands
+from aioelasticjob.cli.application import application as commands
 from aioelasticjob.errors import RegistryUnreachable
 from aioelasticjob.registry.session import Session, SessionState
 from aioelasticjob.registry.transaction import Create

@@ -1,13 +1,19 @@
-"""All commands together, and the one place where an error becomes a line on stderr and an exit code."""
+"""All commands together, and the one place where an error becomes a line on stderr and an exit code.
+
+A command's module is imported when the command is used: all of them together take much longer than most commands.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from aioelasticjob.cli import actions, config, cron, demo, dump, events, jobs, run, settings, web, zookeeper
 from aioelasticjob.cli.terminal import print_error
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
@@ -15,8 +21,129 @@ WRONG_SETTING, FAILED = 2, 1
 """Exit codes: the request makes no sense, like a wrong option; or it could not be done."""
 
 
+START, LOOK, ACT = "Start", "Look", "Act"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a command is, and how the list of all commands shows it."""
+
+    panel: str
+    help: str
+    """The first sentences of its own help; a test compares them."""
+    module: str
+    name: str
+    """The name in its module, of a function or of a group of commands."""
+
+    def load(self, command: str) -> Any:
+        """Import the command."""
+        found = getattr(import_module(f"aioelasticjob.cli.{self.module}"), self.name)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False)
+            alone.command(command)(found)
+            found = alone
+        return get_command(found)
+
+
+COMMANDS: Mapping[str, Source] = {
+    "run": Source(
+        START, "Run an application's jobs until SIGTERM or Ctrl-C; a second signal stops at once.", "run", "run"
+    ),
+    "zookeeper": Source(START, "Run an embedded ZooKeeper server until SIGTERM or Ctrl-C.", "zookeeper", "zookeeper"),
+    "console": Source(
+        START,
+        "Serve the web console until Ctrl-C.  Its first start prints a one-time link to set a password.",
+        "web",
+        "console",
+    ),
+    "demo": Source(
+        START,
+        "Show a job at work: an embedded server, three workers, six items, every file of a directory indexed once.",
+        "demo",
+        "demo",
+    ),
+    "jobs": Source(LOOK, "List the jobs of a namespace.", "jobs", "jobs"),
+    "job": Source(
+        LOOK, "Show one job: its settings, who leads, which instance holds and runs which item.", "jobs", "job"
+    ),
+    "servers": Source(
+        LOOK, "List the servers of a namespace, and which of them are paused or disabled.", "jobs", "servers"
+    ),
+    "watch": Source(
+        LOOK,
+        "Stay and show every change: of all jobs, or of one. The same as --watch after jobs and job.",
+        "jobs",
+        "watch",
+    ),
+    "dump": Source(
+        LOOK,
+        "Print every node of a job, one line each: path | data | version. To look at, or to send to somebody.",
+        "dump",
+        "dump",
+    ),
+    "cron": Source(
+        LOOK, 'Show when a schedule fires next, and describe it in words: "0 0 2 ? * MON-FRI".', "cron", "cron"
+    ),
+    "config": Source(LOOK, "Look at settings files.", "config", "config"),
+    "events": Source(LOOK, "The history of runs, from an event store.", "events", "events"),
+    "trigger": Source(ACT, "Run a job now, once: the items of all instances, or of one.", "actions", "trigger"),
+    "pause": Source(
+        ACT,
+        "Pause a job on all its servers or on one, or a server in all jobs: nothing is run there until it is resumed.",
+        "actions",
+        "pause",
+    ),
+    "resume": Source(ACT, "Resume what was paused.", "actions", "resume"),
+    "disable": Source(
+        ACT,
+        "Disable a job, a job on one server, one item, or a server in all jobs: it stays off until it is enabled.",
+        "actions",
+        "disable",
+    ),
+    "enable": Source(ACT, "Enable what was disabled.", "actions", "enable"),
+    "set": Source(
+        ACT,
+        "Change settings of a job while it runs, and show what that does: next fires, items that move, warnings.",
+        "settings",
+        "set_",
+    ),
+    "shutdown": Source(
+        ACT,
+        "Let instances leave a job once their runs have ended; a new start of their processes brings them back.",
+        "actions",
+        "shutdown",
+    ),
+    "remove": Source(
+        ACT,
+        "Remove everything that the registry holds of a job; or remove a server from all jobs.",
+        "actions",
+        "remove",
+    ),
+    "export": Source(ACT, "Print the configurations of jobs, to keep or to import elsewhere.", "settings", "export"),
+    "import": Source(
+        ACT, "Write configurations into the registry: all of them, or none if one is wrong.", "settings", "import_"
+    ),
+}
+
+
 class Commands(TyperGroup):
     """The group of all commands: it prints an error of this package as one line on stderr, without a traceback."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, which is imported for that; None if there is none of this name."""
+        if cmd_name not in self.commands and cmd_name in COMMANDS:
+            self.commands[cmd_name] = COMMANDS[cmd_name].load(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of all commands, without importing them."""
+        for name, source in COMMANDS.items():
+            self.commands[name] = TyperCommand(name, help=source.help, rich_help_panel=source.panel)
+        super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the given command."""
@@ -56,33 +183,3 @@ def common(
     ] = False,
 ) -> None:
     """Distributed cron for asyncio: sharded jobs over ZooKeeper."""
-
-
-START, LOOK, ACT = "Start", "Look", "Act"
-application.command(rich_help_panel=START)(run.run)
-application.command(rich_help_panel=START)(zookeeper.zookeeper)
-application.command(rich_help_panel=START)(web.console)
-application.command(rich_help_panel=START)(demo.demo)
-application.command(rich_help_panel=LOOK)(jobs.jobs)
-application.command(rich_help_panel=LOOK)(jobs.job)
-application.command(rich_help_panel=LOOK)(jobs.servers)
-application.command(rich_help_panel=LOOK)(jobs.watch)
-application.command(rich_help_panel=LOOK)(dump.dump)
-application.command(rich_help_panel=LOOK)(cron.cron)
-application.add_typer(config.config, rich_help_panel=LOOK)
-application.add_typer(events.events, rich_help_panel=LOOK)
-application.command(rich_help_panel=ACT)(actions.trigger)
-application.command(rich_help_panel=ACT)(actions.pause)
-application.command(rich_help_panel=ACT)(actions.resume)
-application.command(rich_help_panel=ACT)(actions.disable)
-application.command(rich_help_panel=ACT)(actions.enable)
-application.command("set", rich_help_panel=ACT)(settings.set_)
-application.command(rich_help_panel=ACT)(actions.shutdown)
-application.command(rich_help_panel=ACT)(actions.remove)
-application.command(rich_help_panel=ACT)(settings.export)
-application.command("import", rich_help_panel=ACT)(settings.import_)
-
-
-def main() -> None:
-    """Run the command line and exit."""
-    application()

@@ -99,6 +99,8 @@ def _instance(one: InstanceStatus) -> Json:
         "runs": one.runs,
         "leaving": one.leaving,
         "lacks": one.lacks,
+        "handler": one.handler,
+        "differs": one.differs,
     }
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import SystemClock, moment
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.observers.settings import EventStoreSettings, masked
+from aioelasticjob.observers.settings import EventStoreSettings, file_of, masked
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.sql import EventStore, Page, RunDetails, RunEntry
@@ -111,6 +111,10 @@ def prune(
 
 def _ask(url: str, question: Callable[[EventStore], Awaitable[T]]) -> T:
     settings = EventStoreSettings.of(url)
+    if (file := file_of(url)) is not None and not file.exists():
+        raise InvalidSetting(
+            "store", masked(url), f"there is no file {str(file)!r}: it is made by the jobs that use it"
+        )
 
     async def main() -> T:
         from aioelasticjob.observers.sql import open_store

@@ -102,7 +102,8 @@ def _hosts(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
 
 
 def _list(found: tuple[JobStatus, ...], now: float) -> TextTable:
-    table = TextTable("Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire")
+    titles = "Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire"
+    table = TextTable(*titles, whole=("Job", "State"), spare=("Kind", "Instances", "Last run", "Items"))
     for status in found:
         config = status.config
         table.add(
@@ -136,15 +137,30 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     lines.append(Text("on demand only" if config.schedule is None else f"{config.cron}  {config.schedule.describe()}"))
     if status.next_fire is not None:
         lines.append(Text("next fire ").append_text(_next(status, now)))
+    elif status.state == "finished":
+        lines.append(Text("the schedule has no further moment: the job runs only when it is triggered"))
     if status.succeeded or status.failed:
         lines.append(Text(f"in the last interval {status.succeeded:,} runs succeeded and {status.failed:,} failed"))
-    lines += [Text(), _instances(status, now)]
+    lines += [Text(), _instances(status, now), *_declared_otherwise(status)]
     lines.append(_items(status, now) if status.items else Text("no items assigned yet", style="dim"))
     for server in status.servers:
         words = [word for word, said in (("disabled", server.disabled), ("paused", server.paused)) if said]
         if words:
             lines.append(Text(f"server {server.ip} {server.host} is {' and '.join(words)}", style="yellow"))
     return Group(*lines)
+
+
+def _declared_otherwise(status: JobStatus) -> list[Text]:
+    """Return a line for each instance whose process declares settings otherwise, and one if the handlers differ."""
+    lines = [
+        Text(f"{one.id} declares otherwise than the registry: {', '.join(one.differs)}", style="yellow")
+        for one in status.instances
+        if one.differs
+    ]
+    handlers = sorted({one.handler for one in status.instances if one.handler})
+    if len(handlers) > 1:
+        lines.append(Text(f"the instances run different handlers: {', '.join(handlers)}", style="yellow"))
+    return lines
 
 
 def _servers(found: tuple[JobStatus, ...], now: float) -> RenderableType:

@@ -27,12 +27,15 @@ def run(
     ] = None,
     progress: Annotated[bool, typer.Option("--progress", help="Show how fast dataflow jobs' records flow.")] = False,
     log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.INFO,
+    log_format: Annotated[logs.LogFormat, typer.Option(help="Lines for people, or for programs.")] = (
+        logs.LogFormat.TEXT
+    ),
 ) -> None:
     """Run an application's jobs until SIGTERM or Ctrl-C; a second signal stops at once.
 
     The module is also looked for in the current directory.  Without a module, the jobs are those of the file.
     """
-    logs.set_up(log_level)
+    logs.set_up(log_level, log_format)
     found = application(app, config)
     if metrics is not None:
         found.serve_metrics(metrics)
@@ -42,7 +45,7 @@ def run(
     from aioelasticjob.cli.progress import progress as showing
 
     with showing(lambda: found.rates, out()):
-        logs.set_up(log_level)  # set up again, so that log lines appear above the table
+        logs.set_up(log_level, log_format)  # set up again, so that log lines appear above the table
         found.run()
 
 

@@ -26,6 +26,9 @@ from aioelasticjob.registry.session import Session
 MAX_MOVES_SHOWN = 20
 """At most so many moves of items are shown one by one."""
 
+MAX_SHOWN = 200
+"""At most so many characters of a setting's value are shown."""
+
 
 class Form(StrEnum):
     """The formats of exported configurations."""
@@ -117,7 +120,7 @@ def _pairs(settings: list[str]) -> dict[str, object]:
 def _picture(preview: Preview) -> RenderableType:
     table = Table.grid(padding=(0, 3))
     for name, (before, after) in preview.changed.items():
-        table.add_row(Text(name, style="bold"), Text(f"{before!r}", style="dim"), Text(f"→ {after!r}"))
+        table.add_row(Text(name, style="bold"), Text(_shown(before), style="dim"), Text(f"→ {_shown(after)}"))
     if preview.changed.keys() & {"cron", "time_zone", "dst"}:
         for number, fire in enumerate(preview.next_fires):
             table.add_row(Text("" if number else "next fires", style="bold"), Text(fire.isoformat(sep=" ")))
@@ -131,6 +134,11 @@ def _picture(preview: Preview) -> RenderableType:
             Text(f"{source or 'new'} → {target or 'gone'}"),
         )
     return Group(table, *(Text(f"mind: {warning}", style="yellow") for warning in preview.warnings))
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}… ({len(text):,} characters)"
 
 
 def _text(file: Path) -> str:

@@ -12,19 +12,24 @@ from rich.table import Table
 from rich.text import Text
 
 GAP: Final = "  "
+RICH_GAP: Final = 3
+"""Characters between two columns of one of Rich's tables."""
 
 
 class TextTable:
     """A table.  A column whose title begins with ``>`` holds numbers; one named in ``whole`` is not folded.
 
+    If the terminal is too narrow, the columns named in ``spare`` are left out, the first ones first, as far as that
+    helps; a line below the table names them.
+
     Rich measures each cell several times in order to fold it well, which takes a second for a thousand rows.  If the
     terminal is wide enough, or the output goes to a file or a program, rows are written without Rich.
     """
 
-    def __init__(self, *titles: str, whole: tuple[str, ...] = ()) -> None:
+    def __init__(self, *titles: str, whole: tuple[str, ...] = (), spare: tuple[str, ...] = ()) -> None:
         self._titles = tuple(title.removeprefix(">") for title in titles)
         self._right = tuple(title.startswith(">") for title in titles)
-        self._whole = whole
+        self._whole, self._spare = whole, spare
         self._rows: list[tuple[Text, ...]] = []
 
     def add(self, *cells: str | Text) -> None:
@@ -35,7 +40,7 @@ class TextTable:
         head = tuple(Text(title, style="dim") for title in self._titles)
         widths = [max(cell.cell_len for cell in column) for column in zip(head, *self._rows, strict=True)]
         if console.is_terminal and sum(widths) + len(GAP) * len(widths) > options.max_width:
-            yield self._folded()
+            yield from self._narrow(widths, options.max_width)
             return
         yield Segment.line()
         yield from self._line(console, head, widths)
@@ -44,6 +49,24 @@ class TextTable:
         for row in self._rows:
             yield from self._line(console, row, widths)
         yield Segment.line()
+
+    def _narrow(self, widths: list[int], room: int) -> RenderResult:
+        """Yield the table without spare columns, folded if it still needs more room."""
+        kept, left_out = list(range(len(widths))), list[str]()
+        for title in self._spare:
+            if sum(widths[number] for number in kept) + RICH_GAP * len(kept) <= room:
+                break
+            kept.remove(self._titles.index(title))
+            left_out.append(title)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+        for number in kept:
+            title, right = self._titles[number], self._right[number]
+            table.add_column(title, justify="right" if right else "left", overflow="fold", no_wrap=title in self._whole)
+        for row in self._rows:
+            table.add_row(*(row[number] for number in kept))
+        yield table
+        if left_out:
+            yield Text(f"left out, for the terminal is narrow: {', '.join(left_out)}", style="dim")
 
     def _line(self, console: Console, row: tuple[Text, ...], widths: list[int]) -> Iterator[Segment]:
         yield Segment(" ")
@@ -57,11 +80,3 @@ class TextTable:
             if not right and number + 1 < len(row):
                 yield blank
         yield Segment.line()
-
-    def _folded(self) -> Table:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-        for title, right in zip(self._titles, self._right, strict=True):
-            table.add_column(title, justify="right" if right else "left", overflow="fold", no_wrap=title in self._whole)
-        for row in self._rows:
-            table.add_row(*row)
-        return table

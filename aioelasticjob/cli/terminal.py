@@ -30,13 +30,13 @@ class SafeConsole(Console):
 
 def out() -> Console:
     """Return the console for results; it is made at each call, so that it uses the present stdout."""
-    return SafeConsole(highlight=False, soft_wrap=not sys.stdout.isatty())
+    return SafeConsole(highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty())
 
 
 def print_error(message: str) -> None:
     """Write a message to stderr as one line; line ends in it are replaced."""
     line = " ".join(message.split())
-    console = SafeConsole(stderr=True, highlight=False, soft_wrap=True)
+    console = SafeConsole(stderr=True, highlight=False, emoji=False, soft_wrap=True)
     console.print("[bold red]error:[/]", end=" ")
     console.print(line.encode(errors="backslashreplace").decode(), markup=False)
 

@@ -11,7 +11,13 @@ from aioelasticjob.operations import JobStatus
 
 GROUPS: Final = ("attention", "running", "waiting", "off")
 """What the tiles count; what needs a person comes first."""
-_GROUP: Final = {"running": "running", "waiting": "waiting", "assigning": "waiting", "switched off": "off"}
+_GROUP: Final = {
+    "running": "running",
+    "waiting": "waiting",
+    "assigning": "waiting",
+    "finished": "waiting",
+    "switched off": "off",
+}
 _TONE: Final = {"running": "run", "waiting": "ok", "assigning": "busy", "nobody there": "warn", "nobody able": "bad"}
 
 

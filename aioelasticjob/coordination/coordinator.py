@@ -25,6 +25,7 @@ from aioelasticjob.coordination.effects import (
     to_transactions,
 )
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.operator_log import OperatorLog
 from aioelasticjob.coordination.pacing import Pacing
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.rules import RuleInput, decide
@@ -82,6 +83,7 @@ class Coordinator:
         self._member, self._trees, self._views, self._run_counts, self._clock = member, trees, views, counts, clock
         self._given_up, self._dismissed, self._over = given_up, dismissed, over
         self._pacing, self._config_warnings = Pacing(), ConfigWarnings(member.layout.job)
+        self._operator_log = OperatorLog(member)
         self._pacing.tick_at = get_running_loop().time() + views.value.config.reconcile_interval
         self._leaves = False
         self._written, self._written_at = 0, 0.0
@@ -119,6 +121,7 @@ class Coordinator:
         if pacing.waits_after_removal:
             return self._pause(view, quiet=False)
         self._config_warnings.log_changes(diagnose(view, member.id))
+        self._operator_log.log_changes(view)
         quiet, tick = pacing.look(view)
         unwanted = pacing.looks_for_unwanted_records(member, view, tick)
         orphans = pacing.looks_for_orphans(member, view, tick)
@@ -135,6 +138,7 @@ class Coordinator:
 
     async def _look_whether_dismissed(self, view: JobView) -> float:
         if await dismissed(self._member, view):
+            self._operator_log.log_changes(view)
             self._leaves = True
             self._dismissed()
             return inf

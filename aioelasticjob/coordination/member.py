@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -31,9 +31,13 @@ class Member:
     """The features of the registry's format that this instance knows."""
     refusals: Refusals = field(default_factory=lambda: Refusals("a job"), compare=False)
     """The requests of the job that the registry refuses."""
+    handler: str = ""
+    """The function that this instance calls, as ``module:function``; empty for kinds that need none."""
 
-    def describe(self, up_since: float, *, leaving: bool = False, before: bytes = b"") -> bytes:
-        """Return the data of the instance's node.
+    def describe(
+        self, up_since: float, *, leaving: bool = False, before: bytes = b"", differs: Sequence[str] = ()
+    ) -> bytes:
+        """Return the data of the instance's node; ``differs`` are the settings that this process declares otherwise.
 
         ``up_since`` is infinity if no instance is known to have been up before.  ``before`` is the node's former data;
         keys in it that this release does not know are kept.
@@ -48,6 +52,8 @@ class Member:
         fields["incarnation"] = self.incarnation
         fields["features"] = sorted(self.features)
         fields |= {} if up_since == inf else {"upSince": up_since}
+        fields |= {"handler": self.handler} if self.handler else {}
+        fields |= {"differs": list(differs)} if differs else {}
         return json.dumps({**fields, "leaving": True} if leaving else fields).encode()
 
     def lacks(self, tree: Tree) -> tuple[str, ...]:

@@ -5,14 +5,16 @@ Who joins a job without a leader becomes its leader in the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from math import inf
 
 from anyio import move_on_after
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.commit import WriteRefused, connected, write
+from aioelasticjob.coordination.declaration import differences
 from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import instance, parse, read, with_known_error_handler
@@ -66,7 +68,9 @@ async def join(
         skeleton = [path for path in member.layout.skeleton if path not in tree]
         known = await member.session.get_many(skeleton)
         parents = [path for path, node in zip(skeleton, known, strict=True) if node is None]
-        written = await write(member, _joining(member, tree, stored, holds, parents, up_since), "to join")
+        describe = partial(member.describe, differs=[one.setting for one in differences(config, holds)])
+        joining = _joining(member, tree, stored, holds, parents, lambda since: describe(min(up_since, since)))  # noqa: B023
+        written = await write(member, joining, "to join")
         if isinstance(written, WriteRefused) and isinstance(written.error, Conflict):
             await _overtaken(member, trees, tree, written.error)
             continue
@@ -181,7 +185,7 @@ def _joining(
     stored: JobConfig | None,
     holds: JobConfig,
     parents: Sequence[str],
-    up_since: float = inf,
+    describe: Callable[[float], bytes],
 ) -> list[Op]:
     layout, view = member.layout, read(tree, member.layout, holds)
     operations: list[Op] = [Create(path) for path in parents]
@@ -198,8 +202,7 @@ def _joining(
         if holds.disabled:
             operations.append(Create(layout.server_disabled(member.ip)))
     if layout.instance(member.id) not in tree:  # it exists if the job joins again in the same session
-        told = member.describe(min(up_since, view.up_since))
-        operations.append(Create(layout.instance(member.id), told, ephemeral=True))
+        operations.append(Create(layout.instance(member.id), describe(view.up_since), ephemeral=True))
     if view.leader is None:  # a leader requires an assignment by itself; a dead leader would not answer the mark
         leads = member.knows(holds.requires) and view.is_open(member.ip) and (server in tree or not holds.disabled)
         operations += to_transactions(BecomeLeader(member.id), view)[0] if leads else mark_necessary(view)

@@ -85,6 +85,11 @@ class Cron:
         """Return the next ``n`` fire times strictly after an aware instant, fewer if the schedule ends."""
         return list(islice(self._fires(start), max(n, 0)))
 
+    @property
+    def never_fires(self) -> bool:
+        """Whether no year has a moment that this schedule names, as with the 30th of February."""
+        return self.next_after(_EARLIEST) is None
+
     def describe(self) -> str:
         """Return the schedule as an English sentence."""
         return f"{sentence(self.fields)}, {self.time_zone}"

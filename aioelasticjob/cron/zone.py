@@ -94,6 +94,8 @@ def _offset_zone(name: str, sign: str, hours: int, minutes: int) -> timezone:
 def _unknown(name: str) -> InvalidSetting:
     as_offset = re.sub(r"^(UTC?|Etc/GMT)(?=[+-])", "GMT", name)
     near = [as_offset] if _OFFSET.fullmatch(as_offset) else difflib.get_close_matches(name[:64], _names(), 1)
+    if name.isupper() and name.isalpha():  # CEST, BST or IST: no other name that is spelt like it means the same
+        near = []
     hint = (
         f"did you mean {near[0]!r}?"
         if near

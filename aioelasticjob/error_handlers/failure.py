@@ -36,6 +36,11 @@ class Failure:
         return f"{self.job}: {which} {items} failed: {error_text(self.error)}"
 
     @property
+    def explains_itself(self) -> bool:
+        """Whether the error's text says all there is to say, so that its stack helps nobody."""
+        return isinstance(self.error, ElasticJobError) and self.error.explains_itself
+
+    @property
     def text(self) -> str:
         """The failure as text, with its stack."""
         head = f"{self.subject}\n\nfire time {self.fire_time}\ninstance {self.instance}\ntask {self.task_id}"
@@ -43,7 +48,9 @@ class Failure:
 
     @property
     def stack(self) -> str:
-        """The error as Python prints it."""
+        """The error as Python prints it; only its text if that says all, as that of a script's exit code does."""
+        if self.explains_itself:
+            return str(self.error)
         return "".join(traceback.format_exception(self.error))
 
 
@@ -65,7 +72,8 @@ class Escalated(Exception):  # used between modules only; users never see it
 def log_failure(failure: Failure, why: str = "", **fields: object) -> None:
     """Log a failure with its stack; ``why`` says why it was not delivered, if it should have been."""
     undelivered = f"; the failure was not delivered: {why}" if why else ""
-    log.error("%s%s", _line(failure), undelivered, exc_info=failure.error, extra={**_about(failure), **fields})
+    error = None if failure.explains_itself else failure.error
+    log.error("%s%s", _line(failure), undelivered, exc_info=error, extra={**_about(failure), **fields})
 
 
 def announce_failure(failure: Failure, handler: str) -> None:

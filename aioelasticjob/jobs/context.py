@@ -92,6 +92,11 @@ class ItemContext(Context):
     """Grows with every claim of the item: a store that remembers the largest one seen refuses a zombie."""
 
     @property
+    def monitor_execution(self) -> bool:
+        """Whether this run is claimed and settled in the registry, as the job's setting of this name says."""
+        return self.fence > 0
+
+    @property
     def task_id(self) -> str:
         """The name of this run of this item, unique."""
         return _task_id(self, str(self.item), self.fence)
@@ -133,6 +138,11 @@ class InstanceContext(Context):
     def fence(self) -> int:
         """The largest of the items' fences."""
         return max(self.fences.values(), default=0)
+
+    @property
+    def monitor_execution(self) -> bool:
+        """Whether this run is claimed and settled in the registry, as the job's setting of this name says."""
+        return self.fence > 0
 
     @property
     def claimed(self) -> tuple[int, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import pickle
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
 from math import inf
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 from anyio import sleep
 
@@ -20,6 +20,10 @@ from aioelasticjob.jobs.dependencies import RequestedValues, requested_by
 from aioelasticjob.jobs.inspection import is_async
 
 Call: TypeAlias = Callable[..., Awaitable[object]]
+Record = TypeVar("Record")
+C = TypeVar("C")
+P = ParamSpec("P")
+R = TypeVar("R")
 F = TypeVar("F", bound=Handler)
 
 
@@ -89,7 +93,20 @@ class Retry:
         return attempt
 
 
-class Dataflow:
+class DeclareDataflow(Protocol):
+    """The decorator that ``@app.dataflow(…)`` returns: the type of the records follows from what the fetch gives."""
+
+    @overload
+    def __call__(self, fetch: Callable[Concatenate[C, P], AsyncIterator[Sequence[Record]]]) -> Dataflow[Record]: ...
+
+    @overload
+    def __call__(self, fetch: Callable[Concatenate[C, P], Awaitable[Sequence[Record] | None]]) -> Dataflow[Record]: ...
+
+    @overload
+    def __call__(self, fetch: Callable[Concatenate[C, P], Sequence[Record] | None]) -> Dataflow[Record]: ...
+
+
+class Dataflow(Generic[Record]):
     """The object that ``@app.dataflow`` returns: it takes ``process`` and ``dead``; calling it calls the fetch."""
 
     def __init__(self, config: JobConfig, fetch: Handler, retry: RetryStrategy | None = None) -> None:
@@ -130,7 +147,15 @@ class Dataflow:
                 return self
         return self.fetch
 
-    def process(self, handler: F) -> F:
+    @overload
+    def process(self, handler: Callable[Concatenate[C, Record, P], R]) -> Callable[Concatenate[C, Record, P], R]: ...
+
+    @overload
+    def process(
+        self, handler: Callable[Concatenate[C, list[Record], P], R]
+    ) -> Callable[Concatenate[C, list[Record], P], R]: ...
+
+    def process(self, handler: Handler) -> Handler:
         """Declare what is called with the context and each record, or with lists of records if ``batch_size`` is set.
 
         A record for which it returns False or raises has failed; the other records go on.

@@ -91,7 +91,8 @@ def requested_by(handler: Provider, given: int = 1) -> RequestedValues | None:
 def check_context(role: str, function: Provider, given: type[Context], why: str) -> None:
     """Check that a function is not annotated for another context than it is given; ``why`` explains which it is given.
 
-    Only an annotation that can be evaluated, and that allows nothing but the other context, is refused.
+    Only an annotation that can be evaluated, and that allows nothing but the other context or built-in types such as
+    ``int``, is refused.
 
     Raises:
         InvalidSetting: names the function, its annotation and what would be right.
@@ -103,10 +104,15 @@ def check_context(role: str, function: Provider, given: type[Context], why: str)
     union = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     meant = [one for one in union if one is not type(None)]
     other = InstanceContext if given is ItemContext else ItemContext
-    if first is not None and meant and all(isinstance(one, type) and issubclass(one, other) for one in meant):
+    if first is not None and meant and all(isinstance(one, type) and _excludes(one, other) for one in meant):
         said = getattr(hint, "__name__", hint)
         wrong = f"{first.name} is annotated as {said}, but it is given an {given.__name__}: {why}"
         raise InvalidSetting(role, _name(function), wrong)
+
+
+def _excludes(annotated: type, other: type[Context]) -> bool:
+    """Whether a parameter annotated so cannot take the context that is given, given that there is one other."""
+    return issubclass(annotated, other) or (annotated.__module__ == "builtins" and annotated is not object)
 
 
 @asynccontextmanager

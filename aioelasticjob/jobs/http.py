@@ -34,6 +34,8 @@ _BODILESS = ("GET", "HEAD", "OPTIONS", "TRACE")
 class RequestFailed(ElasticJobError):
     """A request could not be made, or its answer was not the expected one."""
 
+    explains_itself = True
+
     def __init__(self, reason: str, status: int | None = None) -> None:
         super().__init__(reason)
         self.status = status

@@ -16,10 +16,11 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from aioelasticjob.config import JobConfig, mistakes, unknown_setting
+from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting, error_text
 from aioelasticjob.jobs.base import Handler
 from aioelasticjob.jobs.inspection import is_async
+from aioelasticjob.setting_errors import mistakes, unknown_setting
 from aioelasticjob.user_code import UserCode
 
 CODED = ("SIMPLE", "DATAFLOW")

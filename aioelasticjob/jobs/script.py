@@ -25,6 +25,8 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.jobs.context import AnyContext, ItemContext, RunLease, described, run_lease
 from aioelasticjob.jobs.kinds import Kind, Options
+from aioelasticjob.jobs.shell_signs import shell_sign
+from aioelasticjob.setting_types import DURATION
 
 CONTEXT_VARIABLE = "AIOELASTICJOB_CONTEXT"
 """The variable that holds the whole context as JSON."""
@@ -45,10 +47,7 @@ KILL_TIMEOUT = 5.0
 GUARD_SCRIPT = (
     'read group && [ "$group" ] && { read _ || { kill -s TERM -- "-$group"; sleep "$1"; kill -s KILL -- "-$group"; }; }'
 )
-"""Ends the script's group, which is the first line on its standard input, when no second line follows.
-
-Then the pipe has broken, because our process has ended.
-"""
+"""Ends the script's group (the first line of its input) if no second line follows: then our process has ended."""
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "python", "perl", "ruby")
 """Programs whose first argument is a file to run, unless it is an option."""
 
@@ -57,6 +56,8 @@ log = logging.getLogger(__name__)
 
 class ScriptFailed(ElasticJobError):
     """A script could not be started, or ended with an exit code that means failure."""
+
+    explains_itself = True
 
     def __init__(self, reason: str, exit_code: int | None = None) -> None:
         super().__init__(reason)
@@ -88,7 +89,7 @@ class Script(Options):
     """The exit codes that mean success."""
     encoding: str = "utf-8"
     """The encoding of its output; invalid bytes become U+FFFD."""
-    grace: float = Field(default=2, ge=0, le=60)
+    grace: Annotated[float, Field(ge=0, le=60), DURATION] = 2
     """Seconds between SIGTERM and SIGKILL when the run is cut off; fewer if the session may end before that."""
 
     @field_validator("encoding")
@@ -141,6 +142,9 @@ def check(options: Script) -> None:
     """
     if os.name != "posix":
         raise InvalidSetting("kind", "script", "needs a system with process groups, such as Linux or macOS")
+    if not options.shell and isinstance(options.command, str) and (sign := shell_sign(options.command)) is not None:
+        wrong = f"without a shell, {sign!r} is an argument: set shell = True"
+        raise InvalidSetting("command", options.command, wrong)
     place = Path(options.directory or ".")
     if not place.is_dir():
         raise InvalidSetting("directory", options.directory, "is no directory on this host")
@@ -212,7 +216,6 @@ async def _start(
 
     The pipes are ours, not asyncio's: its ``wait`` would also wait for every process that holds their other end.
     """
-    environment = {**os.environ, **options.environment, **told}
     try:
         # not cancelled here: a program that was started must be known, so that it can be ended
         with CancelScope(shield=True):
@@ -222,7 +225,7 @@ async def _start(
                 stdout=out,
                 stderr=err,
                 cwd=options.directory,
-                env=environment,
+                env={**os.environ, **options.environment, **told},
                 start_new_session=True,
             )
     except OSError as error:

@@ -107,6 +107,17 @@ def database(url: str) -> URL:
     return parsed.set(drivername=f"{kind}+{driver}")
 
 
+def file_of(url: str) -> Path | None:
+    """Return the file of a SQLite database; None for other databases, and for one in memory.
+
+    Raises: InvalidSetting, as `database` does.
+    """
+    parsed = database(url)
+    name = parsed.database or ":memory:"
+    in_file = parsed.get_backend_name() == "sqlite" and not name.startswith((":memory:", "file:"))
+    return Path(name) if in_file else None
+
+
 def masked(url: str) -> str:
     """Return a URL for logs and pages: without its password, and without its options, which may contain one."""
     return _PASSWORD.sub(r"://\1:…@", url).partition("?")[0]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.coordination.view import JobView, instance_data, read
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Instance, Outcome, Record
 from aioelasticjob.registry.tree import Node, Tree
@@ -80,6 +81,10 @@ class InstanceStatus:
     """Whether it only finishes its present runs."""
     lacks: tuple[str, ...] = ()
     """The features that the job requires and this instance lacks; with any, it gets no items and cannot lead."""
+    handler: str = ""
+    """The function that it calls, as ``module:function``; empty if it has not said so."""
+    differs: tuple[str, ...] = ()
+    """The settings that its process declares otherwise than the registry, whose values apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,10 @@ class JobStatus:
     settled: bool
     """Whether the assignment stands, so that items may be claimed."""
     next_fire: datetime | None
-    """The next scheduled moment, in the job's time zone; None without a schedule, or when it has ended."""
+    """The next scheduled moment, in the job's time zone.
+
+    None without a schedule, when it has ended, and while no instance is there that may run the job.
+    """
     instances: tuple[InstanceStatus, ...]
     servers: tuple[ServerStatus, ...]
     items: tuple[ItemStatus, ...]
@@ -159,17 +167,30 @@ class JobStatus:
     @property
     def state(self) -> str:
         """The job's state in one or two words, for lists."""
+        if (hindrance := self._hindrance) is not None:
+            return hindrance
+        if self.running:
+            return "running"
+        if self.config.schedule is not None and self.next_fire is None:
+            return "finished"
+        return "waiting" if self.settled else "assigning"
+
+    def at(self, now: float) -> JobStatus:
+        """Return the status with the next scheduled moment after ``now``, seconds since the epoch."""
+        schedule = None if self._hindrance is not None else self.config.schedule
+        return replace(self, next_fire=None if schedule is None else schedule.next_after(moment(now)))
+
+    @property
+    def _hindrance(self) -> str | None:
+        """Why no scheduled moment of the job would be run, in one or two words; None if one would be."""
         if self.fault is not None:
             return "faulty"
         if not self.instances:
             return "nobody there"
         if all(one.lacks for one in self.instances):
             return "nobody able"
-        if all(server.disabled or server.paused for server in self.servers if server.instances):
-            return "switched off"
-        if not self.settled:
-            return "assigning"
-        return "running" if self.running else "waiting"
+        closed = all(server.disabled or server.paused for server in self.servers if server.instances)
+        return "switched off" if closed else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,17 +220,12 @@ def status_of(tree: Tree, layout: Layout, now: float) -> JobStatus | None:
         fault=view.fault,
         leader=view.leader,
         settled=view.settled,
-        next_fire=next_fire(view.config, now),
+        next_fire=None,
         instances=_instances(view, items),
         servers=tuple(_server(view, tree, ip, now) for ip in tree.children(layout.servers)),
         items=items,
         config_version=node.stat.version,
-    )
-
-
-def next_fire(config: JobConfig, now: float) -> datetime | None:
-    """Return the first scheduled moment after ``now``, seconds since the epoch."""
-    return None if config.schedule is None else config.schedule.next_after(moment(now))
+    ).at(now)
 
 
 def by_server(statuses: Iterable[JobStatus]) -> tuple[HostStatus, ...]:
@@ -269,9 +285,22 @@ def _instances(view: JobView, items: tuple[ItemStatus, ...]) -> tuple[InstanceSt
             runs=tuple(runs.get(one.id, ())),
             leaving=one.leaving,
             lacks=view.lacking.get(one.id, ()),
+            **_said_of_itself(view, one.id),
         )
         for one in sorted(view.instances.values(), key=_by_age)
     )
+
+
+def _said_of_itself(view: JobView, instance: str) -> dict[str, Any]:
+    """Return what an instance's node says that only people need."""
+    node = view.tree.get(view.layout.instance(instance))
+    told = {} if node is None else instance_data(node.data)
+    handler, differs = told.get("handler"), told.get("differs")
+    names = differs if isinstance(differs, list) else ()
+    return {
+        "handler": handler if isinstance(handler, str) else "",
+        "differs": tuple(name for name in names if isinstance(name, str)),
+    }
 
 
 def _server(view: JobView, tree: Tree, ip: str, now: float) -> ServerStatus:

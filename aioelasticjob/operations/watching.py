@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from anyio import move_on_after
@@ -19,7 +18,7 @@ from aioelasticjob.errors import Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations.queries import can_be_a_job, forest, names, no_such, shown
-from aioelasticjob.operations.status import JobStatus, next_fire, status_of
+from aioelasticjob.operations.status import JobStatus, status_of
 from aioelasticjob.registry.session import Session, beside
 from aioelasticjob.registry.tree import Tree
 
@@ -152,7 +151,7 @@ class _StatusReader:
             self._judge(job, now)
         for job in [job for job, fire in self._fires.items() if fire <= now]:
             status = self._found[job]
-            self._note(replace(status, next_fire=next_fire(status.config, now)))
+            self._note(status.at(now))
         if self._found != before or not self._shown:
             self._shown = True
             self._show(self._found)

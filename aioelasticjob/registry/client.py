@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 import anyio
@@ -14,6 +15,11 @@ from aioelasticjob.registry.group_commit import GroupCommit
 from aioelasticjob.registry.session_keeper import Outages, SessionKeeper, SessionState
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.transaction import Committed, Create, Delay, Op, Set
+
+SILENT_WAIT = 1.0
+"""Seconds that the first connection may take before the log says that it is waited for."""
+
+log = logging.getLogger(__name__)
 
 
 class Client:
@@ -90,6 +96,15 @@ class Client:
         status = await self.keeper.status.until(lambda now: now.state in (SessionState.CONNECTED, SessionState.CLOSED))
         if status.state is SessionState.CLOSED:
             raise SessionEnded("the session was closed")
+
+    async def first_connection(self) -> None:
+        """Wait for the first connection; after a while, log what is waited for."""
+        with anyio.move_on_after(SILENT_WAIT):
+            return await self.connected()
+        place, reason, seconds = self.settings.place, self.keeper.reason, self.settings.connection_timeout
+        about = {"server": self.settings.servers, "reason": reason}
+        log.warning("%s does not answer (%s): it is tried for %g s in all", place, reason, seconds, extra=about)
+        await self.connected()
 
     def _told(self, time: float, seconds: float) -> None:
         """Learn the registry's time from an answer that took ``seconds``: now it is between ``time`` and ``time +

@@ -312,6 +312,7 @@ async def open_session(
     try:
         async with beside(keeper.keep):
             with anyio.move_on_after(settings.connection_timeout) as waiting:
+                await session._client.first_connection()
                 await _check_namespace(session)
             if waiting.cancelled_caught:
                 raise RegistryUnreachable(settings.servers, settings.connection_timeout, keeper.reason)

@@ -203,8 +203,8 @@ class SessionKeeper:
                 self.watches.roots_by_depth(shallow=shallow), self.lease.zxid, shallow=shallow
             ):
                 connection.call(REWATCH, body).add_done_callback(_report)
-        text, session = "connected to the registry at %s, with the session %s", f"{self.lease.incarnation:#x}"
-        log.info(text, connection.peer, session, extra={"server": connection.peer, "session": session})
+        text, session = "connected to %s, with the session %s", f"{self.lease.incarnation:#x}"
+        log.info(text, self.settings.place, session, extra={"server": connection.peer, "session": session})
         self.status.set(SessionStatus(SessionState.CONNECTED, self.lease.incarnation))
         self.watches.reset()
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
+from aioelasticjob.durations import Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
 
+DURATIONS = ("session_timeout", "connection_timeout", "base_sleep_time", "max_sleep_time")
 DEFAULT_PORT = 2181
 MAX_REQUEST = (
     1_000_000  # bytes: the server closes the connection on a request beyond jute.maxbuffer, 1,048,575 by default
@@ -15,12 +17,12 @@ MAX_REQUEST = (
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """The settings that may be given beside an address; times are in seconds."""
+    """The settings that may be given beside an address; durations are seconds, text such as ``30s``, or a timedelta."""
 
-    session_timeout: float
-    connection_timeout: float
-    base_sleep_time: float
-    max_sleep_time: float
+    session_timeout: Duration
+    connection_timeout: Duration
+    base_sleep_time: Duration
+    max_sleep_time: Duration
     max_retries: int
     digest: str | None
     max_request: int
@@ -39,6 +41,8 @@ class ConnectionSettings:
     max_retries: int = 3
     digest: str | None = None
     max_request: int = MAX_REQUEST
+    private: bool = False
+    """Whether the server is one in memory, inside this process, that no other process knows."""
 
     @classmethod
     def parse(cls, address: str, **options: Unpack[ConnectionOptions]) -> ConnectionSettings:
@@ -46,16 +50,22 @@ class ConnectionSettings:
 
         Raises: InvalidSetting, which names the setting, its value and what would be right.
         """
-        known = {field.name for field in fields(cls)} - {"hosts", "namespace"}
+        known = {field.name for field in fields(cls)} - {"hosts", "namespace", "private"}
         for name, value in options.items():
             if name not in known:
                 raise InvalidSetting(name, value, f"no such setting; there are {', '.join(sorted(known))}")
         scheme, separator, rest = address.partition("://")
+        servers, _, namespace = rest.partition("/")
+        if "@" in servers:
+            wrong = 'must have no credentials: give them as digest, "user:password"'
+            raise InvalidSetting("address", f"{scheme}://…@{rest.rpartition('@')[2]}", wrong)
         if scheme != "zk" or not separator:
             raise InvalidSetting("address", address, "write zk://host:port,host:port/namespace")
-        servers, _, namespace = rest.partition("/")
+        if "?" in rest:
+            raise InvalidSetting("address", address, "takes no options after a '?': give them beside the address")
         hosts = tuple(_host(server, address) for server in servers.split(","))
-        return cls(hosts, namespace.strip("/"), **options)
+        times = {name: _seconds(name, value) for name, value in options.items() if name in DURATIONS}
+        return cls(hosts, namespace.strip("/"), **{**options, **times})
 
     def __post_init__(self) -> None:
         if not self.hosts:
@@ -64,7 +74,10 @@ class ConnectionSettings:
             raise InvalidSetting("namespace", self.namespace, "not /zookeeper, which is the registry's own")
         if any(name in ("", ".", "..") for name in self.namespace.split("/")) and self.namespace:
             raise InvalidSetting("namespace", self.namespace, "names parted by single slashes, none of them . or ..")
-        for name in ("session_timeout", "connection_timeout", "base_sleep_time", "max_sleep_time"):
+        for name in ("namespace", "digest"):  # the bytes of an environment variable may be no text
+            if not _encodable(getattr(self, name)):
+                raise InvalidSetting(name, "…", "must be text that UTF-8 can spell")
+        for name in DURATIONS:
             _positive(name, getattr(self, name))
         if self.base_sleep_time > self.max_sleep_time:
             raise InvalidSetting(
@@ -76,6 +89,11 @@ class ConnectionSettings:
             raise InvalidSetting("max_request", self.max_request, "a number of bytes, 1 or more")
         if self.digest is not None and not _credentials(self.digest):
             raise InvalidSetting("digest", "…", "write user:password")  # the value is a secret
+
+    @property
+    def place(self) -> str:
+        """Where the registry is, for logs."""
+        return "a private registry, in memory" if self.private else f"the registry at {self.servers}"
 
     @property
     def servers(self) -> str:
@@ -102,6 +120,17 @@ def _resolvable(name: str) -> bool:
         return bool(name.encode("idna")) and name.isprintable() and " " not in name
     except UnicodeError:
         return False
+
+
+def _encodable(text: object) -> bool:
+    return not isinstance(text, str) or text.encode("utf-8", "ignore").decode() == text
+
+
+def _seconds(name: str, given: object) -> Any:
+    try:
+        return as_seconds(given)
+    except ValueError as error:
+        raise InvalidSetting(name, given, str(error)) from None
 
 
 def _positive(name: str, value: object) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from typing import Any
 
 from anyio import CancelScope, create_task_group, sleep
 from anyio.abc import TaskGroup
@@ -36,7 +37,7 @@ FETCH_GRACE = 5.0
 class DataflowEngine:
     """Runs the executions of a dataflow job."""
 
-    flow: Dataflow
+    flow: Dataflow[Any]
 
     def check(self) -> bool:
         """Check that the dataflow is complete, and return whether any of its handlers is a plain function.
@@ -61,7 +62,7 @@ class DataflowEngine:
 class _DataflowRun:
     """One execution of a dataflow job."""
 
-    def __init__(self, flow: Dataflow, execution: Execution, stream_control: StreamControl) -> None:
+    def __init__(self, flow: Dataflow[Any], execution: Execution, stream_control: StreamControl) -> None:
         self._execution, self._stream_control, self._config = execution, stream_control, execution.config
         calls = HandlerCalls(flow, execution)
         self._feeds = [Feed(queue, calls, execution, stream_control) for queue in self._queues()]

@@ -29,7 +29,7 @@ Given: TypeAlias = dict[str, Any]
 class HandlerCalls:
     """The handlers of a dataflow, as one execution calls them."""
 
-    def __init__(self, flow: Dataflow, execution: Execution) -> None:
+    def __init__(self, flow: Dataflow[Any], execution: Execution) -> None:
         self._flow, self._execution, self._config = flow, execution, execution.config
         self._process, self._dead = flow.handlers
         declared = flow.config.batch_size  # the code says whether process takes lists, operators say of which length

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.declaration import Difference, differences
 from aioelasticjob.coordination.diagnostics import missing_features_text
 from aioelasticjob.coordination.refusals import Refusals, RefusedRequest
 from aioelasticjob.coordination.view import JobView
@@ -36,10 +37,17 @@ class JobHealth:
     """Why the job does not run in this process although the registry answers; None if it runs."""
     refused: tuple[RefusedRequest, ...] = ()
     """The requests of the job that the registry refuses at present."""
+    differs: tuple[Difference, ...] = ()
+    """The settings that this process declares otherwise than the registry, whose values apply."""
 
     @classmethod
-    def of(cls, view: JobView, instance: str, claim: Claim | None, now: float) -> JobHealth:
-        """Return the health of an instance according to the newest view; ``now`` is in seconds since the epoch."""
+    def of(
+        cls, view: JobView, instance: str, claim: Claim | None, now: float, declared: JobConfig | None = None
+    ) -> JobHealth:
+        """Return the health of an instance according to the newest view; ``now`` is in seconds since the epoch.
+
+        ``declared`` is the configuration that this process declares.
+        """
         schedule = view.config.schedule
         return cls(
             view.config.job_name,
@@ -49,6 +57,7 @@ class JobHealth:
             () if claim is None else tuple(sorted(claim.items)),
             None if schedule is None else schedule.next_after(moment(now)),
             missing_features_text(view.lacking[instance]) if instance in view.lacking else None,
+            differs=() if declared is None else differences(declared, view.config),
         )
 
 
@@ -104,6 +113,7 @@ class Health:
                         {"what": one.what, "why": one.why, "since": moment(one.since).isoformat()}
                         for one in job.refused
                     ],
+                    "differs": [one.text(job.name) for one in job.differs],
                 }
                 for job in self.jobs
             ],

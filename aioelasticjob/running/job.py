@@ -9,6 +9,7 @@ from uuid import uuid4
 from anyio import TASK_STATUS_IGNORED, move_on_after
 from anyio.abc import TaskStatus
 
+from aioelasticjob.coordination.declaration import handler_name
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.errors import (
     ElasticJobError,
@@ -18,6 +19,7 @@ from aioelasticjob.errors import (
     unwrapped,
 )
 from aioelasticjob.jobs.base import Job
+from aioelasticjob.jobs.kinds import CODED
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import instance_id
@@ -179,5 +181,7 @@ class LocalJob:
             self._past.items = Items()
         refusals = self._shared.refusals_of(job)
         return Member(
-            *(self._session, Layout(job), self._instance, host.ip, host.name, host.pid, incarnation), refusals=refusals
+            *(self._session, Layout(job), self._instance, host.ip, host.name, host.pid, incarnation),
+            refusals=refusals,
+            handler=handler_name(self._job.handler) if self._job.config.job_type in CODED else "",
         )

@@ -46,7 +46,6 @@ UNCERTAIN = 1.0
 
 class JobScheduler:
     """Runs one job in one session.  Its turns follow one another, so the job never has two executions at a time.
-
     It has more than twelve methods: a run has many steps, and the process asks for the state of the job.
     """
 
@@ -99,7 +98,8 @@ class JobScheduler:
     @property
     def health(self) -> JobHealth:
         """The health of the job in this process."""
-        return JobHealth.of(self._views.value, self._member.id, self._stats.under_way, self._shared.clock.now())
+        under_way, now = self._stats.under_way, self._shared.clock.now()
+        return JobHealth.of(self._views.value, self._member.id, under_way, now, self._job.config)
 
     @property
     def is_refusing(self) -> bool:

@@ -15,6 +15,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.commit import ENDED_STATES, connected
 from aioelasticjob.coordination.coordinator import Coordinator
+from aioelasticjob.coordination.declaration import differences, other_handlers
 from aioelasticjob.coordination.diagnostics import missing_features_text
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import announce_leaving, join, leave
@@ -26,6 +27,7 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import SessionState, SessionStatus
+from aioelasticjob.registry.tree import Tree
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.monitor_port import MonitorPort
@@ -151,6 +153,8 @@ class Life:
         try:
             config = await join(self.member, self._job.config, self._follower.trees, past.config, past.up_since)
             past.resume(self._job.config.job_name, self._shared)
+            if past.config is None:
+                _warn_of_differences(self.member, self._job.config, config, self._follower.trees.value)
             await _compare_clocks(self.member, self._shared)
             await self._live(config, past)
         except InvalidSetting as mistake:
@@ -288,6 +292,20 @@ class Life:
 
     def _dismissed(self) -> None:
         self.tasks.start_soon(self.retire)
+
+
+def _warn_of_differences(member: Member, declared: JobConfig, config: JobConfig, tree: Tree) -> None:
+    """Log each setting that this process declares otherwise than the registry, and handlers that differ."""
+    job = member.layout.job
+    for difference in differences(declared, config):
+        log.warning("%s", difference.text(job), extra={"job": job})
+    for other, handler in other_handlers(tree, member.layout, member.id, member.handler).items():
+        log.warning(
+            "%s: this process runs %s, but instance %s runs %s: both are given items of the job;"
+            " if these are two jobs, give one of them another name",
+            *(job, member.handler, other, handler),
+            extra={"job": job, "instance": other},
+        )
 
 
 def report_defect(job: str, error: Exception) -> None:

@@ -36,6 +36,10 @@ class RunningJob(Protocol):
     def is_refusing(self) -> bool:
         """Whether the job runs nothing because the clock skew is larger than the job tolerates."""
 
+    @property
+    def shutdown_timeout(self) -> float:
+        """Seconds that running handlers have to end when the job leaves."""
+
     def look_again(self) -> None:
         """Compute anew which items are due, because the time was set."""
 

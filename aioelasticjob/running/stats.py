@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.config import JobConfig
@@ -12,8 +13,11 @@ from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import GivenUp
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, task_id
-from aioelasticjob.model import NONE, Claim, Outcome, Record
+from aioelasticjob.model import NONE, Claim, Fire, Outcome, Record
 from aioelasticjob.running.execution import Execution
+
+MAX_NAMED = 10
+"""How many items a line of the log names."""
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,9 @@ class ExecutionStats:
             self._events.put(CaughtUp(self._job, self._me, fire.slot, tuple(execution.claim.items)))
         if execution.trace is not None:
             execution.trace.began()
+        if execution.config.log_runs == "all":
+            items = tuple(execution.claim.items)
+            log.info("%s: %s begin (%s)", self._job, listed(items), _origin(fire), extra=self._about(items, fire))
 
     def ended(self, execution: Execution, seconds: float) -> None:
         """Note the outcomes of an execution, which took so many ``seconds``."""
@@ -54,12 +61,30 @@ class ExecutionStats:
             self._counts.runs[outcome] += 1
         if execution.trace is not None:
             execution.trace.close(execution.outcomes, seconds)
+        if execution.config.log_runs in ("ends", "all"):
+            self._log_ends(execution, seconds)
 
     def failed(self, config: JobConfig, context: Context, error: Exception) -> None:
         """Pass a failure to the error handler that is configured now."""
+        if config.log_runs == "none" and config.error_handler == "log":
+            return
         fire_time = context.fire_time.isoformat()
         failure = Failure(context.job_name, context.instance, context.claimed, context.task_id, fire_time, error)
         self._dispatcher.put(config.error_handler, config.error_handler_options, failure)
+
+    def _log_ends(self, execution: Execution, seconds: float) -> None:
+        """Log the end of an execution, in one line for each outcome."""
+        claim, fire = execution.claim, execution.claim.fire
+        for outcome in Outcome:
+            items = [item for item in claim.items if execution.outcomes.get(item, Outcome.CANCELLED) is outcome]
+            if items:
+                level = logging.INFO if outcome is Outcome.COMPLETED else logging.WARNING
+                told = self._job, listed(items), outcome.value, seconds, _origin(fire)
+                about = {**self._about(items, fire), "seconds": seconds, "outcome": outcome.value}
+                log.log(level, "%s: %s %s after %.3f s (%s)", *told, extra=about)
+
+    def _about(self, items: Sequence[int], fire: Fire) -> dict[str, object]:
+        return {"job": self._job, "items": tuple(items), "slot": fire.slot, "source": fire.source.value}
 
     def given_up(self, config: JobConfig, item: int, run: Record) -> GivenUp | None:
         """Report to the error handler that a run was given up, and return the error; None if it was reported before."""
@@ -88,3 +113,15 @@ class ExecutionStats:
     def accepted(self) -> None:
         """Note that fires are run again."""
         self._refused = False
+
+
+def listed(items: Sequence[int]) -> str:
+    """Return a few items by their numbers."""
+    if len(items) == 1:
+        return f"item {items[0]}"
+    more = f" and {len(items) - MAX_NAMED} more" if len(items) > MAX_NAMED else ""
+    return f"items {', '.join(map(str, items[:MAX_NAMED]))}{more}"
+
+
+def _origin(fire: Fire) -> str:
+    return f"{fire.source.value} for {moment(fire.slot / 1000):%Y-%m-%d %H:%M:%S} UTC"

@@ -6,20 +6,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from pydantic import PositiveInt
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from aioelasticjob import error_handlers
 from aioelasticjob.addresses import Address
-from aioelasticjob.config import MAX_ITEMS, JobConfig, unknown_setting
+from aioelasticjob.config import MAX_ITEMS, JobConfig
 from aioelasticjob.coordination import strategies
 from aioelasticjob.cron import Cron
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs import kinds
 from aioelasticjob.registry.settings import ConnectionOptions
-from aioelasticjob.settings.environment import PREFIX, name_of, of_jobs
+from aioelasticjob.setting_errors import unknown_setting
+from aioelasticjob.setting_types import DURATION
+from aioelasticjob.settings.environment import PREFIX, mistyped, name_of, of_jobs
 from aioelasticjob.settings.errors import Mistake, in_order, sifted
 from aioelasticjob.settings.files import Keys, SettingsFile
 from aioelasticjob.settings.placeholders import resolved
@@ -38,10 +40,10 @@ class Application(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
 
     registry: str | None = None
-    session_timeout: float | None = None
-    connection_timeout: float | None = None
-    base_sleep_time: float | None = None
-    max_sleep_time: float | None = None
+    session_timeout: Annotated[float, DURATION] | None = None
+    connection_timeout: Annotated[float, DURATION] | None = None
+    base_sleep_time: Annotated[float, DURATION] | None = None
+    max_sleep_time: Annotated[float, DURATION] | None = None
     max_retries: int | None = None
     digest: str | None = None
     threads: PositiveInt | None = None
@@ -146,6 +148,8 @@ class SettingsCheck:
         for name in given.keys() - Application.model_fields.keys():
             wrong = unknown_setting(name, given[name], known)
             self._note((name,), wrong.value, wrong.expected)
+        for typed, near in mistyped(self.environment, Application.model_fields):
+            self._found[(typed,)] = Mistake(typed, None, "", None, f"sets nothing; did you mean {near}?")
         for name in Application.model_fields:
             if variable := name_of(name, self.environment):
                 self._variables[(name,)] = variable

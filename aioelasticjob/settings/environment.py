@@ -6,9 +6,20 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 PREFIX = "AIOELASTICJOB_"
+SIMILARITY = 0.85
+"""How similar a variable's name must be to that of a setting to be taken for a mistyped one; 1 is equal."""
 _OF_A_JOB = f"{PREFIX}JOBS__"
+_READ_ELSEWHERE = frozenset(
+    f"{PREFIX}{name}"
+    for name in (
+        *("PROFILE", "PROFILES"),  # by the command line
+        *("CONTEXT", "JOB_NAME", "TASK_ID", "JOB_PARAMETER", "FIRE_TIME", "SOURCE"),  # by scripts
+        *("ITEMS", "ITEM", "PARAMETER", "FENCE"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,20 @@ def name_of(field: str, environment: Mapping[str, str]) -> str | None:
     """Return the variable that sets a field of the settings, None if there is none."""
     wanted = f"{PREFIX}{field}".upper()
     return next((name for name in environment if name.upper() == wanted), None)
+
+
+def mistyped(environment: Mapping[str, str], fields: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each variable that nothing reads and that looks like another one, with the name of that other one."""
+    read = {f"{PREFIX}{field}".upper() for field in fields}
+    for variable in environment:
+        name = variable.upper()
+        if name.startswith(PREFIX) and name not in read | _READ_ELSEWHERE and not name.startswith(_OF_A_JOB):
+            head, separator, _ = name.partition("__")
+            near = get_close_matches(name, read, n=1, cutoff=SIMILARITY)
+            if separator and get_close_matches(head, [_OF_A_JOB.rstrip("_")], cutoff=SIMILARITY):
+                near = [f"{_OF_A_JOB}JOB__SETTING"]
+            if near:
+                yield variable, near[0]
 
 
 def _value(text: str) -> object:

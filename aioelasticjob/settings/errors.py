@@ -8,8 +8,8 @@ from math import inf
 
 from pydantic import ValidationError
 
-from aioelasticjob.config import mistakes
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.setting_errors import mistakes
 
 LONGEST_VALUE = 80
 """Characters of a wrong value that are shown."""

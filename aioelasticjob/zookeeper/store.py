@@ -70,11 +70,20 @@ class Stored:
 class Store:
     """One open data directory.  Used by one thread at a time."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, directory: Path) -> None:
+        self._connection, self._directory = connection, directory
 
     def load(self, *, extended_types: bool = True) -> Stored:
-        """Read everything."""
+        """Read everything.
+
+        Raises: StoreError if the file is damaged.
+        """
+        try:
+            return self._read(extended_types=extended_types)
+        except sqlite3.Error as error:
+            raise StoreError(_explain(error, self._directory)) from error
+
+    def _read(self, *, extended_types: bool) -> Stored:
         zxid, secret = self._connection.execute("SELECT zxid, secret FROM server").fetchone()
         sessions = dict(self._connection.execute("SELECT id, timeout FROM session").fetchall())
         tree = DataTree(extended_types=extended_types)
@@ -139,7 +148,7 @@ def open_store(directory: Path) -> Store:
             raise
     except sqlite3.Error as error:
         raise StoreError(_explain(error, directory)) from error
-    return Store(connection)
+    return Store(connection, directory)
 
 
 def rows(tree: DataTree, paths: Iterable[str]) -> dict[str, Row | None]:
@@ -175,6 +184,8 @@ def _explain(error: sqlite3.Error, directory: Path) -> str:
         return f"{directory} is in use by another server: stop it or choose another --data-dir"
     if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
         return f"{directory / FILE} is not a database of this server: choose an empty --data-dir"
+    if error.sqlite_errorcode == sqlite3.SQLITE_CORRUPT:
+        return f"{directory / FILE} is damaged ({error}): put a copy of it back, or choose an empty --data-dir"
     return f"cannot open {directory / FILE}: {error}"
 
 

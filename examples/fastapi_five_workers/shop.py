@@ -5,7 +5,7 @@ uvicorn --workers 5 shop:app
 
 import os
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Annotated
 
@@ -22,7 +22,7 @@ jobs = ElasticJob(REGISTRY, session_timeout=6)
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
     app.state.books = sqlite3.connect(DATABASE, isolation_level=None, check_same_thread=False, timeout=30)
     app.state.books.execute("PRAGMA journal_mode = WAL")
     app.state.books.execute("CREATE TABLE IF NOT EXISTS counted (moment TEXT, till INT, pid INT, source TEXT)")

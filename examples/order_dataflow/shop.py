@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ class Order:
 
 
 @contextmanager
-def opened() -> Iterator[sqlite3.Connection]:
+def opened() -> Generator[sqlite3.Connection, None, None]:
     """Open the database for one transaction."""
     with closing(sqlite3.connect(DATABASE, timeout=30)) as database:
         database.execute("PRAGMA journal_mode = WAL")

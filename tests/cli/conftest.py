@@ -12,7 +12,7 @@ from textwrap import dedent
 import pytest
 from typer.testing import CliRunner, Result
 
-from aioelasticjob.cli import application
+from aioelasticjob.cli.application import application
 
 Command = Callable[..., Result]
 Write = Callable[[str, str], Path]

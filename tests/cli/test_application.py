@@ -1,10 +1,13 @@
 """The commands as a whole."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from aioelasticjob.cli.application import COMMANDS
 from tests.cli.conftest import Command
 
 
@@ -37,13 +40,65 @@ def test_a_wrong_use_is_exit_code_2(command: Command, arguments: tuple[str, ...]
     assert result.stdout == ""
 
 
+def modules_after(program: str) -> set[str]:
+    """Return the modules that a program of its own process has imported."""
+    told = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n{program}"
+    return set(subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False).stderr.split())
+
+
 def test_whoever_only_looks_does_not_wait_for_what_runs_jobs() -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", "import sys, aioelasticjob.cli; print(*sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
+    told = modules_after("from aioelasticjob.cli.application import COMMANDS; COMMANDS['jobs'].load('jobs')")
     heavy = ("aioelasticjob.app", "aioelasticjob.running", "aioelasticjob.settings", "aioelasticjob.demo", "sqlalchemy")
     assert not {name for name in told if name.startswith(heavy)}
     assert "aioelasticjob.operations" in told
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["cron", "@daily"], []])
+def test_help_and_schedules_need_nothing_that_speaks_to_a_registry(arguments: list[str]) -> None:
+    told = modules_after(f"sys.argv[1:] = {arguments}; import aioelasticjob.cli; aioelasticjob.cli.main()")
+    heavy = ("aioelasticjob.operations", "aioelasticjob.registry", "aioelasticjob.config", "anyio", "aiozk", "yaml")
+    assert not {name for name in told if name.startswith(heavy)}
+    assert "aioelasticjob.cli.application" in told
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
+    own = COMMANDS[name].load(name).help.split("\n\n")[0].replace("\n", " ")
+    assert COMMANDS[name].help == own
+
+
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback() -> None:
+    program = """
+import sys
+
+class Interrupting:
+    def find_spec(self, name, *more):
+        if name == "aioelasticjob.cli.application":
+            raise KeyboardInterrupt
+
+import aioelasticjob.cli
+sys.meta_path.insert(0, Interrupting())
+aioelasticjob.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_what_the_terminals_encoding_lacks_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").write_text("jobs: {täglich: {kind: script, command: 'true'}}", "utf-8")
+    for arguments in (["config", "check", "jobs.yaml"], ["run", "m·x"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "aioelasticjob", *arguments],
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        assert "t\\xe4glich" in done.stdout or "m\\xb7x" in done.stderr
+
+
+def test_text_between_colons_becomes_no_emoji(command: Command) -> None:
+    said = command("run", "m:x:y").stderr
+    assert "'m:x:y'" in said

@@ -57,6 +57,23 @@ def test_filters_pages_and_json(store: str) -> None:
     assert "no such runs" in command("list", "-s", store, "--job", "other").stdout
 
 
+@pytest.mark.parametrize("arguments", [("list",), ("show", "key"), ("prune", "--days", "1", "--yes")])
+def test_a_store_that_does_not_exist_is_named_and_not_made(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = command(*arguments, "--store", f"sqlite:///{tmp_path / 'typo.db'}")
+    assert done.exit_code == 2
+    assert "there is no file" in done.stderr
+    assert "typo.db" in done.stderr
+    assert not (tmp_path / "typo.db").exists()
+
+
+def test_a_damaged_store_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "events.db").write_bytes(b"no database at all" * 100)
+    done = command("list", "--store", f"sqlite:///{tmp_path / 'events.db'}")
+    assert done.exit_code == 1
+    assert "events.db" in done.stderr
+    assert "move it away, and an empty one is made" in done.stderr
+
+
 def test_one_run_is_shown_with_its_states_and_its_stack(store: str) -> None:
     (run,) = json.loads(command("list", "-s", store, "--outcome", "failed", "--json").stdout)["runs"]
     shown = command("show", "-s", store, run["id"]).stdout

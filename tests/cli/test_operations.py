@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from aioelasticjob import JobConfig, operations
-from aioelasticjob.cli import application
+from aioelasticjob.cli.application import application
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.registry.session import ConnectionSettings, open_session

@@ -48,3 +48,15 @@ def test_a_narrow_terminal_gets_folded_cells_and_whole_names() -> None:
 
 def test_nothing_is_a_head_alone() -> None:
     assert len(shown(rows(), terminal=True, width=80)) == 2
+
+
+def test_a_narrow_terminal_gets_no_spare_columns_and_says_so() -> None:
+    made = TextTable("Job", "Kind", ">Items", "State", whole=("Job",), spare=("Kind", "Items"))
+    made.add("report-of-the-day", "simple", "100,000", "waiting")
+    assert shown(made, terminal=True, width=60)[0].split() == ["Job", "Kind", "Items", "State"]
+    narrow = shown(made, terminal=True, width=43)
+    assert narrow[0].split() == ["Job", "Items", "State"]
+    assert narrow[-1] == "left out, for the terminal is narrow: Kind"
+    assert any("report-of-the-day" in line and "waiting" in line for line in narrow)
+    assert shown(made, terminal=True, width=32)[-1].endswith(": Kind, Items")
+    assert shown(made, terminal=False, width=10)[0].split() == ["Job", "Kind", "Items", "State"]

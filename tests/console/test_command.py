@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 from typer.testing import CliRunner
 
-from aioelasticjob.cli import application
+from aioelasticjob.cli.application import application
 from aioelasticjob.cli.web import _is_loopback, _named
 from tests.support.embedded import EmbeddedServer
 

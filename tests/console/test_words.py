@@ -20,7 +20,7 @@ from aioelasticjob.operations.settings import UNCHANGEABLE
 
 CONSOLE = Path(job.__file__).parents[1]
 SAID = re.compile(r"""(?:\b_|\bwords)\(\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
-STATES = ("running", "waiting", "assigning", "switched off", "nobody there", "faulty")
+STATES = ("running", "waiting", "assigning", "switched off", "nobody there", "nobody able", "finished", "faulty")
 DEEDS = re.compile(r"""(?:\bdeed\(|Deed\([^\n"]*)"([a-z ]+)\"""")
 CATALOGUE = json.loads((CONSOLE / "locale" / "zh.json").read_text())
 

@@ -14,12 +14,12 @@ import pytest
 import typer
 
 from aioelasticjob import Cron, ElasticJob, InvalidSetting, JobConfig, error_handlers
-from aioelasticjob.cli import application
+from aioelasticjob.cli.application import application
 from aioelasticjob.error_handlers import lookup
 from aioelasticjob.layout import Layout
 from aioelasticjob.zookeeper.__main__ import main as zookeeper
 from tests.__main__ import CHECKS, LONG
-from tests.docs.pages import ROOT, Block, blocks, pages, read, table
+from tests.docs.pages import ROOT, blocks, pages, read, table
 
 ID = "10.0.0.5@-@4711-0a1b2c3d"
 SETTINGS = "docs/reference/settings.md"
@@ -130,7 +130,7 @@ def _commands(program: str) -> list[Any]:
 @pytest.mark.parametrize("words", _commands("aioelasticjob"))
 def test_a_command_is_one_and_takes_its_options(words: list[str]) -> None:
     group: Any = typer.main.get_command(application)
-    command = group.commands[words[0]]
+    command = group.get_command(None, words[0])
     command.make_context(words[0], list(words[1:]))
 
 
@@ -151,11 +151,19 @@ def test_the_checks_named_exist(words: list[str]) -> None:
 
 
 def test_the_readme_opens_with_two_commands_and_ci_calls_the_second() -> None:
-    opening: Block = blocks("README.md", "bash")[0]
-    demo, tests = (line for line in opening.text.splitlines() if line and not line.startswith("#"))
+    opening = blocks("README.md", "bash")[:2]  # a block each: who pastes the first does not start the whole suite
+    demo, tests = (line for one in opening for line in one.text.splitlines() if line and not line.startswith("#"))
     assert demo == "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/aioelasticjob demo"
     assert tests == "python3 -m tests"
     assert f"exec {tests}\n" in (ROOT / ".ci/run").read_text()
+
+
+@pytest.mark.parametrize(
+    "page", [*pages(), *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/*/*.md"))]
+)
+def test_nothing_is_installed_from_where_it_is_not(page: str) -> None:
+    assert "Alpha, not on PyPI" in read("README.md")
+    assert not re.search(r"pip install '?aioelasticjob", read(page))
 
 
 @pytest.mark.parametrize("page", pages())

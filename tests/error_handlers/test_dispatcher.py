@@ -7,6 +7,7 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -14,6 +15,8 @@ import pytest
 from aioelasticjob import ItemContext
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options, dispatcher, escalate
 from aioelasticjob.events import Counts
+from aioelasticjob.jobs.http import RequestFailed
+from aioelasticjob.jobs.script import ScriptFailed
 from aioelasticjob.registry.transaction import Set
 from aioelasticjob.testing import VirtualClock, run
 from tests.error_handlers.failures import delivered_by, failure
@@ -78,6 +81,23 @@ def test_what_is_for_the_log_is_there_at_once_and_what_is_to_be_ignored_is_not(
     run(main)
     assert len(caplog.records) == 1
     assert not desk.alerts()
+
+
+@pytest.mark.parametrize(
+    "explaining", [ScriptFailed("the script ended with exit code 3", 3), RequestFailed("500", 500)]
+)
+def test_an_error_whose_text_says_all_is_logged_without_a_stack(
+    explaining: Exception, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with desk.open() as mine:
+            mine.put("log", {}, replace(failure(), error=explaining))
+
+    run(main)
+    assert [one.getMessage() for one in caplog.records] == [
+        failed(str(explaining)).replace("ValueError", type(explaining).__name__)
+    ]
+    assert "Traceback" not in caplog.text
 
 
 def test_a_target_that_hangs_holds_up_no_other(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from aioelasticjob import InstanceContext, ItemContext
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.base import Job, item_context
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
+from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 CONFIG = JobConfig.build(job_name="job", sharding_item_parameters={0: "Beijing"})
 
@@ -71,3 +73,19 @@ def test_the_contexts_log_carries_the_run_and_keeps_the_callers_fields(caplog: p
     assert (record.__dict__["job"], record.__dict__["item"], record.__dict__["files"]) == ("job", 0, 3)
     assert record.__dict__["task_id"] == context.task_id == "job@-@0@-@READY@-@me@-@11"
     assert (context.parameter, context.fence) == ("Beijing", 17)
+
+
+@pytest.mark.parametrize("monitored", [True, False])
+@pytest.mark.parametrize("per", ["item", "instance"])
+def test_a_context_says_whether_its_run_is_monitored(per: str, monitored: bool) -> None:
+    told: list[bool] = []
+
+    async def note(context: ItemContext | InstanceContext) -> None:
+        told.append(context.monitor_execution)
+
+    async def scene(here: SimulatedJobs) -> None:
+        async with here.app(note, cron="0/10 * * * * ?", per=per, monitor_execution=monitored).running():
+            await here.until(11)
+        assert told == [monitored]
+
+    simulate(scene)

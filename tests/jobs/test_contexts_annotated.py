@@ -21,6 +21,10 @@ async def annotated(context: Annotated[InstanceContext, "all of them"]) -> None:
 async def optional(context: InstanceContext | None) -> None: ...
 async def either(context: ItemContext | InstanceContext) -> None: ...
 async def unresolvable(context: Imported) -> None: ...
+async def number(c: int) -> None: ...
+async def text_or_nothing(c: str | None) -> None: ...
+async def number_or_bytes(c: int | bytes) -> None: ...
+async def whatever(context: object) -> None: ...
 async def anything(context: Any) -> None: ...
 async def silent(context) -> None: ...  # type: ignore[no-untyped-def]
 async def of_their_own(context: Mine) -> None: ...
@@ -47,12 +51,19 @@ def test_a_handler_for_all_items_is_refused_where_it_would_get_one(handler: Call
     ElasticJob("embedded://").add(handler, name="job", per="instance")
 
 
+@pytest.mark.parametrize("per", ["item", "instance"])
+@pytest.mark.parametrize("handler", [number, text_or_nothing, number_or_bytes])
+def test_a_handler_annotated_for_a_built_in_type_is_refused(handler: Callable[..., Any], per: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"is annotated as .*, but it is given an I"):
+        ElasticJob("embedded://").add(handler, name="job", per=per)
+
+
 def test_a_handler_for_one_item_is_refused_where_it_would_get_all() -> None:
     with pytest.raises(InvalidSetting, match=r"'for_items': .*given an InstanceContext: annotate InstanceContext"):
         ElasticJob("embedded://").job(per="instance")(for_items)
 
 
-@pytest.mark.parametrize("handler", [either, unresolvable, anything, silent, of_their_own, many, several])
+@pytest.mark.parametrize("handler", [either, unresolvable, whatever, anything, silent, of_their_own, many, several])
 @pytest.mark.parametrize("per", ["item", "instance"])
 def test_what_is_annotated_otherwise_is_left_alone(handler: Callable[..., Any], per: str) -> None:
     ElasticJob("embedded://").add(handler, name="job", per=per)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -165,6 +166,24 @@ def test_the_exit_code_is_the_outcome_and_the_last_words_are_quoted(ran: Callabl
     ran(**shell("exit 24"), exit_codes=[0, 24])
     with pytest.raises(ScriptFailed, match="exit code 0"):
         ran(command="true", exit_codes=[1])
+
+
+@pytest.mark.parametrize(
+    ("command", "sign"),
+    [("ls | wc -l", "|"), ("true && false", "&&"), ("echo a; echo b", ";"), ("ls >out", ">"), ("ls 2>&1", "2>&1")],
+)
+def test_what_only_a_shell_acts_upon_is_refused_without_one(command: str, sign: str) -> None:
+    with pytest.raises(InvalidSetting, match=re.escape(f"without a shell, {sign!r} is an argument")):
+        check(Script(command=command))
+    check(Script(command=command, shell=True))
+    check(Script(command=["echo", command]))
+
+
+@pytest.mark.parametrize(
+    "command", ["echo 'a | b'", 'echo "a; \\" b"', "echo http://host/?a=1&b=2", r"echo \| b", "echo it\\'s 'a|b'"]
+)
+def test_a_sign_that_is_an_argument_is_no_mistake(command: str) -> None:
+    check(Script(command=command))
 
 
 def broken(directory: Path) -> dict[str, Path]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.model import Record
-from aioelasticjob.operations import ItemStatus, JobStatus
+from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, ServerStatus
 
 
 def record(begun: int, outcome: str, *, completed: bool = True) -> Record:
@@ -30,3 +31,30 @@ def test_an_older_failure_is_over_once_a_newer_run_has_begun() -> None:
     newer = record(3000, "completed")
     assert job(record(2000, "failed"), newer).last == newer
     assert job(None, Record()).last is None
+
+
+NOON = 1_767_268_800.0  # 2026-01-01 12:00 UTC
+
+
+def attended(cron: str | None, *, paused: bool = False, present: bool = True) -> JobStatus:
+    """Return the status of a job with one server, and one instance if it is ``present``."""
+    joined = moment(NOON)
+    instances = (InstanceStatus("one", "10.0.0.7", "host", 1, joined, True, (0,), ()),) if present else ()
+    server = ServerStatus("10.0.0.7", "host", False, paused, len(instances))
+    config = JobConfig(job_name="report", cron=cron)
+    return JobStatus(config, None, "one", True, None, instances, (server,), ()).at(NOON)
+
+
+def test_a_job_announces_its_next_moment_only_if_an_instance_would_run_it() -> None:
+    assert attended("0 0 13 * * ?").next_fire == moment(NOON + 3600)
+    assert attended("0 0 13 * * ?").state == "waiting"
+    for status in (attended("0 0 13 * * ?", paused=True), attended("0 0 13 * * ?", present=False)):
+        assert status.next_fire is None
+        assert status.state in ("switched off", "nobody there")
+
+
+def test_a_job_whose_moments_are_over_is_finished() -> None:
+    assert attended("0 0 0 1 1 ? 2020").state == "finished"
+    assert attended("0 0 13 1 1 ? 2026").state == "waiting"
+    assert attended("0 0 13 1 1 ? 2026").at(NOON + 3600).state == "finished"
+    assert attended(None).state == "waiting"

@@ -101,6 +101,8 @@ def test_at_rest_nothing_is_asked_and_the_next_fire_moves_on_all_the_same() -> N
             cron = "0/10 * * * * ?" if name == "job" else "0 0 0 1 1 ?"
             root = Layout(name)
             await here.write(Create(root.root), Create(root.config, JobConfig(job_name=name, cron=cron).to_json()))
+            server, me = Create(root.server("10.0.0.5")), Create(root.instance("10.0.0.5@-@1-a"), ephemeral=True)
+            await here.write(Create(root.servers), server, Create(root.instances), me)
         async with screen(here.observer) as shown:
             client, asked = here.observer._client, 0  # there is no public count of reads
             read_all = client.read_all

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
+from aioelasticjob.addresses import Address
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.settings import ConnectionSettings
 
@@ -45,7 +48,7 @@ def test_a_namespace_zookeeper_would_refuse_is_refused_first(namespace: str) -> 
     [
         ("session_timeout", 0),
         ("session_timeout", float("nan")),
-        ("connection_timeout", "15"),
+        ("connection_timeout", "soon"),
         ("connection_timeout", True),
         ("base_sleep_time", float("inf")),
         ("base_sleep_time", 4),
@@ -62,6 +65,29 @@ def test_a_wrong_setting_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(InvalidSetting) as caught:
         ConnectionSettings.parse("zk://h", **{name: value})  # type: ignore[arg-type]
     assert caught.value.setting == name
+
+
+def test_times_may_be_text_or_a_timedelta() -> None:
+    settings = ConnectionSettings.parse("zk://h", session_timeout="1m", connection_timeout=timedelta(seconds=5))
+    assert (settings.session_timeout, settings.connection_timeout) == (60, 5)
+
+
+@pytest.mark.parametrize("address", ["zk://user:secret@h:1/x", "zk://h,user:secret@g/x", "embedded://u:secret@h:1/x"])
+def test_credentials_in_an_address_are_refused_and_not_repeated(address: str) -> None:
+    with pytest.raises(InvalidSetting, match="must have no credentials") as caught:
+        Address.parse(address)
+    assert "secret" not in str(caught.value)
+
+
+def test_bytes_of_the_environment_that_are_no_text_are_refused() -> None:
+    for address, digest in (("zk://h/x\udcff", None), ("zk://h/x", "user:\udcff")):
+        with pytest.raises(InvalidSetting, match="must be text that UTF-8 can spell"):
+            ConnectionSettings.parse(address, digest=digest)
+
+
+def test_options_in_an_address_are_no_part_of_the_namespace() -> None:
+    with pytest.raises(InvalidSetting, match=r"takes no options after a '\?'"):
+        ConnectionSettings.parse("zk://h:1/x?foo=1")
 
 
 def test_a_wrong_digest_is_not_repeated() -> None:

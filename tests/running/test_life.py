@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
+from aioelasticjob import operations
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.events import Misfired
 from aioelasticjob.registry.codec import failure
@@ -127,3 +128,45 @@ def test_an_instance_asked_to_leave_goes_in_the_end_though_the_registry_refuses_
 
 def misfires(here: SimulatedJobs) -> list[Misfired]:
     return [one for one in here.told if isinstance(one, Misfired)]
+
+
+def test_each_setting_that_is_declared_otherwise_than_the_registry_has_it_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async with here.app(cron=EVERY_TEN, sharding_total_count=2).running():
+            await here.until(1)
+            assert not caplog.records
+            app = here.app(cron=EVERY_TWO, sharding_total_count=2, timeout=5)
+            async with app.running():
+                said = [one.getMessage() for one in caplog.records]
+                assert [one.split(" is declared here, but the registry has ")[0] for one in said] == [
+                    f"job: cron = {EVERY_TWO!r}",
+                    "job: timeout = 5.0",
+                ]
+                (health,) = app.health.jobs
+                assert [one.setting for one in health.differs] == ["cron", "timeout"]
+                assert app.health.as_json()["jobs"][0]["differs"] == said  # type: ignore[index]
+                status = await operations.job(here.observer, "job", now=0)
+                assert [one.differs for one in status.instances] == [(), ("cron", "timeout")]
+        caplog.clear()
+        async with here.app(cron=EVERY_TWO, sharding_total_count=2, overwrite=True).running():
+            assert not caplog.records
+
+    simulate(scene)
+
+
+def test_who_joins_with_another_handler_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    async def other(context: object) -> None: ...
+
+    async def scene(here: SimulatedJobs) -> None:
+        async with here.app(cron=EVERY_TEN).running():
+            await here.until(1)
+            async with here.app(other, cron=EVERY_TEN).running():
+                (said,) = [one.getMessage() for one in caplog.records]
+                mine = "tests.running.test_life:test_who_joins_with_another_handler_is_warned_of.<locals>.other"
+                assert said.startswith(f"job: this process runs {mine}, but instance 127.0.0.1@-@")
+                status = await operations.job(here.observer, "job", now=0)
+                assert mine in [one.handler for one in status.instances]
+
+    simulate(scene)

@@ -378,6 +378,42 @@ def test_what_becomes_of_late_long_and_failed_runs_is_changed(caplog: pytest.Log
     simulate(scene)
 
 
+@changes("log_runs")
+def test_which_runs_are_in_the_log_is_changed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "aioelasticjob.running.stats")
+
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "a", work=2, sharding_total_count=2)
+        await here.until(19)
+        assert lines() == []
+        await them.change(logRuns="ends")
+        await here.until(29)
+        assert lines() == ["job: items 0, 1 completed after 2.000 s (CRON for 2026-01-01 00:00:20 UTC)"]
+        await them.change(logRuns="all")
+        await here.until(39)
+        assert lines() == [
+            "job: items 0, 1 begin (CRON for 2026-01-01 00:00:30 UTC)",
+            "job: items 0, 1 completed after 2.000 s (CRON for 2026-01-01 00:00:30 UTC)",
+        ]
+        await them.change(logRuns="ends", jobParameter="fail")
+        await here.until(49)
+        assert "aioelasticjob.error_handlers" in {one.name for one in caplog.records}
+        assert lines() == ["job: items 0, 1 failed after 2.000 s (CRON for 2026-01-01 00:00:40 UTC)"]
+        await them.change(logRuns="none")
+        caplog.clear()
+        await here.until(59)
+        assert not [one for one in caplog.records if one.name == "aioelasticjob.error_handlers"]
+        assert lines() == []
+
+    def lines() -> list[str]:
+        said = [one.getMessage() for one in caplog.records if one.name == "aioelasticjob.running.stats"]
+        if said:
+            caplog.clear()
+        return said
+
+    simulate(scene)
+
+
 @changes("failover")
 def test_failover_is_switched_on_and_off() -> None:
     async def scene(here: SimulatedJobs) -> None:

@@ -1,6 +1,7 @@
 """What the disk gives back, and which directories are refused."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,18 @@ def test_what_is_no_database_is_said(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"not SQLite at all" * 100)
     with pytest.raises(StoreError, match="not a database of this server"):
         open_store(tmp_path)
+
+
+def test_a_damaged_database_is_named_with_what_to_do(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
+    content = bytearray((tmp_path / FILE).read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    (tmp_path / FILE).write_bytes(content)
+    with (
+        pytest.raises(StoreError, match=rf"{FILE} is damaged .*: put a copy of it back"),
+        closing(open_store(tmp_path)) as store,
+    ):
+        store.load()
 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -224,7 +225,7 @@ class EventStore:
         except DBAPIError as error:
             refused = not error.connection_invalidated and _is_about_values(error)
             self._prepared = False  # the database may have been replaced, or have lost its tables
-            raise EventStoreUnreachable(url, _line(error.orig or error), refused=refused) from error
+            raise EventStoreUnreachable(url, _explained(error.orig or error), refused=refused) from error
         except SQLAlchemyError as error:
             raise EventStoreUnreachable(url, _line(error), refused=_is_about_values(error)) from error
         except OSError as error:
@@ -236,6 +237,12 @@ def _is_about_values(error: SQLAlchemyError) -> bool:
     return isinstance(error, StatementError) and not isinstance(
         error, OperationalError | InterfaceError | InternalError | ProgrammingError
     )
+
+
+def _explained(error: BaseException) -> str:
+    text = _line(error)
+    damaged = isinstance(error, sqlite3.DatabaseError) and ("not a database" in text or "malformed" in text)
+    return f"{text}: put a copy of the file back, or move it away, and an empty one is made" if damaged else text
 
 
 def _line(error: BaseException) -> str:

@@ -1,0 +1,83 @@
+"""Compares what a process declares of a job with what applies in the cluster, so that nobody edits code in vain."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.view import instance_data
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.tree import Tree
+
+MAX_SHOWN = 100
+"""Characters of a setting's value that a warning shows."""
+NOT_COMPARED = ("job_name", "job_type", "overwrite", "requires")
+"""Settings that have to agree, that are never stored, or that are kept when a declaration lacks them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A setting that this process declares otherwise than the registry, whose value applies."""
+
+    setting: str
+    declared: object
+    applies: object
+
+    def text(self, job: str) -> str:
+        """Return the warning: both values, which one applies, and what to do."""
+        name, declared, applies = self.setting, self.declared, self.applies
+        if isinstance(declared, Mapping) and isinstance(applies, Mapping):  # options may hold passwords
+            keys = sorted(str(key) for key in declared.keys() | applies.keys() if declared.get(key) != applies.get(key))
+            said = f"{name} is declared here with other values for {', '.join(keys)} than the registry has"
+        else:
+            said = f"{name} = {shown(declared)} is declared here, but the registry has {shown(applies)}"
+        value = declared if isinstance(declared, str | int | float) else "…"
+        change = shlex.quote(f"{name}={str(value).lower() if isinstance(value, bool) else value}")
+        return (
+            f"{job}: {said}; the registry's value applies: to change it, declare overwrite=True,"
+            f" or run aioelasticjob set {job} {change}"
+        )
+
+
+def differences(declared: JobConfig, applies: JobConfig) -> tuple[Difference, ...]:
+    """Return each setting in which a declaration differs from the configuration that applies."""
+    names = (name for name in JobConfig.model_fields if name not in NOT_COMPARED)
+    pairs = ((name, getattr(declared, name), getattr(applies, name)) for name in names)
+    return tuple(Difference(name, mine, theirs) for name, mine, theirs in pairs if mine != theirs)
+
+
+def other_handlers(tree: Tree, layout: Layout, me: str, handler: str) -> Mapping[str, str]:
+    """Return the instances that run the job with another handler than this one, each with the handler's name."""
+    found = {}
+    for name in tree.children(layout.instances):
+        node = tree.get(layout.instance(name))
+        other = None if node is None or name == me else instance_data(node.data).get("handler")
+        if handler and isinstance(other, str) and other and other != handler:
+            found[name] = other
+    return found
+
+
+def handler_name(handler: Any) -> str:
+    """Return ``module:function`` of a handler; empty if it has no such name."""
+    module, name = getattr(handler, "__module__", None), getattr(handler, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str):
+        return ""
+    return f"{_main_module() if module == '__main__' else module}:{name}"
+
+
+def _main_module() -> str:
+    """Return the name under which other processes import the program that this process runs."""
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    return str(spec.name) if spec is not None else Path(file).stem if file else "__main__"
+
+
+def shown(value: object) -> str:
+    """Return a setting's value for people, shortened if it is long."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

@@ -1,0 +1,41 @@
+"""Durations as people write them: seconds, text such as ``5m``, or a timedelta."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TypeAlias
+
+Duration: TypeAlias = float | str | timedelta
+"""A duration as people write it."""
+EXPECTED = 'must be a number of seconds, text such as "90s", "5m" or "1h 30m", or a timedelta'
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
+_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|m|h|d)\s*")
+
+
+def as_seconds(given: object) -> object:
+    """Return a duration in seconds; a value that is neither text nor a timedelta is returned as it is.
+
+    Raises:
+        ValueError: the text is no duration, or the value is a boolean.
+    """
+    if isinstance(given, bool):
+        raise ValueError(EXPECTED)
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    return _read(given) if isinstance(given, str) else given
+
+
+def _read(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    total, end = 0.0, 0
+    while end < len(text):
+        if (part := _PART.match(text, end)) is None:
+            raise ValueError(EXPECTED)
+        total, end = total + float(part[1]) * _UNITS[part[2]], part.end()
+    if not end:
+        raise ValueError(EXPECTED)
+    return total

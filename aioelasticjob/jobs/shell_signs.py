@@ -1,0 +1,16 @@
+"""Finds the signs in a command line that only a shell acts upon, such as a pipe."""
+
+from __future__ import annotations
+
+import re
+
+_QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+"""Text that a shell takes as it is."""
+_SIGN = re.compile(r"^[0-9]?[|&;<>]+[0-9]?|[|&;<>]+$")
+"""Signs at the beginning or the end of a word, with which a shell connects commands or redirects their output."""
+
+
+def shell_sign(command: str) -> str | None:
+    """Return the first such sign; None without one.  A sign in the midst of a word, as in an address, is none."""
+    found = (_SIGN.search(word) for word in _QUOTED.sub("_", command).split())
+    return next((sign[0] for sign in found if sign is not None), None)

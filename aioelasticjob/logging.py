@@ -1,0 +1,89 @@
+"""Logs for people and for programs: a formatter for each, and one line that switches INFO on where a server has not.
+
+Under uvicorn, gunicorn or a plain script nothing shows INFO, and only the message of a warning:
+``aioelasticjob.logging.enable()`` shows this package's log on stderr, whatever the program does with its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+Form: TypeAlias = Literal["text", "json"]
+LOGGER = "aioelasticjob"
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class TextFormatter(logging.Formatter):
+    """``12:00:01.250 WARNING report: item 2 missed the run of …: the last run was still going on  job=report``."""
+
+    default_msec_format = "%s.%03d"
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Return the line; a traceback, if there is one, follows it."""
+        said = " ".join(f"{name}={_shown(value)}" for name, value in fields(record).items())
+        record.message = " ⏎ ".join(record.message.splitlines())
+        line = f"{self.formatTime(record, self.datefmt)} {record.levelname:<7} {record.message}"
+        return f"{line}  {said}" if said else line
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        """Return the local time with milliseconds."""
+        return f"{super().formatTime(record, datefmt)}.{record.msecs:03.0f}"
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object in a line: ``time``, ``level``, ``logger``, ``message``, the record's fields, and ``stack``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        told: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        told |= {name: value for name, value in fields(record).items() if name not in told}
+        if record.exc_info:
+            told["stack"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False, default=_as_json)
+
+
+def enable(level: int | str = logging.INFO, form: Form = "text") -> None:
+    """Show this package's log, from ``level`` on, on stderr; a second call replaces the first."""
+    log = logging.getLogger(LOGGER)
+    for handler in [one for one in log.handlers if isinstance(one, _Handler)]:
+        log.removeHandler(handler)
+    handler = _Handler(sys.stderr)
+    handler.setFormatter(formatter(form))
+    log.addHandler(handler)
+    log.setLevel(level)
+    log.propagate = False  # else a program that shows the root's log, too, would show each line twice
+
+
+def formatter(form: Form) -> logging.Formatter:
+    """Return the formatter for people, or the one for programs."""
+    return JsonFormatter() if form == "json" else TextFormatter()
+
+
+def fields(record: logging.LogRecord) -> dict[str, object]:
+    """Return the fields that a record carries besides those of every record."""
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+class _Handler(logging.StreamHandler):  # type: ignore[type-arg]  # the class is generic in stubs only
+    """The handler that ``enable`` has added."""
+
+
+def _shown(value: object) -> str:
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple | set | frozenset) else str(value)
+    return repr(text) if not text or any(mark.isspace() or mark in "='\"" for mark in text) else text
+
+
+def _as_json(value: object) -> object:
+    return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)

@@ -1,0 +1,80 @@
+"""What a process declares of a job, beside what applies in the cluster."""
+
+from __future__ import annotations
+
+import functools
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination import declaration
+from aioelasticjob.coordination.declaration import Difference, differences, handler_name, other_handlers
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.tree import Node, Stat, Tree
+
+LAYOUT = Layout("report")
+STAT = Stat(1, 1, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 1)
+
+
+def config(**settings: Any) -> JobConfig:
+    return JobConfig(job_name="report", **settings)
+
+
+def test_each_setting_that_differs_is_found_also_one_that_is_declared_no_more() -> None:
+    found = differences(config(cron="0 0 3 * * ?", overwrite=True), config(cron="0 0 2 * * ?", failover=True))
+    assert [(one.setting, one.declared, one.applies) for one in found] == [
+        ("cron", "0 0 3 * * ?", "0 0 2 * * ?"),
+        ("failover", False, True),
+    ]
+    assert differences(config(timeout=5), config(timeout=5, requires=("later",))) == ()
+
+
+def test_the_warning_has_both_values_which_applies_and_what_to_do() -> None:
+    assert Difference("cron", "0 0 3 * * ?", "0 0 2 * * ?").text("report") == (
+        "report: cron = '0 0 3 * * ?' is declared here, but the registry has '0 0 2 * * ?';"
+        " the registry's value applies: to change it, declare overwrite=True,"
+        " or run aioelasticjob set report 'cron=0 0 3 * * ?'"
+    )
+    assert "set report failover=true" in Difference("failover", True, False).text("report")
+    assert "'timeout=…'" in Difference("timeout", None, 5.0).text("report")
+
+
+def test_values_of_options_are_not_shown() -> None:
+    text = Difference("error_handler_options", {"password": "a", "to": "x"}, {"password": "b", "to": "x"}).text(
+        "report"
+    )
+    assert "other values for password than the registry has" in text
+    assert "'a'" not in text
+    assert "'b'" not in text
+
+
+def test_a_long_value_is_shortened() -> None:
+    text = Difference("job_parameter", "a" * 5000, "").text("report")
+    assert f"'{'a' * 99}… is declared here" in text
+
+
+def test_other_handlers_are_those_that_say_so() -> None:
+    told = {"one": {"handler": "jobs:report"}, "two": {"handler": "old:report"}, "three": {}, "four": {"handler": 5}}
+    nodes = {LAYOUT.instance(name): Node(json.dumps(data).encode(), STAT) for name, data in told.items()}
+    tree = Tree({LAYOUT.instances: Node(b"", STAT), **nodes}, 1)
+    assert other_handlers(tree, LAYOUT, "one", "jobs:report") == {"two": "old:report"}
+    assert other_handlers(tree, LAYOUT, "one", "") == {}
+
+
+def test_a_handler_is_named_as_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert handler_name(handler_name) == "aioelasticjob.coordination.declaration:handler_name"
+    assert handler_name(functools.partial(handler_name)) == ""
+
+    def report() -> None: ...
+
+    report.__module__ = "__main__"
+    for main, name in (
+        (SimpleNamespace(__spec__=SimpleNamespace(name="shop.jobs")), "shop.jobs"),
+        (SimpleNamespace(__spec__=None, __file__="/srv/shop/jobs.py"), "jobs"),
+        (SimpleNamespace(), "__main__"),
+    ):
+        monkeypatch.setitem(declaration.sys.modules, "__main__", main)
+        assert handler_name(report).startswith(f"{name}:test_a_handler")

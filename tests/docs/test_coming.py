@@ -1,0 +1,94 @@
+"""The page for those who come from Elastic-Job: each key of a configuration is treated as it says."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+
+import pytest
+
+from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.config import JobConfig
+from aioelasticjob.layout import Layout
+from aioelasticjob.testing import VirtualClock
+from tests.docs.pages import read, table
+from tests.support.simulated_jobs import SimulatedJobs, simulate
+
+PAGE = "docs/coming-from-elastic-job.md"
+VALUES: dict[str, object] = {
+    "jobType": "DATAFLOW",
+    "cron": "0/10 * * * * ?",
+    "timeZone": "Asia/Shanghai",
+    "shardingTotalCount": 3,
+    "shardingItemParameters": "0=A,1=B,2=C",
+    "maxTimeDiffSeconds": 60,
+    "monitorPort": -1,
+    "concurrentDataProcessThreadCount": 5,
+    "jobShardingStrategyType": "odevity",
+    "jobErrorHandlerType": "ignore",
+    "jobParameter": "100",
+    "description": "for people",
+    **dict.fromkeys(("failover", "misfire", "monitorExecution", "disabled", "streamingProcess"), True),
+}
+KEYS = [
+    (key, meaning)
+    for keys, meaning in table(PAGE, "| key | here |")
+    for key in re.findall(r"`(\w+)`", keys)
+    if key != "jobName"
+]
+
+
+@pytest.mark.parametrize(("key", "meaning"), KEYS)
+def test_a_key_of_elastic_jobs_configuration_is_read_or_kept_as_the_page_says(key: str, meaning: str) -> None:
+    stored = {"jobName": "job", "jobType": "DATAFLOW", "shardingTotalCount": 3, key: VALUES.get(key, "x")}
+    config = JobConfig.from_json(json.dumps(stored).encode(), "/job/config")
+    assert meaning.startswith("not known" if config.unknown else "read")
+    if config.unknown:
+        assert config.as_json()[key] == "x"
+    else:
+        assert JobConfig.from_json(config.to_json(), "/job/config") == config
+
+
+def test_every_value_that_is_read_is_one_that_was_tried() -> None:
+    assert VALUES.keys() <= {key for key, meaning in KEYS if meaning.startswith("read")}
+
+
+def test_the_defaults_that_differ_are_those_of_this_release() -> None:
+    text = read(PAGE)
+    assert JobConfig.model_fields["concurrency"].default == 16
+    assert "1 there, 16 here" in text
+    assert inspect.signature(ElasticJob).parameters["session_timeout"].default == 30
+    assert "60 s there and 30 s here" in text
+    assert JobConfig.model_fields["reconcile_interval"].default == 60
+
+
+def test_the_nodes_named_in_place_of_elastic_jobs_are_there() -> None:
+    layout = Layout("job")
+    item = layout.item(0)
+    assert item.instance == "/job/sharding/0/instance"
+    assert layout.server("10.0.0.1") == "/job/servers/10.0.0.1"
+    assert f"{item.execution}/running" == "/job/execution/0/running"
+
+
+@pytest.mark.parametrize(("streaming", "processed"), [(True, 100), (False, 10)])
+def test_a_perpetual_job_is_a_dataflow_that_streams(streaming: bool, processed: int) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = ElasticJob(here.address, clock=VirtualClock())
+        waiting, done = list(range(100)), list[int]()
+
+        @app.dataflow(cron="0/30 * * * * ?", streaming=streaming, ordered=True)
+        async def records(context: ItemContext) -> list[int]:
+            batch = waiting[: int(context.job_parameter or 10)]
+            del waiting[: len(batch)]
+            return batch
+
+        @records.process
+        async def process(context: ItemContext, record: int) -> None:
+            done.append(record)
+
+        async with app.running():
+            await here.until(31)
+        assert done == list(range(processed))
+
+    simulate(scene)

@@ -1,0 +1,77 @@
+"""The settings of jobs as types are those that the models have, each with a type that allows the same."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from types import NoneType, UnionType
+from typing import Any, Literal, Union
+
+import pytest
+from pydantic import BaseModel, JsonValue
+
+from aioelasticjob.config import JobConfig, section_of
+from aioelasticjob.jobs.http import Request
+from aioelasticjob.jobs.script import Script
+from aioelasticjob.jobs.settings import DataflowSettings, JobSettings, RequestSettings, ScriptSettings
+from aioelasticjob.setting_types import DURATION, parts_of
+
+OTHERWISE = {"job_name", "job_type", "options", "command", "url"}
+"""Settings that are arguments of their own, or that follow from how a job is declared."""
+
+
+def own(settings: type) -> set[str]:
+    """Return the settings that a type adds to those of every job."""
+    return set(typing.get_type_hints(settings)) - set(typing.get_type_hints(JobSettings))
+
+
+def test_the_names_are_those_of_the_models() -> None:
+    of_dataflow = {name for name in JobConfig.model_fields if section_of(name).kind == "DATAFLOW"}
+    assert set(typing.get_type_hints(JobSettings)) == set(JobConfig.model_fields) - of_dataflow - OTHERWISE
+    assert own(DataflowSettings) == of_dataflow
+    assert own(ScriptSettings) == set(Script.model_fields) - OTHERWISE | {"listeners"}
+    assert own(RequestSettings) == set(Request.model_fields) - OTHERWISE | {"listeners"}
+
+
+def alternatives(hint: Any) -> set[object]:
+    """Return what a type allows: classes, values, and abstract collections for their concrete kinds."""
+    origin = typing.get_origin(hint)
+    if hint == JsonValue:
+        return {JsonValue}
+    if origin in (Union, UnionType):
+        return set().union(*(alternatives(one) for one in typing.get_args(hint)))
+    if origin is typing.Annotated:
+        return alternatives(typing.get_args(hint)[0])
+    if origin is Literal:
+        return set(typing.get_args(hint))
+    return {{dict: Mapping, list: Sequence, tuple: Sequence}.get(origin or hint, origin or hint)}
+
+
+BESIDES: Mapping[str, set[object]] = {
+    "sharding_item_parameters": {str},
+    "requires": {str},
+    "expected_status": {int, str},
+}
+"""What may be written in place of the type that the model holds."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "model", "name"),
+    [
+        (settings, model, name)
+        for settings, model in ((DataflowSettings, JobConfig), (ScriptSettings, Script), (RequestSettings, Request))
+        for name in sorted(typing.get_type_hints(settings) if model is JobConfig else own(settings) - {"listeners"})
+    ],
+)
+def test_each_setting_has_the_type_that_its_model_allows(settings: type, model: type[BaseModel], name: str) -> None:
+    field = model.model_fields[name]
+    allowed = alternatives(field.annotation) | BESIDES.get(name, set())
+    if DURATION in parts_of(field):
+        allowed = allowed - {int} | {float, str, timedelta}
+    assert alternatives(typing.get_type_hints(settings)[name]) == allowed
+
+
+def test_listeners_are_taken_by_every_kind() -> None:
+    assert typing.get_origin(typing.get_type_hints(ScriptSettings)["listeners"]) is Iterable
+    assert NoneType not in alternatives(typing.get_type_hints(RequestSettings)["listeners"])

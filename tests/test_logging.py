@@ -1,0 +1,100 @@
+"""The log on stderr: for people and for programs, and one line that switches it on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from aioelasticjob import logging as our_logging
+
+
+def formatted(message: str, *arguments: object, error: BaseException | None = None, **fields: object) -> str:
+    about = (type(error), error, None) if error is not None else None
+    record = logging.LogRecord("aioelasticjob.x", logging.WARNING, "x.py", 1, message, arguments, about)
+    vars(record).update(fields)
+    return our_logging.TextFormatter().format(record)
+
+
+def test_a_line_ends_with_the_fields_of_the_event() -> None:
+    line = formatted("items assigned to %s", "a", job="billing", items=3)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} WARNING items assigned to a  job=billing items=3", line)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("", "x=''"),
+        ("two words", "x='two words'"),
+        ("a=b", "x='a=b'"),
+        ("1\n2", r"x='1\n2'"),
+        ((1, 2), "x=1,2"),
+        (["a", "b"], "x=a,b"),
+        (None, "x=None"),
+        (0.25, "x=0.25"),
+    ],
+)
+def test_values_are_shown_so_that_it_is_clear_where_they_end(value: object, shown: str) -> None:
+    assert formatted("m", x=value).endswith(f"m  {shown}")
+
+
+def test_an_event_without_fields_ends_with_its_message() -> None:
+    assert formatted("registry lost").endswith("WARNING registry lost")
+
+
+def test_a_message_of_several_lines_becomes_one() -> None:
+    assert formatted("a\nb").endswith("a ⏎ b")
+
+
+def test_a_traceback_follows_its_line() -> None:
+    lines = formatted("item failed", error=ValueError("oops"), item=1).splitlines()
+    assert lines[0].endswith("item failed  item=1")
+    assert lines[-1] == "ValueError: oops"
+
+
+def test_a_line_for_programs_is_one_object_with_the_fields_and_the_stack() -> None:
+    record = logging.LogRecord("aioelasticjob.x", logging.ERROR, "x.py", 1, "%s failed", ("täglich",), None)
+    vars(record).update(job="täglich", items=frozenset({2, 1}), when=re.compile("x"), level="mine")
+    try:
+        raise ValueError("oops")
+    except ValueError as error:
+        record.exc_info = (ValueError, error, error.__traceback__)
+    line = our_logging.JsonFormatter().format(record)
+    assert "\n" not in line
+    told = json.loads(line)
+    assert (told["level"], told["logger"], told["message"]) == ("ERROR", "aioelasticjob.x", "täglich failed")
+    assert (told["job"], told["items"]) == ("täglich", [1, 2])
+    assert told["stack"].endswith("ValueError: oops")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", told["time"])
+
+
+@pytest.fixture
+def log() -> Iterator[logging.Logger]:
+    """This package's logger, which is afterwards as it was."""
+    log = logging.getLogger("aioelasticjob")
+    handlers, level, propagate = list(log.handlers), log.level, log.propagate
+    yield log
+    log.handlers[:], log.propagate = handlers, propagate
+    log.setLevel(level)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_one_line_switches_info_on_where_nothing_shows_it(
+    form: our_logging.Form, log: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    our_logging.enable(form=form)
+    our_logging.enable(form=form)  # again, as a module does that is imported twice
+    logging.getLogger("aioelasticjob.running").info("connected", extra={"job": "report"})
+    logging.getLogger("aioelasticjob.running").debug("not this")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["job"] == "report" if form == "json" else line.endswith("INFO    connected  job=report")
+
+
+def test_a_level_may_be_given(log: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    our_logging.enable("WARNING")
+    log.info("quiet")
+    log.warning("loud")
+    assert capsys.readouterr().err.endswith("WARNING loud\n")
