@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import TypedDict, Unpack
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypedDict, Unpack, cast
 
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.registry.names import is_ip
+from aioelasticjob.registry.secrets import is_login
+from aioelasticjob.registry.tls import TlsSettings
 
-DEFAULT_PORT = 2181
+DEFAULT_PORTS: Final = {"zk": 2181, "zks": 2281}
 MAX_REQUEST = (
     1_000_000  # bytes: the server closes the connection on a request beyond jute.maxbuffer, 1,048,575 by default
 )
@@ -23,6 +27,11 @@ class ConnectionOptions(TypedDict, total=False):
     max_sleep_time: float
     max_retries: int
     digest: str | None
+    digest_file: str | None
+    sasl: str | None
+    sasl_file: str | None
+    tls: TlsSettings | Mapping[str, Any] | None
+    ip: str | None
     max_request: int
 
 
@@ -37,12 +46,17 @@ class ConnectionSettings:
     base_sleep_time: float = 1
     max_sleep_time: float = 3
     max_retries: int = 3
-    digest: str | None = None
+    digest: str | None = field(default=None, repr=False)
+    digest_file: str | None = None
+    sasl: str | None = field(default=None, repr=False)
+    sasl_file: str | None = None
+    tls: TlsSettings | None = None  # exactly for addresses zks://…
+    ip: str | None = None
     max_request: int = MAX_REQUEST
 
     @classmethod
     def parse(cls, address: str, **options: Unpack[ConnectionOptions]) -> ConnectionSettings:
-        """Read ``zk://host:port,host:port/namespace``.
+        """Read ``zk://host:port,host:port/namespace``, or ``zks://…`` for encrypted connections.
 
         Raises: InvalidSetting, which names the setting, its value and what would be right.
         """
@@ -51,11 +65,15 @@ class ConnectionSettings:
             if name not in known:
                 raise InvalidSetting(name, value, f"no such setting; there are {', '.join(sorted(known))}")
         scheme, separator, rest = address.partition("://")
-        if scheme != "zk" or not separator:
+        if scheme not in DEFAULT_PORTS or not separator:
             raise InvalidSetting("address", address, "write zk://host:port,host:port/namespace")
+        tls = TlsSettings.of(options.get("tls"))
+        if scheme == "zk" and tls not in (None, TlsSettings()):
+            raise InvalidSetting("tls", tls, "connections of zk://… are not encrypted: write zks://…, or leave tls out")
         servers, _, namespace = rest.partition("/")
-        hosts = tuple(_host(server, address) for server in servers.split(","))
-        return cls(hosts, namespace.strip("/"), **options)
+        hosts = tuple(_host(server, address, DEFAULT_PORTS[scheme]) for server in servers.split(","))
+        used = (tls or TlsSettings()) if scheme == "zks" else None
+        return cls(hosts, namespace.strip("/"), **cast(Any, {**options, "tls": used}))
 
     def __post_init__(self) -> None:
         if not self.hosts:
@@ -74,8 +92,18 @@ class ConnectionSettings:
             raise InvalidSetting("max_retries", self.max_retries, "a whole number, 0 or more")
         if not _whole(self.max_request) or self.max_request < 1:
             raise InvalidSetting("max_request", self.max_request, "a number of bytes, 1 or more")
-        if self.digest is not None and not _credentials(self.digest):
-            raise InvalidSetting("digest", "…", "write user:password")  # the value is a secret
+        for name in ("digest", "sasl"):
+            if getattr(self, name) is not None and not is_login(getattr(self, name)):
+                raise InvalidSetting(name, "…", "write user:password")  # the value is a secret
+            if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
+                raise InvalidSetting(f"{name}_file", getattr(self, f"{name}_file"), f"leave it out, or {name}")
+        if self.ip is not None and not is_ip(self.ip):
+            raise InvalidSetting("ip", self.ip, "an address of this host, such as 10.0.0.7")
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether the registry is told who we are: then what we make is open to us alone."""
+        return any(one is not None for one in (self.digest, self.digest_file, self.sasl, self.sasl_file))
 
     @property
     def servers(self) -> str:
@@ -83,14 +111,14 @@ class ConnectionSettings:
         return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
 
 
-def _host(server: str, address: str) -> tuple[str, int]:
+def _host(server: str, address: str, default: int) -> tuple[str, int]:
     name, _, port = server.rpartition(":")
     if server.endswith("]") or not name:  # no port, or an IPv6 address without one
-        name, port = server, str(DEFAULT_PORT)
+        name, port = server, str(default)
     if name.startswith("[") and name.endswith("]"):
         name = name[1:-1]
     elif ":" in name:
-        raise InvalidSetting("address", address, f"write an IPv6 address in brackets, [{server}]:{DEFAULT_PORT}")
+        raise InvalidSetting("address", address, f"write an IPv6 address in brackets, [{server}]:{default}")
     if not _resolvable(name) or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InvalidSetting("address", address, f"{server!r} is not host:port with a port from 1 to 65535")
     return name, int(port)
@@ -107,10 +135,6 @@ def _resolvable(name: str) -> bool:
 def _positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise InvalidSetting(name, value, "a number of seconds above 0")
-
-
-def _credentials(value: object) -> bool:
-    return isinstance(value, str) and all(value.partition(":"))
 
 
 def _whole(value: object) -> bool:
