@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group
 
@@ -28,6 +28,7 @@ from aioelasticjob.observers.tracing import find_tracer
 from aioelasticjob.observers.vitals import Vitals
 from aioelasticjob.process import await_signals, forced_exit, freeze_garbage_collector, loop_factory
 from aioelasticjob.registry.session import ConnectionSettings, Session
+from aioelasticjob.registry.settings import ConnectionOptions
 from aioelasticjob.running.executors import DEFAULT_THREADS, Executors, Processes, processors
 from aioelasticjob.running.health import Health
 from aioelasticjob.running_app import RunningApp
@@ -44,8 +45,9 @@ log = logging.getLogger(__name__)
 class ElasticJob(Declarations):
     """A set of jobs and the registry that they are shared through.
 
-    ``session_timeout``, ``connection_timeout``, ``base_sleep_time`` and ``max_sleep_time`` are seconds;
-    ``digest`` is ``user:password``.
+    ``connection`` takes the settings of a connection: ``session_timeout``, ``connection_timeout``, ``base_sleep_time``
+    and ``max_sleep_time``, in seconds; ``max_retries`` and ``max_request``; ``digest`` and ``sasl``, each
+    ``user:password``, or the files ``digest_file`` and ``sasl_file``; ``tls``; and ``ip``, the address of this server.
 
     Raises:
         InvalidSetting: the address or an option makes no sense.
@@ -55,28 +57,15 @@ class ElasticJob(Declarations):
         self,
         address: str,
         *,
-        session_timeout: float = 30,
-        connection_timeout: float = 15,
-        base_sleep_time: float = 1,
-        max_sleep_time: float = 3,
-        max_retries: int = 3,
-        digest: str | None = None,
         threads: int = DEFAULT_THREADS,
         processes: int | None = None,
         event_store: str | EventStoreSettings | None = None,
         metrics: int | str | None = None,
         clock: Clock | None = None,
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
-        options: dict[str, Any] = {
-            "session_timeout": session_timeout,
-            "connection_timeout": connection_timeout,
-            "base_sleep_time": base_sleep_time,
-            "max_sleep_time": max_sleep_time,
-            "max_retries": max_retries,
-            "digest": digest,
-        }
         super().__init__()
-        self._registry = Address.parse(address, **options)
+        self._registry = Address.parse(address, **connection)
         self._threads = _positive("threads", threads)
         self._processes = processors() if processes is None else _positive("processes", processes)
         self.dependency_overrides: dict[Provider, Provider] = {}

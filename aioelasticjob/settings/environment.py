@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 PREFIX = "AIOELASTICJOB_"
 _OF_A_JOB = f"{PREFIX}JOBS__"
+_OF_TLS = f"{PREFIX}TLS__"
+_SECRET = re.compile("passw|secret|token|credential|login")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,20 @@ def name_of(field: str, environment: Mapping[str, str]) -> str | None:
     """Return the variable that sets a field of the settings, None if there is none."""
     wanted = f"{PREFIX}{field}".upper()
     return next((name for name in environment if name.upper() == wanted), None)
+
+
+def tls_of(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the settings below ``tls`` that variables set, such as ``AIOELASTICJOB_TLS__CA``: variable and value."""
+    found = ((name, value) for name, value in environment.items() if name.upper().startswith(_OF_TLS) and value)
+    return {name[len(_OF_TLS) :].lower(): (name, value) for name, value in found}
+
+
+def may_be_secret(keys: Sequence[str]) -> bool:
+    """Return whether the value of a setting of the application may be a secret, judged by its name, even if that is
+    misspelt.
+    """
+    name = keys[-1] if keys[:1] == ("tls",) else keys[0] if len(keys) == 1 else ""
+    return not name.endswith("_file") and bool(_SECRET.search(name) or get_close_matches(name, ("digest", "sasl"), n=1))
 
 
 def _value(text: str) -> object:
