@@ -182,7 +182,8 @@ class ElasticJob(Declarations):
 
         Raises:
             RegistryUnreachable: no registry answered.
-            AuthenticationFailed: the registry refused the digest.
+            TlsFailed: no encrypted connection could be made.
+            AuthenticationFailed: the registry refused the digest, or the user and password of SASL.
             InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
         """
         if self._here.running:

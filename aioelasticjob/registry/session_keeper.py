@@ -243,7 +243,7 @@ class SessionKeeper:
             self.failure, self._certain = found, not guessed
             if not new and str(found) != self._told:
                 self._told = str(found)
-                log.warning("cannot connect to the registry: %s", found)
+                log.warning("cannot connect to the registry: %s", found, extra={"server": server, "reason": str(found)})
 
     def _begin(self, connection: Connection, digest: str | None) -> None:
         """Go CONNECTED in one turn of the loop, so that credentials and watches are sent before any other request."""
