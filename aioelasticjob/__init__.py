@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from aioelasticjob.jobs.dependencies import Depends
     from aioelasticjob.jobs.listeners import JobListener, OnceListener
     from aioelasticjob.model import FireSource, Outcome
+    from aioelasticjob.registry.tls import TlsSettings
 
 __all__ = [
     "Cron",
@@ -32,6 +33,7 @@ __all__ = [
     "RegistryError",
     "Retry",
     "Streams",
+    "TlsSettings",
     "fire_times",
 ]
 
@@ -52,6 +54,7 @@ _HOMES = {
     "RegistryError": "errors",
     "Retry": "jobs.dataflow",
     "Streams": "coordination.streams",
+    "TlsSettings": "registry.tls",
     "fire_times": "cron",
 }
 

@@ -1,6 +1,7 @@
 """Addresses of registries, and how applications, commands and the console open a session from one.
 
 zk://host:port,host:port/namespace                     a ZooKeeper ensemble
+zks://host:port,host:port/namespace                    the same, with TLS
 embedded:// or embedded:///namespace                   a private server in memory, inside this process
 embedded://127.0.0.1:2181/namespace?data_dir=DIR       one durable server for all processes of this machine
 """
@@ -49,6 +50,7 @@ class Address:
             raise InvalidSetting("address", text, "write zk://host:port,host:port/namespace, or embedded://")
         if not text.startswith(EMBEDDED):
             return cls(text, ConnectionSettings.parse(text, **options))
+        options.pop("tls", None)  # such a registry is on this machine
         place, question, query = text.removeprefix(EMBEDDED).partition("?")
         if "@" in place:
             raise InvalidSetting("address", f"{EMBEDDED}…@{place.rpartition('@')[2]}", "must have no credentials")
@@ -62,6 +64,8 @@ class Address:
             raise InvalidSetting("address", text, error.expected) if error.setting == "address" else error from None
         if len(settings.hosts) > 1:
             raise InvalidSetting("address", text, f"a shared registry is one server: {EXAMPLE}")
+        if settings.sasl is not None or settings.sasl_file is not None:
+            raise InvalidSetting("sasl", "…", "a registry that this machine's processes share knows digest only")
         server = SharedServer.parse(*settings.hosts[0], query)
         return cls(text, replace(settings, hosts=((server.host, server.port),)), shared=server)
 
@@ -92,7 +96,7 @@ async def open_registry(
             from aioelasticjob.zookeeper.server import serve
 
             server = await stack.enter_async_context(serve("127.0.0.1", 0, clock=clock.now))
-            settings = replace(settings, hosts=((server.host, server.port),), private=True)
+            settings = replace(settings, hosts=((server.host, server.port),), private=True, sasl=None, sasl_file=None)
             log.info(PRIVATE, extra={"host": server.host, "port": server.port})
         elif where.shared is not None:
             await ensure_server(where.shared)

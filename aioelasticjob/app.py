@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group
 
@@ -18,7 +18,6 @@ from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.streams import Streams
 from aioelasticjob.declarations import Declarations
-from aioelasticjob.durations import Duration
 from aioelasticjob.errors import InvalidSetting, RegistryError, unwrapped
 from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import EventReader as EventListener
@@ -29,6 +28,7 @@ from aioelasticjob.observers.tracing import find_tracer
 from aioelasticjob.observers.vitals import Vitals
 from aioelasticjob.process import await_signals, forced_exit, freeze_garbage_collector, loop_factory
 from aioelasticjob.registry.session import ConnectionSettings, Session
+from aioelasticjob.registry.settings import ConnectionOptions
 from aioelasticjob.running.executors import DEFAULT_THREADS, Executors, Processes, processors
 from aioelasticjob.running.health import Health
 from aioelasticjob.running_app import RunningApp
@@ -45,8 +45,10 @@ log = logging.getLogger(__name__)
 class ElasticJob(Declarations):
     """A set of jobs and the registry that they are shared through.
 
-    ``session_timeout``, ``connection_timeout``, ``base_sleep_time`` and ``max_sleep_time`` are seconds, text such as
-    ``30s``, or a timedelta; ``digest`` is ``user:password``.
+    ``connection`` takes the settings of a connection: ``session_timeout``, ``connection_timeout``, ``base_sleep_time``
+    and ``max_sleep_time``, each in seconds, as text such as ``30s``, or a timedelta; ``max_retries`` and
+    ``max_request``; ``digest`` and ``sasl``, each ``user:password``, or the files ``digest_file`` and ``sasl_file``;
+    ``tls``; and ``ip``, the address of this server.
 
     Raises:
         InvalidSetting: the address or an option makes no sense.
@@ -56,28 +58,15 @@ class ElasticJob(Declarations):
         self,
         address: str,
         *,
-        session_timeout: Duration = 30,
-        connection_timeout: Duration = 15,
-        base_sleep_time: Duration = 1,
-        max_sleep_time: Duration = 3,
-        max_retries: int = 3,
-        digest: str | None = None,
         threads: int = DEFAULT_THREADS,
         processes: int | None = None,
         event_store: str | EventStoreSettings | None = None,
         metrics: int | str | None = None,
         clock: Clock | None = None,
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
-        options: dict[str, Any] = {
-            "session_timeout": session_timeout,
-            "connection_timeout": connection_timeout,
-            "base_sleep_time": base_sleep_time,
-            "max_sleep_time": max_sleep_time,
-            "max_retries": max_retries,
-            "digest": digest,
-        }
         super().__init__()
-        self._registry = Address.parse(address, **options)
+        self._registry = Address.parse(address, **connection)
         self._threads = _positive("threads", threads)
         self._processes = processors() if processes is None else _positive("processes", processes)
         self.dependency_overrides: dict[Provider, Provider] = {}
@@ -194,7 +183,8 @@ class ElasticJob(Declarations):
 
         Raises:
             RegistryUnreachable: no registry answered.
-            AuthenticationFailed: the registry refused the digest.
+            TlsFailed: no encrypted connection could be made.
+            AuthenticationFailed: the registry refused the digest, or the user and password of SASL.
             InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
         """
         if self._here.running:

@@ -9,7 +9,11 @@ ElasticJobError
 ├── GivenUp                   a run was cut off again and again, so it is rescued no more
 └── RegistryError
     ├── RegistryUnreachable   no server answered in time
-    ├── AuthenticationFailed  the registry refused the digest
+    ├── TlsFailed             no encrypted connection to the registry could be made
+    │   ├── CertificateMissing    a file with a certificate or key is missing, or the server asks for a certificate
+    │   ├── CertificateExpired    a certificate has expired: ours, the server's, or that of its CA
+    │   └── CertificateRefused    a certificate or key is not the right one
+    ├── AuthenticationFailed  the registry refused the digest, or the user and password of SASL
     ├── NotPermitted          an ACL forbids the operation
     ├── SessionEnded          the session under which a write was decided is over; nothing was written
     ├── Suspended             no connection at the moment; nothing was written
@@ -110,15 +114,37 @@ class RegistryUnreachable(RegistryError):
         self.hosts, self.seconds, self.reason = hosts, seconds, reason
 
 
+class TlsFailed(RegistryError):
+    """No encrypted connection to the registry could be made; ``file`` is the PEM file that it depends on, if any."""
+
+    def __init__(self, message: str, file: str | None = None) -> None:
+        super().__init__(message)
+        self.file = file
+
+
+class CertificateMissing(TlsFailed):
+    """A file with a certificate or a key cannot be read, or the registry asks for a certificate and we have none."""
+
+
+class CertificateExpired(TlsFailed):
+    """A certificate has expired: ours, the registry's, or that of its CA."""
+
+
+class CertificateRefused(TlsFailed):
+    """A certificate or a key is not the right one: another CA, another name, another key."""
+
+
 class AuthenticationFailed(RegistryError):
-    """The registry refused the credentials given as digest."""
+    """The registry refused the credentials given as digest, or those given as sasl."""
 
 
 class NotPermitted(RegistryError):
     """An access control list forbids the operation."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"not permitted at {path}: give the digest ('user:password') the node was made with")
+        super().__init__(
+            f"not permitted at {path}: give the digest or SASL user ('user:password') the node was made with"
+        )
         self.path = path
 
 

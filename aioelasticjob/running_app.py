@@ -19,6 +19,7 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.vitals import Vitals
+from aioelasticjob.registry.own_address import own_address
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.executors import Executors, pickled
 from aioelasticjob.running.health import Health
@@ -65,7 +66,8 @@ class RunningApp:
 
         Raises:
             RegistryUnreachable: no registry answered.
-            AuthenticationFailed: the registry refused the digest.
+            TlsFailed: no encrypted connection could be made.
+            AuthenticationFailed: the registry refused the digest, or the user and password of SASL.
             InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
         """
         self.running = True
@@ -81,7 +83,10 @@ class RunningApp:
                 session = await stack.enter_async_context(open_registry(registry, clock=self.clock))
                 self.session = session
                 stack.callback(self._forget_session)
-                await stack.enter_async_context(self._run_jobs(session, tuple(jobs), executors))
+                one_machine = registry.private or registry.shared is not None
+                ip = own_address(registry.settings.ip, session.host, one_machine=one_machine)
+                host = Host(ip, socket.gethostname(), os.getpid())
+                await stack.enter_async_context(self._run_jobs(session, tuple(jobs), executors, host))
                 try:
                     yield session
                 except Exception as error:  # the caller's own: kept out of our groups, which would wrap it
@@ -95,13 +100,14 @@ class RunningApp:
         self.session = self.shared = None
 
     @asynccontextmanager
-    async def _run_jobs(self, session: Session, jobs: tuple[Job, ...], executors: Executors) -> AsyncIterator[None]:
+    async def _run_jobs(
+        self, session: Session, jobs: tuple[Job, ...], executors: Executors, host: Host
+    ) -> AsyncIterator[None]:
         for job in jobs:
             if job.blocking and job.engine is None and job.config.executor == "process":
                 pickled(job.handler)
         dispatcher = ErrorDispatcher(self.clock, self.events.counts)
         shared = self.shared = ProcessContext(self.clock, self.events, executors, dispatcher)
-        host = Host(session.host, socket.gethostname(), os.getpid())
         try:
             async with executors.processes.open(), run_jobs(session, jobs, host, shared):
                 try:

@@ -48,6 +48,14 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_outward_address() -> Iterator[None]:
+    """All servers of the tests are on loopback, so their ids look the same on each machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aioelasticjob.registry.own_address.outward_address", lambda: None)
+        yield
+
+
 @pytest.fixture(params=LOOP_KINDS)
 def loop_kind(request: pytest.FixtureRequest) -> LoopKind:
     """Every kind of loop in turn; pass it to ``tests.support.loops.run_async``."""

@@ -320,6 +320,18 @@ def test_a_private_registry_needs_no_set_up(address: str, namespace: str) -> Non
     asyncio.run(main())
 
 
+def test_a_server_is_known_by_the_address_that_is_set(address: str) -> None:
+    async def main() -> None:
+        app = quick(address, ip="10.9.8.7")
+        app.add(nothing, name="job", cron="0 0 0 1 1 ? 2099")
+        async with clerk(address) as session, app.running():
+            (one,) = await session.children(Layout("job").instances)
+            assert one.startswith("10.9.8.7@-@")
+            assert await session.children(Layout("job").servers) == ("10.9.8.7",)
+
+    asyncio.run(main())
+
+
 @pytest.mark.timeout(240)
 def test_a_thousand_jobs_join_and_leave(address: str) -> None:
     async def main() -> None:

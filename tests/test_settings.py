@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,8 @@ from hypothesis import strategies as st
 
 from aioelasticjob import ElasticJob, InvalidSetting
 from aioelasticjob.jobs import kinds
-from aioelasticjob.registry.settings import ConnectionSettings
+from aioelasticjob.registry.settings import ConnectionOptions, ConnectionSettings
+from aioelasticjob.registry.tls import TlsSettings
 from aioelasticjob.settings import WrongSettings, examine, load
 from aioelasticjob.settings.checking import Application
 from aioelasticjob.settings.placeholders import Unresolved, resolve
@@ -380,8 +380,9 @@ def test_a_name_without_a_job_is_told_before_anything_runs(write: Write) -> None
 
 
 def test_the_top_of_a_file_knows_what_an_application_is_made_with() -> None:
-    parameters: Any = set(inspect.signature(ElasticJob).parameters) - {"address", "clock"}
-    assert set(Application.model_fields) - {"registry"} == parameters
+    parameters = set(inspect.signature(ElasticJob).parameters) - {"address", "clock", "connection"}
+    connection = ConnectionOptions.__optional_keys__ - {"max_request"}
+    assert set(Application.model_fields) - {"registry"} == parameters | connection
     assert set(Application.model_fields) >= set(ConnectionSettings.__slots__) - {
         "hosts",
         "namespace",
@@ -417,3 +418,60 @@ def test_a_placeholder_that_cannot_be_is_refused(text: str) -> None:
 @given(st.text(alphabet="${}:Aa\\ "))
 def test_any_text_can_be_written_so_that_it_stays(text: str) -> None:
     assert resolve(text.replace("${", "$${"), {}) == text
+
+
+# How to reach the registry
+
+ACCESS = """
+    registry: zks://zk1/billing
+    sasl_file: /run/secrets/zookeeper
+    digest: bob:${PASSWORD:8765}
+    ip: 10.0.0.7
+    tls:
+      ca: ca.pem
+      minimum_version: 1.3
+"""
+
+
+def test_access_is_a_matter_of_file_environment_and_code(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIOELASTICJOB_TLS__CA", "other.pem")
+    monkeypatch.setenv("AIOELASTICJOB_TLS__KEY_PASSWORD", "123")
+    app = ElasticJob.from_settings(write(ACCESS))
+    expected = TlsSettings(ca="other.pem", key_password="123", minimum_version="1.3")
+    assert (app.settings.tls, app.settings.sasl_file, app.settings.ip) == (
+        expected,
+        "/run/secrets/zookeeper",
+        "10.0.0.7",
+    )
+    assert app.settings.digest == "bob:8765"
+    code = ElasticJob("zks://h", tls={"ca": Path("ca.pem")}, sasl="bob:8765", ip="::1")
+    assert (code.settings.tls, code.settings.sasl) == (TlsSettings(ca="ca.pem"), "bob:8765")
+    assert "8765" not in repr(load(write(ACCESS)).application) + repr(code.settings) + repr(code._registry)
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "mistake"),
+    [
+        ("registry: zks://h\ntls: {certfile: x}", {}, "jobs.yaml:2: tls.certfile = '…': no such setting; there are"),
+        ("registry: zks://h\ntls: ca.pem", {}, "jobs.yaml:2: tls = 'ca.pem': a mapping of ca, certificate"),
+        ("registry: zk://h\ntls: {ca: x}", {}, "zks://…, or leave tls out"),
+        ("registry: zks://h", {"TLS__CAFILE": "x"}, "AIOELASTICJOB_TLS__CAFILE: tls.cafile = '…': no such setting"),
+        ("registry: zks://h", {"TLS__MINIMUM_VERSION": "2"}, "TLS__MINIMUM_VERSION: tls.minimum_version = '2': one of"),
+        ("digest: 8765", {}, "digest = '…': input should be a valid string"),
+        ("digest: x8765", {}, "digest = '…': write user:password"),
+        ("digets: x:8765", {}, "digets = '…': there is no such setting; did you mean digest?"),
+        ("password: x8765", {}, "password = '…': there is no such setting"),
+        ("sasl: a:${8765", {}, "sasl = '…': a placeholder is"),
+        ("sasl: a:b\nsasl_file: /x", {}, "sasl_file = '/x': leave it out, or sasl"),
+        ("tls: {key_password: [8765]}", {}, "tls.key_password = '…': a text"),
+        ("ip: host", {}, "ip = 'host': an address of this host"),
+    ],
+)
+def test_a_mistake_in_access_is_shown_without_the_secret(
+    text: str, variables: dict[str, str], mistake: str, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"AIOELASTICJOB_{name}", value)
+    found = told(write(text))
+    assert any(mistake in one for one in found), found
+    assert "8765" not in "".join(found)

@@ -50,7 +50,7 @@ def _found(ctx: typer.Context, read: Callable[[Session], Awaitable[Sequence[str]
     logging.disable()  # no error is printed into a line that is being typed
     try:
         where = RegistryOptions.of(ctx, ctx.params)
-        return RegistryOptions(where.address, where.digest, TIMEOUT).look(read)
+        return RegistryOptions(where.address, where.access, TIMEOUT).look(read)
     except Exception:
         return []
     finally:

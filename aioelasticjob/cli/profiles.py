@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -24,9 +24,18 @@ class Profile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     registry: str
-    digest: str | None = None
+    digest: Annotated[str | None, Field(repr=False)] = None
+    digest_file: str | None = None
+    sasl: Annotated[str | None, Field(repr=False)] = None
+    sasl_file: str | None = None
+    tls: Annotated[dict[str, Any] | None, Field(repr=False)] = None
     timeout: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] | None = None
     """Seconds to wait for the registry."""
+
+    @property
+    def access(self) -> Mapping[str, Any]:
+        """Credentials and certificates."""
+        return self.model_dump(exclude={"registry", "timeout"}, exclude_none=True)
 
 
 @dataclass(frozen=True, slots=True)

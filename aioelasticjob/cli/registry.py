@@ -7,13 +7,14 @@ import gc
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, get_type_hints
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import typer
 
 from aioelasticjob.addresses import Address, open_registry
 from aioelasticjob.cli import profiles
+from aioelasticjob.cli.access import OPTIONS, access_to, refuse_typed_tls, with_options
 from aioelasticjob.cli.profiles import Profile
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.session import Session
@@ -31,7 +32,7 @@ Registry: TypeAlias = Annotated[
         "--registry",
         "-r",
         envvar="AIOELASTICJOB_REGISTRY",
-        help="zk://host:port,host:port/namespace or embedded://host:port/…",
+        help="zk://host:port,host:port/namespace, zks://… with TLS, or embedded://host:port/…",
         rich_help_panel="Registry",
     ),
 ]
@@ -44,14 +45,6 @@ ProfileName: TypeAlias = Annotated[
         help="A registry by its name in profiles.toml.",
         rich_help_panel="Registry",
         autocompletion=lambda: sorted(profiles.load().by_name),
-    ),
-]
-Digest: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        envvar="AIOELASTICJOB_DIGEST",
-        help="user:password, where the registry asks for it.",
-        rich_help_panel="Registry",
     ),
 ]
 Timeout: TypeAlias = Annotated[
@@ -70,7 +63,7 @@ class RegistryOptions:
     """The address of a registry, its credentials, and how long to wait for it."""
 
     address: str
-    digest: str | None = None
+    access: Mapping[str, Any] = field(default_factory=dict, repr=False)
     timeout: float = DEFAULT_TIMEOUT
 
     @classmethod
@@ -93,11 +86,9 @@ class RegistryOptions:
             profile = _profile(given.get("profile"))
         else:
             profile = Profile(registry=given["registry"])
-        digest, timeout = (
-            given.get("digest") or profile.digest,
-            given.get("timeout") or profile.timeout or DEFAULT_TIMEOUT,
-        )
-        return cls(profile.registry, digest, timeout)
+        refuse_typed_tls(context, profile.registry)
+        timeout = given.get("timeout") or profile.timeout or DEFAULT_TIMEOUT
+        return cls(profile.registry, access_to(profile.registry, given, profile.access), timeout)
 
     def look(self, read: Callable[[Session], Awaitable[T]]) -> T:
         """Run ``read`` with a session and return its result, within the timeout; raises the same errors as ``use``."""
@@ -111,7 +102,7 @@ class RegistryOptions:
             InvalidSetting: the address makes no sense.
             RegistryError: the registry did not answer, or refused the credentials.
         """
-        registry = Address.parse(self.address, connection_timeout=self.timeout, digest=self.digest)
+        registry = Address.parse(self.address, connection_timeout=self.timeout, **self.access)
         if registry.private:
             raise InvalidSetting(
                 "address", self.address, "a private registry lives and dies with its process: nothing to see"
@@ -143,15 +134,7 @@ def on_a_registry(command: Callable[Concatenate[RegistryOptions, P], None]) -> C
         options = {name: given.pop(name) for name in _OPTIONS}
         command(RegistryOptions.of(context, options), **given)  # type: ignore[call-arg]
 
-    hints = get_type_hints(command, include_extras=True)
-    own = [one.replace(annotation=hints[one.name]) for one in list(inspect.signature(command).parameters.values())[1:]]
-    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    given = (one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own, *_OPTIONS.values()))
-    parameters = [context, *given]
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
-    called.__annotations__ = {one.name: one.annotation for one in parameters}
-    called.__name__, called.__doc__ = command.__name__, command.__doc__
-    return called
+    return with_options(command, called, _OPTIONS.values())
 
 
 def _profile(name: str | None) -> Profile:
@@ -168,6 +151,6 @@ def _option(name: str, annotation: object, default: object) -> inspect.Parameter
 _OPTIONS: Mapping[str, inspect.Parameter] = {
     "registry": _option("registry", Registry, DEFAULT),
     "profile": _option("profile", ProfileName, None),
-    "digest": _option("digest", Digest, None),
+    **OPTIONS,
     "timeout": _option("timeout", Timeout, None),
 }

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from aioelasticjob.cli import logs, profiles
+from aioelasticjob.cli.access import access_to, with_access
 from aioelasticjob.cli.terminal import out, print_error
 from aioelasticjob.errors import InvalidSetting
 
@@ -41,12 +43,11 @@ Profiles: TypeAlias = Annotated[
 ]
 
 
+@with_access
 def console(
+    given: Mapping[str, Any],
     registry: Registries = None,
     profile: Profiles = None,
-    digest: Annotated[
-        str | None, typer.Option(envvar="AIOELASTICJOB_DIGEST", help="user:password, where the registries ask for it.")
-    ] = None,
     event_store: Annotated[
         str | None, typer.Option(envvar="AIOELASTICJOB_EVENT_STORE", help="Database URL of the runs' history.")
     ] = None,
@@ -63,11 +64,13 @@ def console(
     """Serve the web console until Ctrl-C.  Its first start prints a one-time link to set a password."""
     from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
 
-    told = [RegistrySettings(*_named(one), digest, event_store) for one in registry or []]
-    known = profiles.load()
+    told, known = list[RegistrySettings](), profiles.load()
+    for name, address in map(_named, registry or ()):
+        told.append(RegistrySettings(name, address, event_store=event_store, **access_to(address, given)))
     for name in profile or ([] if told else sorted(known.by_name)):
         one = known.named(name)
-        told.append(RegistrySettings(name, one.registry, digest or one.digest, event_store))
+        chosen = access_to(one.registry, given, one.access)
+        told.append(RegistrySettings(name, one.registry, event_store=event_store, **chosen))
     logs.set_up(log_level)
     asyncio.run(_serve(Console(ConsoleSettings(tuple(told), data_dir, read_only)), host, port))
 

@@ -4,9 +4,27 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
+
+TlsPort: TypeAlias = Annotated[int | None, typer.Option(min=0, max=65535, help="A second port, with TLS.")]
+TlsCert: TypeAlias = Annotated[Path | None, typer.Option(help="The server's certificate (PEM).")]
+TlsKey: TypeAlias = Annotated[Path | None, typer.Option(help="Its private key, unless it is in the same file.")]
+TlsClientCa: TypeAlias = Annotated[Path | None, typer.Option(help="Clients need a certificate issued by this one.")]
+SaslUsers: TypeAlias = Annotated[Path | None, typer.Option(help="Lines of user:password, for SASL DIGEST-MD5.")]
+MaxConnections: TypeAlias = Annotated[
+    int, typer.Option(metavar="COUNT", help="Connections from one address; 0: any number.")
+]
+MaxUnfinished: TypeAlias = Annotated[
+    int | None, typer.Option(metavar="BYTES", help="Kept for all unfinished requests together.")
+]
+SessionlessTimeout: TypeAlias = Annotated[
+    int, typer.Option(metavar="MS", help="A client has so long to ask for a session.")
+]
+Linger: TypeAlias = Annotated[
+    float | None, typer.Option(min=0.001, help="End so many seconds after the last client; without it, never.")
+]
 
 
 def zookeeper(
@@ -17,19 +35,16 @@ def zookeeper(
     container_check: Annotated[
         int, typer.Option(min=1, max=86_400_000, help="Every so many ms, emptied containers are removed.")
     ] = 60_000,
-    max_client_cnxns: Annotated[
-        int, typer.Option(metavar="COUNT", help="Connections from one address; 0: any number.")
-    ] = 500,
+    max_client_cnxns: MaxConnections = 500,
     jute_maxbuffer: Annotated[int, typer.Option(metavar="BYTES", help="The largest request.")] = 1_048_575,
-    max_unfinished: Annotated[
-        int | None, typer.Option(metavar="BYTES", help="Kept for all unfinished requests together.")
-    ] = None,
-    sessionless_timeout: Annotated[
-        int, typer.Option(metavar="MS", help="A client has so long to ask for a session.")
-    ] = 10_000,
-    linger: Annotated[
-        float | None, typer.Option(min=0.001, help="End so many seconds after the last client; without it, never.")
-    ] = None,
+    max_unfinished: MaxUnfinished = None,
+    sessionless_timeout: SessionlessTimeout = 10_000,
+    tls_port: TlsPort = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    sasl_users: SaslUsers = None,
+    linger: Linger = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when it listens, and leave it in the background.")
     ] = False,
@@ -42,7 +57,11 @@ def zookeeper(
     sys.argv += [f"--max-client-cnxns={max_client_cnxns}", f"--jute-maxbuffer={jute_maxbuffer}"]
     sys.argv += [f"--sessionless-timeout={sessionless_timeout}"]
     sys.argv += [] if max_unfinished is None else [f"--max-unfinished={max_unfinished}"]
-    sys.argv += [] if data_dir is None else [f"--data-dir={data_dir}"]
+    optional = {
+        **{"data-dir": data_dir, "tls-port": tls_port, "tls-cert": tls_cert, "tls-key": tls_key},
+        **{"tls-client-ca": tls_client_ca, "sasl-users": sasl_users},
+    }
+    sys.argv += [f"--{name}={value}" for name, value in optional.items() if value is not None]
     sys.argv += [] if linger is None else [f"--linger={linger:g}"]
     sys.argv += ["--detach"] if detach else []
     raise typer.Exit(main())

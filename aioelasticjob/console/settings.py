@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from aioelasticjob.addresses import Address
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.registry.tls import TlsSettings
 
 _NAME: Final = re.compile(r"[\w.-]{1,60}")
 
@@ -23,6 +25,10 @@ class RegistrySettings:
     digest: str | None = field(default=None, repr=False)
     event_store: str | None = field(default=None, repr=False)
     """A database URL; it may hold a password."""
+    digest_file: str | None = None
+    sasl: str | None = field(default=None, repr=False)
+    sasl_file: str | None = None
+    tls: TlsSettings | Mapping[str, Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or set(self.name) <= {"."}:
@@ -38,9 +44,17 @@ class RegistrySettings:
         """Return how to connect, waiting ``patience`` seconds at most.
 
         Raises:
-            InvalidSetting: the address or the digest makes no sense.
+            InvalidSetting: the address, the credentials or the certificates make no sense.
         """
-        return Address.parse(self.address, digest=self.digest, connection_timeout=patience)
+        return Address.parse(
+            self.address,
+            digest=self.digest,
+            digest_file=self.digest_file,
+            sasl=self.sasl,
+            sasl_file=self.sasl_file,
+            tls=self.tls,
+            connection_timeout=patience,
+        )
 
 
 @dataclass(frozen=True, slots=True)

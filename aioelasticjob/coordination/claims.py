@@ -259,9 +259,8 @@ class Claims:
             if conflict.path == paths.misfire and conflict.reason == "not empty":
                 cache.items[item].stuck = True
             elif conflict.reason == "no ephemeral children" and conflict.path in (paths.execution, paths.running):
-                cache.warn(
-                    conflict.path, 0, "its parent is ephemeral, so the item does not run until that node is removed"
-                )
+                why = "its parent is ephemeral, so the item does not run until that node is removed"
+                cache.warn(conflict.path, 0, why)
                 taken.refused |= {item}
                 del wanted[item]
             elif conflict.path == paths.execution and conflict.reason == "missing" and cache.version(item) is None:

@@ -42,6 +42,8 @@ class Connection(asyncio.Protocol):
         self.heard = self.loop.time()  # when the last byte came
         self.lost, self.gone = asyncio.Event(), asyncio.Event()  # no more calls; no more socket
         self.reason = ""
+        self.opened = False  # with TLS: the handshake is over
+        self.error: Exception | None = None  # that ended the connection from below, such as a TLS alert
         self._transport: asyncio.Transport | None = None
         self._greeting: asyncio.Future[bytes] | None = None
         self._pending: dict[int, tuple[asyncio.Future[Reply], float, bool]] = {}
@@ -110,10 +112,12 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = cast("asyncio.Transport", transport)
+        self.opened = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self.gone.set()
+        self.error = exc
         self.abort(str(exc or "") or "closed by the server")
 
     def data_received(self, data: bytes) -> None:

@@ -20,6 +20,7 @@ from aioelasticjob.errors import (
 )
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry import codec as wire
+from aioelasticjob.registry.access import read_access
 from aioelasticjob.registry.beside import beside
 from aioelasticjob.registry.client import Client
 from aioelasticjob.registry.codec import Codec
@@ -303,19 +304,23 @@ async def open_session(
 
     ``ensure_server`` is called whenever no server could be reached; it may start one.
 
-    Raises: RegistryUnreachable, AuthenticationFailed, NotPermitted.
+    Raises: RegistryUnreachable, TlsFailed, AuthenticationFailed, NotPermitted, InvalidSetting.
     """
-    codec = Codec(settings.namespace, private=settings.digest is not None)
-    keeper = SessionKeeper(settings, codec, Random(seed))
+    clock = clock or SystemClock()
+    await read_access(settings, clock.now())  # a file that cannot be used is an error at once
+    codec = Codec(settings.namespace, private=settings.authenticated)
+    keeper = SessionKeeper(settings, codec, Random(seed), clock)
     keeper.ensure_server = ensure_server
-    session = Session(Client(settings, keeper, clock or SystemClock()), codec)
+    session = Session(Client(settings, keeper, clock), codec)
     try:
         async with beside(keeper.keep):
             with anyio.move_on_after(settings.connection_timeout) as waiting:
                 await session._client.first_connection()
                 await _check_namespace(session)
             if waiting.cancelled_caught:
-                raise RegistryUnreachable(settings.servers, settings.connection_timeout, keeper.reason)
+                raise keeper.failure or RegistryUnreachable(
+                    settings.servers, settings.connection_timeout, keeper.reason
+                )
             yield session
     finally:
         await keeper.close()
@@ -328,8 +333,9 @@ async def _check_namespace(session: Session) -> None:
         await client.connected()
         try:
             error, _, _ = await client.read(wire.GET, codec.watching("/"))
-            if error == wire.FORBIDDEN and settings.digest is not None:
-                raise AuthenticationFailed(f"the digest does not open /{settings.namespace}: check user and password")
+            if error == wire.FORBIDDEN and settings.authenticated:
+                who = "digest" if settings.sasl is None and settings.sasl_file is None else "SASL user"
+                raise AuthenticationFailed(f"the {who} does not open /{settings.namespace}: check user and password")
             if error != wire.MISSING:
                 break
             await _create_namespace(client, codec)
@@ -340,7 +346,7 @@ async def _check_namespace(session: Session) -> None:
 
 
 async def _create_namespace(client: Client, codec: Codec) -> None:
-    await _make(client, Codec("", private=client.settings.digest is not None), codec.absolute("/"))
+    await _make(client, Codec("", private=client.settings.authenticated), codec.absolute("/"))
 
 
 async def _make(client: Client, codec: Codec, path: str) -> None:

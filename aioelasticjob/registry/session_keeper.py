@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from aioelasticjob.errors import AuthenticationFailed
+from aioelasticjob.clock import Clock, SystemClock
+from aioelasticjob.errors import AuthenticationFailed, ElasticJobError
 from aioelasticjob.latest import Latest
+from aioelasticjob.registry.access import log_in, read_access
 from aioelasticjob.registry.backoff import Backoff
 from aioelasticjob.registry.codec import (
     AUTH,
@@ -34,7 +37,9 @@ from aioelasticjob.registry.codec import (
 )
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.lease import HEARTBEATS_PER_TIMEOUT, Lease
+from aioelasticjob.registry.names import addresses, is_ip
 from aioelasticjob.registry.settings import ConnectionSettings
+from aioelasticjob.registry.tls import explained, unanswered, unencrypted
 from aioelasticjob.registry.watches import Watcher, Watches
 
 log = logging.getLogger(__name__)
@@ -76,16 +81,20 @@ class SessionKeeper:
     It has more than twelve methods: a session has many states, and each change of state is a method.
     """
 
-    def __init__(self, settings: ConnectionSettings, codec: Codec, random: Random) -> None:
-        self.settings, self.codec = settings, codec
+    def __init__(self, settings: ConnectionSettings, codec: Codec, random: Random, clock: Clock | None = None) -> None:
+        self.settings, self.codec, self.clock = settings, codec, clock or SystemClock()
         self.lease, self.watches, self.backoff = Lease(expired=self._unproven), Watches(), Backoff(settings, random)
         self.status = Latest(SessionStatus(SessionState.SUSPENDED, 0))
         self.connection: Connection | None = None  # set exactly while the state is CONNECTED
         self.host = ""  # our own address
         self.refused: AuthenticationFailed | None = None
         self.reason = "no answer yet"  # why there is no connection
+        self.failure: ElasticJobError | None = None  # the last reason that somebody has to see to: TLS, a login, a file
+        self._certain = False  # whether that is known to be the reason, and no guess
         self.ensure_server: Callable[[], Awaitable[None]] | None = None  # called when no server could be reached
+        self._random = random
         self._hosts = random.sample(settings.hosts, len(settings.hosts))
+        self._told = ""  # the failure that was logged last
         self._password = NO_PASSWORD
         self._loop = asyncio.get_running_loop()
         self.outages: deque[tuple[float, float]] = deque(maxlen=MAX_OUTAGES)  # from when to when, by the loop's clock
@@ -105,6 +114,8 @@ class SessionKeeper:
                 begun = self._loop.time()
                 await self._attend(connection)
                 lived = self._loop.time() - begun
+            elif self.failure is not None and self._certain and not self.status.value.incarnation:
+                raise self.failure  # at the start nothing depends on us, and the settings given may be wrong
             elif self.ensure_server is not None:
                 await self.ensure_server()
             self.backoff.ended(lived)
@@ -151,53 +162,106 @@ class SessionKeeper:
 
     async def _anywhere(self) -> Connection | None:
         for host in tuple(self._hosts):
-            connection = await self._attach(host)
-            if connection is not None:
-                return connection
+            found = await self._addresses(host)
+            for address in found:
+                connection = await self._attach(host, address, len(self._hosts) - 1 + len(found))
+                if connection is not None:
+                    return connection
             self._last(host)
         return None
 
-    async def _attach(self, host: tuple[str, int]) -> Connection | None:
-        """Try one server; the try is short enough to leave time for another server before the session ends."""
-        settings, count = self.settings, len(self._hosts)
-        patience = (self.lease.timeout or settings.session_timeout) / (3 if count == 1 else 6)
-        patience = min(patience, settings.connection_timeout / (count + 1))
+    async def _addresses(self, host: tuple[str, int]) -> list[str]:
+        """Return the addresses that a name has now, in any order; none if they are not known in time."""
+        if is_ip(host[0]):
+            return [host[0]]
+        patience = self._patience(len(self._hosts))
+        try:
+            with anyio.fail_after(patience):
+                found = await addresses(*host)
+        except OSError as error:
+            late = isinstance(error, TimeoutError)
+            self.reason = f"no address of {host[0]} within {patience:g} s" if late else str(error)
+            return []
+        return self._random.sample(found, len(found)) if len(found) > 1 else found
+
+    def _patience(self, count: int) -> float:
+        """Return how long one attempt of ``count`` may take: there must be time for another one before the session
+        ends.
+        """
+        patience = (self.lease.timeout or self.settings.session_timeout) / (3 if count == 1 else 6)
+        return min(patience, self.settings.connection_timeout / (count + 1))
+
+    async def _attach(self, host: tuple[str, int], address: str, count: int) -> Connection | None:
+        """Try one address of one server; ``count`` is how many addresses there are to be tried."""
+        patience = self._patience(count)
         connection = Connection(self.lease, self._event, self._lost)
         try:
             with anyio.fail_after(patience):
-                await self._loop.create_connection(lambda: connection, *host)
+                access = await read_access(self.settings, self.clock.now())
+                await self._open(connection, host, address, access.tls)
                 asked, seen, sent = self.lease.incarnation, self._seen(), self.lease.now()
                 answer = await connection.greet(attach(asked, self._password, self.settings.session_timeout, seen))
-            session, password, timeout = attached(answer)
-        except (OSError, Malformed) as error:  # a timeout and the end of a connection are OSErrors
-            self.reason = f"no answer within {patience:g} s" if isinstance(error, TimeoutError) else str(error)
-            connection.abort(self.reason)
+                session, password, timeout = attached(answer)
+                if session and not connection.lost.is_set():
+                    self.lease.zxid = seen  # a registry whose data was deleted counts from the beginning
+                    self.lease.begin(session, timeout, sent)
+                    self._password = password
+                    if access.sasl is not None:
+                        await log_in(connection, access.sasl)
+        except (OSError, Malformed, ElasticJobError) as error:  # a timeout and the end of a connection are OSErrors
+            self._failed(error, connection, host, patience)
             return None
         except BaseException:
             connection.abort("cancelled")
             raise
         if session and not connection.lost.is_set():
-            self.lease.zxid = seen  # a registry whose data was deleted counts its transactions from the beginning
-            self.lease.begin(session, timeout, sent)
-            self._password = password
             self._last(host)
-            self._begin(connection)
+            self._begin(connection, access.digest)
             return connection
         connection.abort("refused")
         if session or not asked:
             self.reason = "refused"
             return None
         self._expire()
-        return await self._attach(host)  # a server that knows the end of a session can begin the next one
+        # a server that knows the end of a session can begin the next one
+        return await self._attach(host, address, count)
 
-    def _begin(self, connection: Connection) -> None:
+    async def _open(
+        self, connection: Connection, host: tuple[str, int], address: str, tls: ssl.SSLContext | None
+    ) -> None:
+        if self.settings.tls is None:
+            await self._loop.create_connection(lambda: connection, address, host[1])
+        else:
+            name = self.settings.tls.server_name or host[0]
+            await self._loop.create_connection(lambda: connection, address, host[1], ssl=tls, server_hostname=name)
+
+    def _failed(self, error: Exception, connection: Connection, host: tuple[str, int], patience: float) -> None:
+        """Note why an attempt has failed; if somebody has to see to it, log it once."""
+        connection.abort(str(error))
+        tls, server, new = self.settings.tls, f"{host[0]}:{host[1]}", not self.status.value.incarnation
+        found, guessed = error, False
+        if tls is not None and not isinstance(error, ElasticJobError):
+            found = explained(error, tls, server) or explained(connection.error, tls, server) or error
+            ended = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
+            guessed = found is error and new and ended
+            if guessed:
+                found = unanswered(tls, server) if connection.opened else unencrypted(server)
+        self.reason = f"no answer within {patience:g} s" if isinstance(found, TimeoutError) else str(found)
+        if isinstance(found, ElasticJobError):
+            self.failure, self._certain = found, not guessed
+            if not new and str(found) != self._told:
+                self._told = str(found)
+                log.warning("cannot connect to the registry: %s", found, extra={"server": server, "reason": str(found)})
+
+    def _begin(self, connection: Connection, digest: str | None) -> None:
         """Go CONNECTED in one turn of the loop, so that credentials and watches are sent before any other request."""
-        self.connection, self.host = connection, connection.host
+        self.connection, self.host, self._told = connection, connection.host, ""
+        self.failure = None
         if self.away_since is not None:
             self.outages.append((self.away_since, self._loop.time()))
             self.away_since = None
-        if self.settings.digest is not None:
-            connection.call(AUTH, credentials(self.settings.digest)).add_done_callback(self._authenticated)
+        if digest is not None:
+            connection.call(AUTH, credentials(digest)).add_done_callback(self._authenticated)
         for shallow in (False, True):
             for body in self.codec.rewatch(
                 self.watches.roots_by_depth(shallow=shallow), self.lease.zxid, shallow=shallow

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any, TypedDict, Unpack
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypedDict, Unpack, cast
 
 from aioelasticjob.durations import Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.registry.names import is_ip
+from aioelasticjob.registry.secrets import is_login
+from aioelasticjob.registry.tls import TlsSettings
 
 DURATIONS = ("session_timeout", "connection_timeout", "base_sleep_time", "max_sleep_time")
-DEFAULT_PORT = 2181
+DEFAULT_PORTS: Final = {"zk": 2181, "zks": 2281}
 MAX_REQUEST = (
     1_000_000  # bytes: the server closes the connection on a request beyond jute.maxbuffer, 1,048,575 by default
 )
@@ -25,6 +29,11 @@ class ConnectionOptions(TypedDict, total=False):
     max_sleep_time: Duration
     max_retries: int
     digest: str | None
+    digest_file: str | None
+    sasl: str | None
+    sasl_file: str | None
+    tls: TlsSettings | Mapping[str, Any] | None
+    ip: str | None
     max_request: int
 
 
@@ -39,14 +48,19 @@ class ConnectionSettings:
     base_sleep_time: float = 1
     max_sleep_time: float = 3
     max_retries: int = 3
-    digest: str | None = None
+    digest: str | None = field(default=None, repr=False)
+    digest_file: str | None = None
+    sasl: str | None = field(default=None, repr=False)
+    sasl_file: str | None = None
+    tls: TlsSettings | None = None  # exactly for addresses zks://…
+    ip: str | None = None
     max_request: int = MAX_REQUEST
     private: bool = False
     """Whether the server is one in memory, inside this process, that no other process knows."""
 
     @classmethod
     def parse(cls, address: str, **options: Unpack[ConnectionOptions]) -> ConnectionSettings:
-        """Read ``zk://host:port,host:port/namespace``.
+        """Read ``zk://host:port,host:port/namespace``, or ``zks://…`` for encrypted connections.
 
         Raises: InvalidSetting, which names the setting, its value and what would be right.
         """
@@ -55,17 +69,21 @@ class ConnectionSettings:
             if name not in known:
                 raise InvalidSetting(name, value, f"no such setting; there are {', '.join(sorted(known))}")
         scheme, separator, rest = address.partition("://")
+        if scheme not in DEFAULT_PORTS or not separator:
+            raise InvalidSetting("address", address, "write zk://host:port,host:port/namespace")
         servers, _, namespace = rest.partition("/")
         if "@" in servers:
-            wrong = 'must have no credentials: give them as digest, "user:password"'
+            wrong = 'must have no credentials: give them as digest or sasl, "user:password"'
             raise InvalidSetting("address", f"{scheme}://…@{rest.rpartition('@')[2]}", wrong)
-        if scheme != "zk" or not separator:
-            raise InvalidSetting("address", address, "write zk://host:port,host:port/namespace")
         if "?" in rest:
             raise InvalidSetting("address", address, "takes no options after a '?': give them beside the address")
-        hosts = tuple(_host(server, address) for server in servers.split(","))
+        tls = TlsSettings.of(options.get("tls"))
+        if scheme == "zk" and tls not in (None, TlsSettings()):
+            raise InvalidSetting("tls", tls, "connections of zk://… are not encrypted: write zks://…, or leave tls out")
+        hosts = tuple(_host(server, address, DEFAULT_PORTS[scheme]) for server in servers.split(","))
         times = {name: _seconds(name, value) for name, value in options.items() if name in DURATIONS}
-        return cls(hosts, namespace.strip("/"), **{**options, **times})
+        used = (tls or TlsSettings()) if scheme == "zks" else None
+        return cls(hosts, namespace.strip("/"), **cast(Any, {**options, **times, "tls": used}))
 
     def __post_init__(self) -> None:
         if not self.hosts:
@@ -87,8 +105,18 @@ class ConnectionSettings:
             raise InvalidSetting("max_retries", self.max_retries, "a whole number, 0 or more")
         if not _whole(self.max_request) or self.max_request < 1:
             raise InvalidSetting("max_request", self.max_request, "a number of bytes, 1 or more")
-        if self.digest is not None and not _credentials(self.digest):
-            raise InvalidSetting("digest", "…", "write user:password")  # the value is a secret
+        for name in ("digest", "sasl"):
+            if getattr(self, name) is not None and not is_login(getattr(self, name)):
+                raise InvalidSetting(name, "…", "write user:password")  # the value is a secret
+            if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
+                raise InvalidSetting(f"{name}_file", getattr(self, f"{name}_file"), f"leave it out, or {name}")
+        if self.ip is not None and not is_ip(self.ip):
+            raise InvalidSetting("ip", self.ip, "an address of this host, such as 10.0.0.7")
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether the registry is told who we are: then what we make is open to us alone."""
+        return any(one is not None for one in (self.digest, self.digest_file, self.sasl, self.sasl_file))
 
     @property
     def place(self) -> str:
@@ -101,14 +129,14 @@ class ConnectionSettings:
         return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
 
 
-def _host(server: str, address: str) -> tuple[str, int]:
+def _host(server: str, address: str, default: int) -> tuple[str, int]:
     name, _, port = server.rpartition(":")
     if server.endswith("]") or not name:  # no port, or an IPv6 address without one
-        name, port = server, str(DEFAULT_PORT)
+        name, port = server, str(default)
     if name.startswith("[") and name.endswith("]"):
         name = name[1:-1]
     elif ":" in name:
-        raise InvalidSetting("address", address, f"write an IPv6 address in brackets, [{server}]:{DEFAULT_PORT}")
+        raise InvalidSetting("address", address, f"write an IPv6 address in brackets, [{server}]:{default}")
     if not _resolvable(name) or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InvalidSetting("address", address, f"{server!r} is not host:port with a port from 1 to 65535")
     return name, int(port)
@@ -136,10 +164,6 @@ def _seconds(name: str, given: object) -> Any:
 def _positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise InvalidSetting(name, value, "a number of seconds above 0")
-
-
-def _credentials(value: object) -> bool:
-    return isinstance(value, str) and all(value.partition(":"))
 
 
 def _whole(value: object) -> bool:

@@ -56,7 +56,7 @@ class Watches:
         """Remove a watcher; return the roots for which the registry has to be asked for another watch, or for none."""
         changed = []
         for root in roots:
-            before, left = self.shallow(root), {**self._watchers.pop(root)}
+            before, left = self.shallow(root), {**self._watchers.pop(root, {})}
             left.pop(watcher, None)
             if left:
                 self._watchers[root] = left

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, cast
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from aioelasticjob import error_handlers
@@ -21,7 +21,7 @@ from aioelasticjob.jobs import kinds
 from aioelasticjob.registry.settings import ConnectionOptions
 from aioelasticjob.setting_errors import unknown_setting
 from aioelasticjob.setting_types import DURATION
-from aioelasticjob.settings.environment import PREFIX, mistyped, name_of, of_jobs
+from aioelasticjob.settings.environment import PREFIX, may_be_secret, mistyped, name_of, of_jobs, tls_of
 from aioelasticjob.settings.errors import Mistake, in_order, sifted
 from aioelasticjob.settings.files import Keys, SettingsFile
 from aioelasticjob.settings.placeholders import resolved
@@ -45,10 +45,15 @@ class Application(BaseSettings):
     base_sleep_time: Annotated[float, DURATION] | None = None
     max_sleep_time: Annotated[float, DURATION] | None = None
     max_retries: int | None = None
-    digest: str | None = None
+    digest: Annotated[str | None, Field(repr=False)] = None
+    digest_file: str | None = None
+    sasl: Annotated[str | None, Field(repr=False)] = None
+    sasl_file: str | None = None
+    tls: Annotated[Any, Field(repr=False)] = None
+    ip: str | None = None
     threads: PositiveInt | None = None
     processes: PositiveInt | None = None
-    event_store: str | None = None
+    event_store: Annotated[str | None, Field(repr=False)] = None
     metrics: int | str | None = None
 
     @property
@@ -130,6 +135,8 @@ class SettingsCheck:
             self._look_at_settings(name, self._with_defaults(self.jobs[name]))
 
     def _note(self, keys: Keys, value: object, expected: str) -> None:
+        if value is not None and may_be_secret(keys):
+            value = "…"
         self._found.setdefault(keys, self.mistake(keys, value, expected))
 
     def _section(self, values: Mapping[str, object], name: str) -> dict[str, object]:
@@ -154,6 +161,10 @@ class SettingsCheck:
             if variable := name_of(name, self.environment):
                 self._variables[(name,)] = variable
         named = {name: value for name, value in given.items() if name in Application.model_fields}
+        if tls := tls_of(self.environment):
+            self._variables |= {("tls", name): variable for name, (variable, _) in tls.items()}
+            before = named.get("tls")
+            named["tls"] = {**(before if isinstance(before, dict) else {}), **{n: v for n, (_, v) in tls.items()}}
         found, right = sifted(Application, {**named, **EnvSettingsSource(Application)()})
         self.application = Application.model_validate(right)
         found += sifted(_address, {"address": self.application.registry, **self.application.connection})[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -20,6 +20,8 @@ _READ_ELSEWHERE = frozenset(
         *("ITEMS", "ITEM", "PARAMETER", "FENCE"),
     )
 )
+_OF_TLS = f"{PREFIX}TLS__"
+_SECRET = re.compile("passw|secret|token|credential|login")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,27 @@ def mistyped(environment: Mapping[str, str], fields: Iterable[str]) -> Iterator[
     read = {f"{PREFIX}{field}".upper() for field in fields}
     for variable in environment:
         name = variable.upper()
-        if name.startswith(PREFIX) and name not in read | _READ_ELSEWHERE and not name.startswith(_OF_A_JOB):
+        if name.startswith(PREFIX) and name not in read | _READ_ELSEWHERE and not name.startswith((_OF_A_JOB, _OF_TLS)):
             head, separator, _ = name.partition("__")
             near = get_close_matches(name, read, n=1, cutoff=SIMILARITY)
             if separator and get_close_matches(head, [_OF_A_JOB.rstrip("_")], cutoff=SIMILARITY):
                 near = [f"{_OF_A_JOB}JOB__SETTING"]
             if near:
                 yield variable, near[0]
+
+
+def tls_of(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the settings below ``tls`` that variables set, such as ``AIOELASTICJOB_TLS__CA``: variable and value."""
+    found = ((name, value) for name, value in environment.items() if name.upper().startswith(_OF_TLS) and value)
+    return {name[len(_OF_TLS) :].lower(): (name, value) for name, value in found}
+
+
+def may_be_secret(keys: Sequence[str]) -> bool:
+    """Return whether the value of a setting of the application may be a secret, judged by its name, even if that is
+    misspelt.
+    """
+    name = keys[-1] if keys[:1] == ("tls",) else keys[0] if len(keys) == 1 else ""
+    return not name.endswith("_file") and bool(_SECRET.search(name) or get_close_matches(name, ("digest", "sasl"), n=1))
 
 
 def _value(text: str) -> object:

@@ -13,9 +13,11 @@ from pathlib import Path
 
 from aioelasticjob.zookeeper.connection import MAX_FRAME
 from aioelasticjob.zookeeper.lock import LockHeld, announce, locked
+from aioelasticjob.zookeeper.sasl_users import UsersError, UsersFile
 from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.settings import MAX_CLIENT_CONNECTIONS, MAX_UNFINISHED, MIN_MAX_FRAME, Settings
 from aioelasticjob.zookeeper.store import StoreError, prepare
+from aioelasticjob.zookeeper.tls import TlsError, TlsSettings
 
 LOOKS = 4
 """How often per time to linger, and at least every second, the server looks whether anybody is there."""
@@ -36,6 +38,7 @@ def _arguments() -> argparse.Namespace:
         help="time between looks for empty containers and outlived nodes",
     )
     _add_limits(option)
+    _add_access(option)
     option("--linger", type=_seconds, metavar="SECONDS", help="end so long after the last client; without it, never")
     option("--detach", action="store_true", help="return when the server listens, and leave it in the background")
     option("--lock", type=int, help=argparse.SUPPRESS)  # inherited: the descriptor of the data directory's lock
@@ -43,7 +46,9 @@ def _arguments() -> argparse.Namespace:
 
 
 def _checked(parser: argparse.ArgumentParser, given: argparse.Namespace) -> argparse.Namespace:
-    """Return the arguments, with room for at least one unfinished request."""
+    """Return the arguments, with room for at least one unfinished request, or end the process."""
+    if (given.tls_port is None) != (given.tls_cert is None) or (given.tls_port is None and given.tls_client_ca):
+        parser.error("give --tls-port and --tls-cert together; --tls-key and --tls-client-ca go with them")
     if given.max_unfinished is None:
         given.max_unfinished = max(MAX_UNFINISHED, given.jute_maxbuffer)
     elif given.max_unfinished < given.jute_maxbuffer:
@@ -84,6 +89,20 @@ def _add_limits(option: Callable[..., argparse.Action]) -> None:
     )
 
 
+def _add_access(option: Callable[..., argparse.Action]) -> None:
+    option("--tls-port", type=_number(0, 65535), metavar="PORT", help="a second port, with TLS; 0: a free one")
+    option("--tls-cert", type=_path, metavar="FILE", help="the server's certificate (PEM)")
+    option("--tls-key", type=_path, metavar="FILE", help="its private key; without it, in the certificate's file")
+    option("--tls-client-ca", type=_path, metavar="FILE", help="clients need a certificate issued by this one (PEM)")
+    option("--sasl-users", type=_path, metavar="FILE", help="lines of user:password, for SASL DIGEST-MD5")
+
+
+def _tls(given: argparse.Namespace) -> TlsSettings | None:
+    if given.tls_port is None:
+        return None
+    return TlsSettings(given.tls_cert, given.tls_key, given.tls_client_ca, given.tls_port)
+
+
 def _settings(given: argparse.Namespace) -> Settings:
     return Settings(
         tick_time=given.tick_time,
@@ -92,6 +111,7 @@ def _settings(given: argparse.Namespace) -> Settings:
         max_frame=given.jute_maxbuffer,
         max_unfinished=given.max_unfinished,
         sessionless_timeout=given.sessionless_timeout,
+        sasl_users=None if given.sasl_users is None else UsersFile(given.sasl_users),
     )
 
 
@@ -118,12 +138,15 @@ def _seconds(text: str) -> float:
 
 async def _run(arguments: argparse.Namespace, listening: Callable[[Server], None]) -> None:
     settings, data_dir = _settings(arguments), arguments.data_dir
-    async with serve(arguments.host, arguments.port, data_dir=data_dir, settings=settings) as server:
+    async with serve(
+        arguments.host, arguments.port, data_dir=data_dir, settings=settings, tls=_tls(arguments)
+    ) as server:
         for number in (signal.SIGTERM, signal.SIGINT):
             server.loop.add_signal_handler(number, server.request_stop)
         if arguments.linger is not None:
             linger(server, arguments.linger)
-        print(f"zookeeper listening on {server.address}", flush=True)
+        encrypted = "" if server.tls_address is None else f", with TLS on {server.tls_address}"
+        print(f"zookeeper listening on {server.address}{encrypted}", flush=True)
         listening(server)
         await server.ended
 
@@ -165,8 +188,9 @@ def main() -> int:
 
             asyncio.run(_run(arguments, listening))
         except OSError as error:
-            print(f"cannot listen on {arguments.host}:{arguments.port}: {_reason(error)}", file=sys.stderr)
-        except (LockHeld, StoreError, sqlite3.Error) as error:
+            ports = f"{arguments.port}" if arguments.tls_port is None else f"{arguments.port} and {arguments.tls_port}"
+            print(f"cannot listen on {arguments.host}:{ports}: {_reason(error)}", file=sys.stderr)
+        except (LockHeld, StoreError, TlsError, UsersError, sqlite3.Error) as error:
             print(error, file=sys.stderr)
         else:
             return 0

@@ -30,6 +30,9 @@ AclList = tuple[Acl, ...]
 OPEN_UNSAFE: AclList = (Acl(Perms.ALL, "world", "anyone"),)
 READ_UNSAFE: AclList = (Acl(Perms.READ, "world", "anyone"),)
 SUPER = Identity("super", "")
+SASL_SUPER = Identity("sasl", "super")  # every entry of scheme sasl admits this user
+_PROVEN = frozenset({"digest", "sasl", "super"})
+_KERBEROS_NAME = re.compile(r"[^/@]*(/[^/@]*)?@[^/@]*")
 
 
 def digest(credentials: bytes) -> Identity:
@@ -65,21 +68,23 @@ def require(acl: AclList, perm: int, identities: Iterable[Identity]) -> None:
         raise RequestError(ErrorCode.NO_AUTH)
 
 
-def resolve(wanted: Sequence[Acl] | None, identities: Sequence[Identity]) -> AclList:
+def resolve(wanted: Sequence[Acl] | None, identities: Sequence[Identity], *, sasl: bool = False) -> AclList:
     """Check the entries a client wants to set and write out `auth` as the client's own identities.
+
+    Entries of scheme `sasl` are refused unless the server knows it.
 
     Raises: RequestError with INVALID_ACL.
     """
     resolved: list[Acl] = []
     for entry in dict.fromkeys(wanted or ()):
         if entry.scheme == "auth":  # whatever the id: some clients send none
-            own = [Acl(entry.perms, *who) for who in identities if who.scheme in ("digest", "super")]
+            own = [Acl(entry.perms, *who) for who in identities if who.scheme in _PROVEN]
             if not own:
                 raise RequestError(ErrorCode.INVALID_ACL)
             resolved += own
-        elif entry.id is None and entry.scheme in ("world", "digest", "ip"):
+        elif entry.id is None and entry.scheme in ("world", "digest", "ip", *(("sasl",) if sasl else ())):
             raise RequestError(ErrorCode.MARSHALLING_ERROR)
-        elif (entry.scheme == "world" and entry.id == "anyone") or _well_formed(entry.scheme, entry.id or ""):
+        elif (entry.scheme == "world" and entry.id == "anyone") or _well_formed(entry.scheme, entry.id or "", sasl):
             resolved.append(entry)
         else:
             raise RequestError(ErrorCode.INVALID_ACL)
@@ -101,7 +106,9 @@ def masked(acl: AclList) -> AclList:
     )
 
 
-def _well_formed(scheme: str | None, id_: str) -> bool:
+def _well_formed(scheme: str | None, id_: str, sasl: bool) -> bool:
+    if scheme == "sasl":
+        return sasl and ("@" not in id_ or _KERBEROS_NAME.fullmatch(id_) is not None)
     if scheme == "digest":
         parts = id_.split(":")
         while parts and not parts[-1]:  # Java's split drops empty strings at the end
@@ -112,7 +119,7 @@ def _well_formed(scheme: str | None, id_: str) -> bool:
 
 def _matches(who: Identity, wanted: str) -> bool:
     if who.scheme != "ip":
-        return who.id == wanted
+        return who.id == wanted or who == SASL_SUPER
     network, address = _network(wanted), _network(who.id)
     if network is None or address is None:
         return False

@@ -21,6 +21,7 @@ class Connection:
     identities: list[Identity] = field(default_factory=list)
     session: int = 0
     timeout: int = 0
+    nonce: str | None = field(default=None, repr=False)  # of the SASL challenge that is to be answered; "" afterwards
     connected: bool = False  # whether the connect request was answered
     closing: bool = False  # whether to close once the output is written
     asked: int | None = None  # when the requests that are being answered arrived, ms on the server's own clock

@@ -26,6 +26,7 @@ class Author(NamedTuple):
     identities: Sequence[Identity]
     zxid: int
     now: int
+    sasl: bool = False  # whether the server knows the scheme
 
 
 class AppliedOperation(NamedTuple):
@@ -114,7 +115,7 @@ class DataTree(CountingTable):
     def _create(self, write: Create, path: str, author: Author) -> AppliedOperation:
         flag = self._flag(write)
         parent_path = parent_for_create(path)
-        acl = resolve(write.acl, author.identities)
+        acl = resolve(write.acl, author.identities, sasl=author.sasl)
         parent = self.node(parent_path)
         require(parent.acl, Perms.CREATE, author.identities)
         if flag.sequential:
@@ -151,7 +152,7 @@ class DataTree(CountingTable):
 
     def _set_acl(self, write: SetAcl, path: str, author: Author) -> AppliedOperation:
         validate(path)
-        acl = resolve(write.acl, author.identities)
+        acl = resolve(write.acl, author.identities, sasl=author.sasl)
         node = self.node(path)
         require(node.acl, Perms.ADMIN, author.identities)
         _require_version(node.aversion, write.version)

@@ -24,7 +24,7 @@ class ServerInfo:
     processor: Processor
     statistics: Latency
     open_connections: Callable[[], Iterable[Connection]]
-    port: int
+    ports: tuple[int, int]  # without TLS, and with it
     data_dir: Path | None
     now: int  # ms on the clock of the sessions
     started: int
@@ -94,7 +94,7 @@ def _conf(info: ServerInfo) -> str:
     directory = info.data_dir or ""
     size = _directory_size(info.data_dir)
     return (
-        f"clientPort={info.port}\nsecureClientPort=-1\ndataDir={directory}\ndataDirSize={size}\n"
+        f"clientPort={info.ports[0]}\nsecureClientPort={info.ports[1]}\ndataDir={directory}\ndataDirSize={size}\n"
         f"dataLogDir={directory}\ndataLogSize={size}\ntickTime={settings.tick_time}\n"
         f"maxClientCnxns={settings.max_client_connections}\nminSessionTimeout={lower}\nmaxSessionTimeout={upper}\n"
         "clientPortListenBacklog=-1\nserverId=0\n"

@@ -1,5 +1,7 @@
 """What the server does with every request.  One request at a time, in order: that order is the zxid's."""
 
+import logging
+import secrets
 from collections.abc import Mapping
 from struct import Struct
 
@@ -8,10 +10,13 @@ from aioelasticjob.zookeeper.acl import Identity
 from aioelasticjob.zookeeper.codes import ErrorCode, OpCode, RequestError
 from aioelasticjob.zookeeper.connection import Connection
 from aioelasticjob.zookeeper.datatree import AppliedOperation, Author
-from aioelasticjob.zookeeper.jute import NULL, MalformedError, Reader, pack_string
+from aioelasticjob.zookeeper.digest_md5 import DigestError, challenge, verify
+from aioelasticjob.zookeeper.jute import NULL, MalformedError, Reader, pack_buffer, pack_string
 from aioelasticjob.zookeeper.messages import Connect
 from aioelasticjob.zookeeper.queries import QUERIES
 from aioelasticjob.zookeeper.state import State
+
+log = logging.getLogger("aioelasticjob.zookeeper")
 
 _HEADER = Struct(">ii")
 _NO_PASSWORD = bytes(16)
@@ -74,8 +79,7 @@ class Processor(State):
         if op == OpCode.AUTH:
             self._authenticate(connection, xid, messages.read_auth(reader))
         elif op == OpCode.SASL:
-            reader.buffer()
-            self.send(connection, replies.reply(xid, 0, 0, NULL))  # no mechanism is set up, as in a plain server
+            self._log_in(connection, xid, reader.buffer())
         elif self.sessions.touch(connection.session, connection.timeout, now):
             self._answer(connection, xid, op, reader)
 
@@ -123,6 +127,29 @@ class Processor(State):
             return
         self.send(connection, replies.reply(xid, 0))
 
+    def _log_in(self, connection: Connection, xid: int, token: bytes | None) -> None:
+        """Take one step of SASL DIGEST-MD5; what the first message says does not matter, as in the reference server."""
+        passwords, nonce = self.settings.sasl_users, connection.nonce
+        if passwords is None:
+            self.send(connection, replies.reply(xid, 0, 0, NULL))  # no mechanism is set up, as in a plain server
+            return
+        if token is None:
+            raise MalformedError("a SASL message that is none")
+        if nonce is None:
+            connection.nonce = secrets.token_urlsafe(30)
+            answer = challenge(connection.nonce)
+        else:
+            connection.nonce = ""
+            try:
+                user, answer = verify(token, nonce, passwords)
+            except DigestError as error:
+                log.info("%s cannot log in: %s", connection.host, error)
+                self.send(connection, replies.reply(xid, 0, ErrorCode.AUTH_FAILED, NULL))
+                self.close(connection)
+                return
+            connection.add_identity(Identity("sasl", user))
+        self.send(connection, replies.reply(xid, 0, 0, pack_buffer(answer)))
+
     def _answer(self, connection: Connection, xid: int, op: int, reader: Reader) -> None:
         error, body, zxid = ErrorCode.OK, b"", None
         try:
@@ -153,7 +180,8 @@ class Processor(State):
         if op == OpCode.RECONFIG:
             messages.read_reconfig(reader)
         before = self.tree.zxid
-        author = Author(connection.session, connection.identities, self.next_zxid(), self.wall())
+        sasl = self.settings.sasl_users is not None
+        author = Author(connection.session, connection.identities, self.next_zxid(), self.wall(), sasl)
         if op in _REFUSED:
             raise RequestError(_REFUSED[op])
         if op == OpCode.MULTI:

@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import cast
 
@@ -21,6 +21,7 @@ from aioelasticjob.zookeeper.sessions import Sessions
 from aioelasticjob.zookeeper.settings import Settings
 from aioelasticjob.zookeeper.statistics import Latency, Traffic
 from aioelasticjob.zookeeper.store import Changes, Store, Stored, open_store, rows
+from aioelasticjob.zookeeper.tls import Certificates, EncryptedTransport, TlsSettings
 
 _BACKLOG = 256 * 1024  # bytes of output beyond which a connection's requests wait
 _BURST = 256  # requests of one connection before the others get their turn
@@ -33,6 +34,7 @@ class Server:
     def __init__(self, processor: Processor, data_dir: Path | None) -> None:
         self.host = ""
         self.port = 0
+        self.tls_port: int | None = None
         self.processor = processor
         self.data_dir = data_dir
         self.commits: Commits | None = None
@@ -50,13 +52,23 @@ class Server:
     @property
     def address(self) -> str:
         """Where clients connect to, as `host:port`."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return _place(self.host, self.port)
+
+    @property
+    def tls_address(self) -> str | None:
+        """Where clients connect to with TLS; None where there is no such port."""
+        return None if self.tls_port is None else _place(self.host, self.tls_port)
 
     def info(self) -> fourletter.ServerInfo:
         """Return what the four-letter words report about."""
         return fourletter.ServerInfo(
-            self.processor, self.statistics, self.clients.keys, self.port, self.data_dir, self.now(), self.started
+            self.processor, self.statistics, self.clients.keys, self.ports, self.data_dir, self.now(), self.started
         )
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """The port without TLS, and the one with TLS or -1."""
+        return self.port, -1 if self.tls_port is None else self.tls_port
 
     def now(self) -> int:
         """Tell the loop's time in ms."""
@@ -135,6 +147,10 @@ class Server:
     def _changes(self) -> Changes | None:
         zxid, dirty, sessions = self.processor.take_changes()
         return Changes(zxid, rows(self.processor.tree, dirty), sessions) if zxid is not None else None
+
+
+def _place(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Client(asyncio.Protocol):
@@ -294,23 +310,42 @@ async def serve(
     data_dir: Path | str | None = None,
     tick_time: int = 2000,
     settings: Settings | None = None,
+    tls: TlsSettings | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[Server]:
     """Serve ZooKeeper's protocol until the block ends.
 
-    Port 0 picks a free one; `tick_time` (ms) counts where no `settings` are given.
+    Port 0 picks a free one; `tick_time` (ms) counts where no `settings` are given.  With `tls` there is a second port.
 
-    Raises: OSError if the port is taken; StoreError if the data directory cannot be used.
+    Raises: OSError if the port is taken; StoreError if the data directory cannot be used; TlsError.
     """
     settings = settings or Settings(tick_time=tick_time)
     async with _state(settings, Path(data_dir) if data_dir else None, clock) as server:
         server.host = host
         try:
-            async with listening(lambda: Client(server), host, port) as server.port:
+            async with AsyncExitStack() as stack:
+                server.port = await stack.enter_async_context(listening(lambda: Client(server), host, port))
+                if tls is not None:
+                    server.tls_port = await stack.enter_async_context(_listening_encrypted(server, tls))
                 server.run_clocks()
                 yield server
         finally:
             await server.stop()
+
+
+@asynccontextmanager
+async def _listening_encrypted(server: Server, tls: TlsSettings) -> AsyncIterator[int]:
+    certificates, failed = Certificates(tls), RepeatedWarning("clients make TLS connections again")
+
+    def accepted() -> asyncio.Protocol:
+        return EncryptedTransport(Client(server), certificates.current(), failed)
+
+    try:
+        async with listening(accepted, server.host, tls.port) as port:
+            yield port
+    finally:
+        certificates.stop()
+        failed.stop()
 
 
 @asynccontextmanager

@@ -1,8 +1,9 @@
 """The settings of a server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aioelasticjob.zookeeper.connection import MAX_FRAME
+from aioelasticjob.zookeeper.digest_md5 import Passwords
 
 MAX_CLIENT_CONNECTIONS = 500
 """Connections from one address.
@@ -30,6 +31,7 @@ class Settings:
     container_check_interval: int = 60_000
     container_max_never_used: int = 0  # never
     super_digest: str | None = None  # `super:<hash>` of who may do everything
+    sasl_users: Passwords | None = field(default=None, repr=False)  # who may log in with SASL DIGEST-MD5
     max_client_connections: int = MAX_CLIENT_CONNECTIONS  # maxClientCnxns, per address; 0: any number
     sessionless_timeout: int = 10_000  # nio.sessionlessCnxnTimeout, with its default: for the connect request to come
     max_unfinished: int = MAX_UNFINISHED  # of all connections together, in the place of largeRequestMaxBytes

@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 from aioelasticjob.cli.application import application
 from aioelasticjob.cli.web import _is_loopback, _named
+from aioelasticjob.console.settings import RegistrySettings
+from aioelasticjob.registry.tls import TlsSettings
 from tests.support.embedded import EmbeddedServer
 
 
@@ -91,3 +93,12 @@ main()
     assert done.returncode == 2
     assert "pip install 'aioelasticjob[console]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_registry_is_shown_over_an_encrypted_connection_and_no_secret_is_shown() -> None:
+    settings = RegistrySettings(
+        "shop", "zks://h/shop", tls={"ca": "ca.pem", "key_password": "hunter2"}, sasl="a:hunter2"
+    )
+    found = settings.place().settings
+    assert (found.tls, found.sasl) == (TlsSettings("ca.pem", key_password="hunter2"), "a:hunter2")
+    assert "hunter2" not in repr(settings) + repr(found)

@@ -6,6 +6,7 @@ import inspect
 import re
 import shlex
 import tomllib
+from dataclasses import fields
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
@@ -17,6 +18,7 @@ from aioelasticjob import Cron, ElasticJob, InvalidSetting, JobConfig, error_han
 from aioelasticjob.cli.application import application
 from aioelasticjob.error_handlers import lookup
 from aioelasticjob.layout import Layout
+from aioelasticjob.registry.settings import ConnectionOptions, ConnectionSettings
 from aioelasticjob.zookeeper.__main__ import main as zookeeper
 from tests.__main__ import CHECKS, LONG
 from tests.docs.pages import ROOT, blocks, pages, read, table
@@ -47,8 +49,11 @@ def test_every_setting_of_a_job_has_its_row() -> None:
 def test_every_setting_of_a_connection_has_its_row() -> None:
     rows = {cells[0].strip("`"): cells[1].strip("`") for cells in table(SETTINGS, "| setting | default |")}
     parameters = inspect.signature(ElasticJob).parameters
-    given = {name: repr(one.default) for name, one in parameters.items() if name not in ("address", "clock")}
-    assert rows == given
+    own = {
+        name: repr(one.default) for name, one in parameters.items() if name not in ("address", "clock", "connection")
+    }
+    defaults = {one.name: repr(one.default) for one in fields(ConnectionSettings)}
+    assert rows == own | {name: defaults[name] for name in ConnectionOptions.__optional_keys__}
 
 
 def _shown(default: object) -> str:

@@ -29,7 +29,7 @@ class ChildProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, "AIOELASTICJOB_IP": "127.0.0.1", **(environment or {})},
             )
 
     @property

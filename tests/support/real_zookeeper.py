@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,50 @@ _SETTINGS = {
 }
 
 
+_NETTY = ("buffer", "codec", "common", "handler", "resolver", "transport")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may reach a server, and how: certificates for a port with TLS, and users for SASL."""
+
+    certificate: Path | None = None
+    """A file with the server's key and certificate; without it there is no port for TLS."""
+    client_ca: Path | None = None
+    """Clients need a certificate of this authority."""
+    users: Mapping[str, str] = field(default_factory=dict)
+
+    def settings(self, secure_port: int) -> dict[str, object]:
+        """Return the lines of zoo.cfg."""
+        found: dict[str, object] = {}
+        if self.users:
+            found["authProvider.1"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        if self.certificate is not None:
+            found |= {
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "secureClientPort": secure_port,
+                "secureClientPortAddress": HOST,
+                "ssl.keyStore.location": self.certificate,
+                "ssl.keyStore.type": "PEM",
+                "ssl.trustStore.location": self.client_ca or self.certificate,
+                "ssl.trustStore.type": "PEM",
+                "ssl.clientAuth": "none" if self.client_ca is None else "need",
+            }
+        return found
+
+    def flags(self, directory: Path) -> list[str]:
+        """Return the options of the Java virtual machine."""
+        if not self.users:
+            return []
+        lines = "".join(f'\n  user_{user}="{password}"' for user, password in self.users.items())
+        module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+        (directory / "jaas.conf").write_text(f"Server {{\n  {module}{lines};\n}};\n")
+        return [f"-Djava.security.auth.login.config={directory / 'jaas.conf'}"]
+
+
+OPEN: Final = Access()
+
+
 def installed() -> bool:
     """Say whether Debian's packages are here."""
     return JAVA.exists() and (JARS / "zookeeper.jar").exists()
@@ -44,11 +89,14 @@ def installed() -> bool:
 class RealServer:
     """One ZooKeeper server, which can be killed, paused and started again on its data."""
 
-    def __init__(self, directory: Path, port: int, members: dict[int, str], number: int = 0) -> None:
-        self.host, self.port, self.number = HOST, port, number
+    def __init__(
+        self, directory: Path, ports: tuple[int, int], members: dict[int, str], number: int = 0, access: Access = OPEN
+    ) -> None:
+        self.host, (self.port, self.secure_port), self.number = HOST, ports, number
         self._directory = directory
         directory.mkdir(parents=True)
-        settings = _SETTINGS | {"clientPort": port, "dataDir": directory}
+        settings = _SETTINGS | {"clientPort": self.port, "dataDir": directory} | access.settings(self.secure_port)
+        self._flags = access.flags(directory)
         settings |= {f"server.{member}": address for member, address in members.items()}
         (directory / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         (directory / "myid").write_text(f"{number}\n")
@@ -60,6 +108,11 @@ class RealServer:
         return f"{self.host}:{self.port}"
 
     @property
+    def secure_address(self) -> str:
+        """Host and port for TLS, by the name in the tests' certificates."""
+        return f"localhost:{self.secure_port}"
+
+    @property
     def process(self) -> ChildProcess:
         """The server's process."""
         assert self._process is not None, "not started"
@@ -67,9 +120,10 @@ class RealServer:
 
     def start(self) -> None:
         """Start the process; ``wait_until_serving`` says when it answers."""
-        class_path = f"{JARS}/zookeeper.jar:{JARS}/slf4j-nop.jar"
+        names = ("zookeeper", "slf4j-nop", *(f"netty-{part}" for part in _NETTY))
+        class_path = ":".join(f"{JARS}/{name}.jar" for name in names)
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = [str(JAVA), *_FLAGS, "-cp", class_path, main, str(self._directory / "zoo.cfg")]
+        command = [str(JAVA), *_FLAGS, *self._flags, "-cp", class_path, main, str(self._directory / "zoo.cfg")]
         self._process = ChildProcess(command, self._directory / "server.log")
 
     def wait_until_serving(self, patience: float = 90) -> None:
@@ -117,6 +171,11 @@ class Ensemble:
         """All members, as in a connect string."""
         return ",".join(member.address for member in self.members)
 
+    @property
+    def secure_addresses(self) -> str:
+        """All members with their ports for TLS."""
+        return ",".join(member.secure_address for member in self.members)
+
     def leader(self, patience: float = 90) -> RealServer:
         """Return the member that leads, as soon as there is one."""
         deadline = time.monotonic() + patience
@@ -139,10 +198,10 @@ class Ensemble:
 
 
 @contextmanager
-def standalone(directory: Path) -> Iterator[RealServer]:
+def standalone(directory: Path, access: Access = OPEN) -> Iterator[RealServer]:
     """Yield a single server that serves."""
-    with reserved_ports(1) as (port,), ExitStack() as stack:
-        server = RealServer(directory / "standalone", port, {})
+    with reserved_ports(2) as (port, secure), ExitStack() as stack:
+        server = RealServer(directory / "standalone", (port, secure), {}, access=access)
         stack.callback(server.kill)
         server.start()
         server.wait_until_serving()
@@ -150,13 +209,14 @@ def standalone(directory: Path) -> Iterator[RealServer]:
 
 
 @contextmanager
-def ensemble(directory: Path, size: int = 3) -> Iterator[Ensemble]:
+def ensemble(directory: Path, size: int = 3, access: Access = OPEN) -> Iterator[Ensemble]:
     """Yield an ensemble of which all members serve."""
-    with reserved_ports(3 * size) as ports, ExitStack() as stack:
+    with reserved_ports(4 * size) as ports, ExitStack() as stack:
         numbers = range(1, size + 1)
-        quorum, election, client = ports[:size], ports[size : 2 * size], ports[2 * size :]
+        quorum, election, *client = (ports[n * size : (n + 1) * size] for n in range(4))
         addresses = {n: f"{HOST}:{q}:{e}" for n, q, e in zip(numbers, quorum, election, strict=True)}
-        members = [RealServer(directory / f"member-{n}", client[n - 1], addresses, n) for n in numbers]
+        places = list(zip(*client, strict=True))
+        members = [RealServer(directory / f"member-{n}", places[n - 1], addresses, n, access) for n in numbers]
         for member in members:
             stack.callback(member.kill)
             member.start()

@@ -15,6 +15,7 @@ WAITING = {
     "listener",
     "server",
     "repeated_warning",
+    "tls",
 }  # all others get bytes and times and give bytes
 
 

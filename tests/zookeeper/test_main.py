@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import sqlite3
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from typing import IO
 import pytest
 
 from aioelasticjob.zookeeper.codes import OpCode
+from tests.support.certificates import authority
 from tests.support.processes import ChildProcess, Workers
 from tests.zookeeper.raw_client import connect_frame, create_body, frame
 
@@ -164,12 +166,49 @@ def test_limits_are_options_with_the_names_that_operators_know(start: Start) -> 
         ("--linger", "0"),
         ("--nonsense",),
         ("--jute-maxbuffer", "9000", "--max-unfinished", "8999"),
+        ("--tls-port", "0"),
+        ("--tls-cert", "server.pem"),
+        ("--tls-client-ca", "ca.pem"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(start: Start, options: tuple[str, ...]) -> None:
     server = start(*options)
     assert server.wait() == 2
     assert "usage:" in server.output
+
+
+def test_a_second_port_has_tls_and_users_log_in_with_sasl(tmp_path: Path, start: Start) -> None:
+    ca = authority(tmp_path, "ca")
+    ours, users = ca.issue("server"), tmp_path / "users"
+    users.write_text("bob:secret\n")
+    options = ("--port", "0", "--tls-port", "0", "--tls-cert", str(ours.certificate), "--tls-key", str(ours.key))
+    server = start(*options, "--sasl-users", str(users))
+    found = re.search(r", with TLS on 127\.0\.0\.1:(\d+)$", server.wait_for_output("listening"))
+    assert found, server.output
+    context = ssl.create_default_context(cafile=str(ca.certificate))
+    address = ("127.0.0.1", int(found[1]))
+    with (
+        socket.create_connection(address, timeout=60) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as client,
+        client.makefile("rb") as stream,
+    ):
+        client.sendall(connect_frame())
+        stream.read(41)
+        client.sendall(frame(1, OpCode.SASL, pack(">i", 0)))
+        assert b'realm="zk-sasl-md5"' in stream.read(int.from_bytes(stream.read(4), "big"))
+    assert server.terminate() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--tls-port", "0", "--tls-cert", "/nowhere.pem"), "/nowhere.pem cannot be read: No such file or directory\n"),
+        (("--sasl-users", "/nowhere"), "/nowhere cannot be read: No such file or directory\n"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_said_in_one_line(start: Start, options: tuple[str, ...], said: str) -> None:
+    server = start("--port", "0", *options)
+    assert (server.wait(), server.output) == (1, said)
 
 
 def test_what_was_acknowledged_survives_kill_9(start: Start, tmp_path: Path) -> None:

@@ -44,24 +44,24 @@ def available() -> bool:
 
 
 @contextmanager
-def real(directory: Path, pace: Pace) -> Iterator[Address]:
-    """Debian's server on a data directory of its own, killed at the end."""
+def real(directory: Path, pace: Pace, more: Sequence[str] = ()) -> Iterator[Address]:
+    """Debian's server on a data directory of its own, killed at the end; ``more`` are options of its Java."""
     settings = directory / "zoo.cfg"
     with reserved_ports(1) as (port,):
         settings.write_text(
             f"dataDir={directory / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
             f"tickTime={pace.tick}\nmaxClientCnxns=0\n"
         )
-        flags = (*JAVA_FLAGS, f"-Dznode.container.checkIntervalMs={pace.container_check}")
+        flags = (*JAVA_FLAGS, *more, f"-Dznode.container.checkIntervalMs={pace.container_check}")
         with _process(["java", *flags, "-cp", CLASS_PATH, MAIN, str(settings)]) as process:
             _await_serving(process, ("127.0.0.1", port))
             yield "127.0.0.1", port
 
 
 @contextmanager
-def embedded(pace: Pace, directory: Path | None = None) -> Iterator[Address]:
-    """Our server, in memory or on a data directory, killed at the end."""
-    options = ["--port", "0", "--tick-time", str(pace.tick), "--container-check", str(pace.container_check)]
+def embedded(pace: Pace, directory: Path | None = None, more: Sequence[str] = ()) -> Iterator[Address]:
+    """Our server, in memory or on a data directory, killed at the end; ``more`` are options of its command."""
+    options = [*more, "--port", "0", "--tick-time", str(pace.tick), "--container-check", str(pace.container_check)]
     if directory is not None:
         options += ["--data-dir", str(directory)]
     command = [sys.executable, "-m", "aioelasticjob.zookeeper", *options]

@@ -1,0 +1,40 @@
+"""Addresses: what they make of the settings that belong to other kinds of registries."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aioelasticjob.addresses import Address, open_registry
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.registry.tls import TlsSettings
+
+SHARED = "embedded://127.0.0.1:2181/test"
+
+
+@pytest.mark.parametrize("text", ["embedded://", SHARED])
+def test_a_registry_on_this_machine_is_not_encrypted(text: str) -> None:
+    assert Address.parse(text, tls={"ca": "ca.pem"}).settings.tls is None
+
+
+def test_a_shared_registry_knows_no_users_of_sasl() -> None:
+    for options in ({"sasl": "bob:secret"}, {"sasl_file": "secret"}):
+        with pytest.raises(InvalidSetting, match="knows digest only") as refused:
+            Address.parse(SHARED, **options)  # type: ignore[arg-type]
+        assert "secret" not in str(refused.value)
+
+
+def test_a_private_registry_lets_everybody_in_who_would_log_in_elsewhere() -> None:
+    async def main() -> None:
+        async with open_registry("embedded:///test", sasl="bob:secret") as session:
+            await session.get("/")
+
+    asyncio.run(main())
+
+
+def test_a_changed_address_keeps_its_access() -> None:
+    before = Address.parse("zks://h/a", tls={"ca": "ca.pem"}, sasl_file="f", ip="10.0.0.7")
+    after = before.changed("zks://g/b", session_timeout=7)
+    assert (after.settings.tls, after.settings.sasl_file, after.settings.ip) == (TlsSettings("ca.pem"), "f", "10.0.0.7")
+    assert before.changed("embedded://").settings.tls is None
