@@ -74,10 +74,10 @@ def console(
 
 def _named(registry: str) -> tuple[str, str]:
     """Take ``name=address`` apart; an address alone is named after its namespace."""
-    from aioelasticjob.console.settings import named
+    from aioelasticjob.console.settings import registry_name
 
     name, equals, address = registry.partition("=")
-    return (name, address) if equals and "://" not in name else (named(registry), registry)
+    return (name, address) if equals and "://" not in name else (registry_name(registry), registry)
 
 
 async def _serve(application: Console, host: str, port: int) -> None:
@@ -99,7 +99,7 @@ async def _serve(application: Console, host: str, port: int) -> None:
         """A server that closes open pages when it is stopped, instead of waiting for them."""
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            application.leaving = True
+            application.state.closing = True
             super().handle_exit(sig, frame)
 
     server = Server(config)
@@ -115,8 +115,8 @@ async def _serve(application: Console, host: str, port: int) -> None:
                 print_error("other machines can reach this console, unencrypted: put a proxy with TLS before it")
             shown = f"[{host}]" if ":" in host else host
             base = f"http://{shown}:{bound}"
-            if application.invitation is not None:
-                out().print(f"Set the first password (once, within 24 hours): {base}{application.invitation}")
+            if application.state.invitation is not None:
+                out().print(f"Set the first password (once, within 24 hours): {base}{application.state.invitation}")
             out().print(f"The console is at {base}/  (Ctrl-C ends it)")
             await server.serve(sockets=[listening])
 

@@ -1,4 +1,4 @@
-"""Who may sign in: people, their passwords and roles, and the links that invite them."""
+"""The accounts: people, their passwords and roles, and the one-time links that invite them."""
 
 from __future__ import annotations
 

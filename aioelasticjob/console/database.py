@@ -1,4 +1,4 @@
-"""The console's own small database: SQLite in its data directory, asked from a thread so that no page waits."""
+"""The console's own database: SQLite in its data directory, used in a thread so that no page blocks the loop."""
 
 from __future__ import annotations
 

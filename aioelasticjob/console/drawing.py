@@ -11,8 +11,8 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from aioelasticjob.clock import moment
-from aioelasticjob.console.live import Seen
-from aioelasticjob.console.words import Language
+from aioelasticjob.console.i18n import Language
+from aioelasticjob.console.registry_watch import ObservedRun
 
 BARS: Final = 24
 BAR_WIDTH, SPARK_HEIGHT = 4, 22
@@ -34,12 +34,12 @@ _TONES: Final[Mapping[str, str]] = {
 }
 
 
-def tone(outcome: str) -> str:
+def outcome_class(outcome: str) -> str:
     """Return the style class of an outcome."""
     return _TONES.get(outcome, "warn")
 
 
-def sparkline(runs: Sequence[Seen], words: Language) -> Markup:
+def sparkline(runs: Sequence[ObservedRun], translate: Language) -> Markup:
     """Draw the newest runs as bars, taller the longer they took (by the square root); failures stand out."""
     shown = [run for run in runs if run.outcome != "misfired"][-BARS:]
     if not shown:
@@ -48,13 +48,13 @@ def sparkline(runs: Sequence[Seen], words: Language) -> Markup:
     strokes: dict[str, str] = {}  # one path for all bars of a colour: a page has a thousand of these
     for index, run in enumerate(shown, BARS - len(shown)):
         height = max(2, round(SPARK_HEIGHT * sqrt(_length(run) / longest)))
-        look = tone(run.outcome)
+        look = outcome_class(run.outcome)
         strokes[look] = f"{strokes.get(look, '')}M{index * BAR_WIDTH + 1.5:g} {SPARK_HEIGHT}v-{height}"
     bars = [f'<path class="{look}" d="{path}"/>' for look, path in strokes.items()]
-    failed = sum(tone(run.outcome) == "bad" for run in shown)
-    took = spell(_length(shown[-1]))
+    failed = sum(outcome_class(run.outcome) == "bad" for run in shown)
+    took = duration_text(_length(shown[-1]))
     said = "the last {runs} runs: {failed} failed, the newest took {took}"
-    label = words(said, runs=len(shown), failed=failed, took=took)
+    label = translate(said, runs=len(shown), failed=failed, took=took)
     return Markup(
         f'<svg class="spark" viewBox="0 0 {BARS * BAR_WIDTH} {SPARK_HEIGHT}" role="img" aria-label="{escape(label)}">'
         f"<title>{escape(label)}</title>{''.join(bars)}</svg>"
@@ -81,12 +81,12 @@ class Window:
     end: float
 
     def x(self, milliseconds: int) -> float:
-        """Return where a moment lies in the picture."""
+        """Return where a moment lies in the snapshot."""
         part = (milliseconds / 1000 - self.start) / (self.end - self.start)
         return LABELS + min(max(part, 0.0), 1.0) * (WIDTH - LABELS)
 
 
-def timeline(items: Sequence[int], runs: Iterable[Seen], window: Window, words: Language) -> Markup:
+def timeline(items: Sequence[int], runs: Iterable[ObservedRun], window: Window, translate: Language) -> Markup:
     """Draw a row for each item with its runs in the window; failures, misfires and rescues can be told apart."""
     rows = {item: row for row, item in enumerate(items)}
     shown = [run for run in runs if run.item in rows and _inside(run, window)]
@@ -98,15 +98,15 @@ def timeline(items: Sequence[int], runs: Iterable[Seen], window: Window, words: 
         parts.append(f'<line class="rail" x1="{LABELS}" y1="{y + ROW - 1}" x2="{WIDTH}" y2="{y + ROW - 1}"/>')
         parts.append(f'<text class="item" x="{LABELS - 10}" y="{y + 15}" text-anchor="end">{item}</text>')
     bars = _merged(sorted(shown, key=lambda run: (run.item, run.begun)), window, near)
-    parts += [_mark(bar, AXIS + rows[bar[0].item] * ROW, window, words) for bar in bars]
-    label = words("timeline of the runs of every item")
+    parts += [_mark(bar, AXIS + rows[bar[0].item] * ROW, window, translate) for bar in bars]
+    label = translate("timeline of the runs of every item")
     return Markup(
         f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}">'
         f"{''.join(parts)}</svg>"
     )
 
 
-def spell(milliseconds: float) -> str:
+def duration_text(milliseconds: float) -> str:
     """Say how long something took, in units that need no translation."""
     if milliseconds < 1000:
         return f"{milliseconds:.0f} ms"
@@ -122,9 +122,9 @@ def spell(milliseconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
-def _merged(runs: Iterable[Seen], window: Window, near: float) -> list[list[Seen]]:
+def _merged(runs: Iterable[ObservedRun], window: Window, near: float) -> list[list[ObservedRun]]:
     """Put runs that would lie upon each other into one bar, as long as they look the same."""
-    bars: list[list[Seen]] = []
+    bars: list[list[ObservedRun]] = []
     for run in runs:
         last = bars[-1] if bars else None
         if (
@@ -139,28 +139,28 @@ def _merged(runs: Iterable[Seen], window: Window, near: float) -> list[list[Seen
     return bars
 
 
-def _look(run: Seen) -> str:
-    return f"{tone(run.outcome)} rescued" if run.source == "FAILOVER" else tone(run.outcome)
+def _look(run: ObservedRun) -> str:
+    return f"{outcome_class(run.outcome)} rescued" if run.source == "FAILOVER" else outcome_class(run.outcome)
 
 
-def _mark(bar: Sequence[Seen], y: int, window: Window, words: Language) -> str:
+def _mark(bar: Sequence[ObservedRun], y: int, window: Window, translate: Language) -> str:
     first, last = bar[0], bar[-1]
     x, end = window.x(first.begun), window.x(last.ended)
     more = f" (+{len(bar) - 1})" if len(bar) > 1 else ""
-    told = f"<title>{_title(last, words)}{more}</title>"
+    told = f"<title>{_title(last, translate)}{more}</title>"
     if first.outcome == "misfired":
         return f'<path class="miss" d="M{x:.1f} {y + 5}l5 6l-5 6l-5 -6z">{told}</path>'
     size = f'x="{x:.1f}" y="{y + 4}" width="{max(3.0, end - x):.1f}" height="{ROW - 9}"'
     return f'<rect class="{_look(first)}" {size} rx="2">{told}</rect>'
 
 
-def _title(run: Seen, words: Language) -> str:
+def _title(run: ObservedRun, translate: Language) -> str:
     when = moment(run.begun / 1000).strftime("%Y-%m-%d %H:%M:%S UTC")
-    parts = [f"{words('item')} {run.item}: {words(run.outcome)}", when]
+    parts = [f"{translate('item')} {run.item}: {translate(run.outcome)}", when]
     if run.outcome != "misfired":
-        parts.append(spell(_length(run)))
+        parts.append(duration_text(_length(run)))
     if run.source and run.source != "CRON":
-        parts.append(words(run.source))
+        parts.append(translate(run.source))
     if run.instance:
         parts.append(run.instance)
     return str(escape(" · ".join(parts)))
@@ -185,9 +185,9 @@ def _clock(at: datetime, step: int) -> str:
     return at.strftime("%m-%d" if step >= 86_400 else "%H:%M" if step >= 60 else "%H:%M:%S")
 
 
-def _inside(run: Seen, window: Window) -> bool:
+def _inside(run: ObservedRun, window: Window) -> bool:
     return run.ended / 1000 >= window.start and run.begun / 1000 <= window.end
 
 
-def _length(run: Seen) -> int:
+def _length(run: ObservedRun) -> int:
     return max(0, run.ended - run.begun)

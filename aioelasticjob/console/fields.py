@@ -88,11 +88,11 @@ def field_of(config: JobConfig, name: str) -> Field:
     return Field(name, value, "text", tuple(names), optional)
 
 
-def _hide(told: object) -> object:
+def _hide(value: object) -> object:
     """Return a value of JSON with what sounds secret replaced, however deep it lies."""
-    if isinstance(told, dict):
-        return {key: "…" if _SECRET.search(key) else _hide(value) for key, value in told.items()}
-    return [_hide(value) for value in told] if isinstance(told, list) else told
+    if isinstance(value, dict):
+        return {key: "…" if _SECRET.search(key) else _hide(part) for key, part in value.items()}
+    return [_hide(part) for part in value] if isinstance(value, list) else value
 
 
 def text_of(config: JobConfig, name: str) -> str:
@@ -113,7 +113,7 @@ def text_of(config: JobConfig, name: str) -> str:
     return str(value)
 
 
-def given(form: Mapping[str, str], config: JobConfig) -> dict[str, str]:
+def changed_fields(form: Mapping[str, str], config: JobConfig) -> dict[str, str]:
     """Return the settings in a form that differ from the configuration it was made for."""
     known = [name for name in JobConfig.model_fields if name not in UNCHANGEABLE and name in form]
     told = {name: form[name].replace("\r\n", "\n") for name in known}

@@ -1,4 +1,4 @@
-"""Who is signed in: random ids kept on our side, so that signing out and expiry really end a session."""
+"""The sessions of people who are signed in.  The database keeps them, so that signing out really ends one."""
 
 from __future__ import annotations
 

@@ -27,20 +27,20 @@ class RegistrySettings:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or set(self.name) <= {"."}:
             raise InvalidSetting("name", self.name, "1 to 60 letters, digits, '_', '-' or '.'")
-        if self.place().private:
+        if self.parsed_address().private:
             raise InvalidSetting("address", self.address, "a private registry lives within its process: nothing to see")
         if self.event_store is not None:
             from aioelasticjob.observers.sql import EventStoreSettings  # SQLAlchemy, where there is a store to ask
 
             EventStoreSettings.of(self.event_store)
 
-    def place(self, patience: float = 15.0) -> Address:
-        """Return how to connect, waiting ``patience`` seconds at most.
+    def parsed_address(self, timeout: float = 15.0) -> Address:
+        """Return how to connect, waiting ``timeout`` seconds at most.
 
         Raises:
             InvalidSetting: the address or the digest makes no sense.
         """
-        return Address.parse(self.address, digest=self.digest, connection_timeout=patience)
+        return Address.parse(self.address, digest=self.digest, connection_timeout=timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class ConsoleSettings:
         return Path(home) / "aioelasticjob" / "console"
 
 
-def named(address: str) -> str:
+def registry_name(address: str) -> str:
     """Return a name for a registry that came without one: its namespace, or its first host."""
     settings = Address.parse(address).settings
-    told = settings.namespace.replace("/", "-") or settings.hosts[0][0]
-    return re.sub(r"[^\w.-]", "-", told)[:60]
+    name = settings.namespace.replace("/", "-") or settings.hosts[0][0]
+    return re.sub(r"[^\w.-]", "-", name)[:60]

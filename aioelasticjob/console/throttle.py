@@ -1,4 +1,4 @@
-"""How often somebody may guess: so many failures within a while, then a wait."""
+"""Limits to wrong passwords: after a number of failures within some minutes, the next attempt has to wait."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Throttle:
         while len(self._seen) > self.most_keys:
             self._seen.popitem(last=False)
 
-    def forgive(self, key: str) -> None:
+    def reset(self, key: str) -> None:
         """Forget the failures of somebody who got it right."""
         self._seen.pop(key, None)
 
@@ -43,8 +43,11 @@ class Throttle:
         return max(0.0, failures[0] + self.within - now)
 
 
-class Guesses:
-    """Wrong passwords.  Few are let pass for one name from one address, so that nobody locks others out from afar."""
+class LoginThrottle:
+    """Counts wrong passwords.  The limit for a name from one address is low; that for a name from anywhere is high.
+
+    So nobody can lock other people out from another address.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._together = Throttle(clock, failures=5, within=300)
@@ -52,7 +55,7 @@ class Guesses:
         self._by_name = Throttle(clock, failures=200, within=300)
 
     def wait(self, name: str, address: str) -> float:
-        """Return the seconds until this name may be tried from there; 0 if now."""
+        """Return the seconds until this name may be rejected from there; 0 if now."""
         name = name.casefold()
         both = self._together.wait(f"{address} {name}")
         return max(both, self._by_address.wait(address), self._by_name.wait(name))
@@ -64,6 +67,6 @@ class Guesses:
         self._by_address.failed(address)
         self._by_name.failed(name)
 
-    def forgive(self, name: str, address: str) -> None:
-        """Forget the wrong ones before the right one."""
-        self._together.forgive(f"{address} {name.casefold()}")
+    def reset(self, name: str, address: str) -> None:
+        """Forget the wrong passwords that came before the right one."""
+        self._together.reset(f"{address} {name.casefold()}")

@@ -19,7 +19,7 @@ from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
 from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.live import Picture
+from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.errors import unwrapped
 from aioelasticjob.operations import InstanceStatus
 from tests.console.client import PASSWORD, Browser, invitation_of
@@ -52,15 +52,15 @@ class Scene:
 
     @property
     def registry(self) -> Any:
-        found = self.console.registries.get("billing")
+        found = self.console.state.registries.get("billing")
         assert found is not None
         return found
 
-    async def seen(self, holds: Callable[[Picture], bool]) -> Picture:
+    async def seen(self, holds: Callable[[RegistrySnapshot], bool]) -> RegistrySnapshot:
         """Wait until the console sees what it should."""
         with anyio.fail_after(90):
-            picture: Picture = await self.registry.picture.until(holds)
-            return picture
+            snapshot: RegistrySnapshot = await self.registry.snapshot.until(holds)
+            return snapshot
 
     async def run_job(self, name: str = "report", **settings: Any) -> anyio.Event:
         """Run an instance of a job until the scene ends, or until the event returned is set."""
@@ -82,13 +82,13 @@ class Scene:
 
     def instances(self, name: str = "report") -> Sequence[InstanceStatus]:
         """Return the instances of a job that the console sees."""
-        status = self.registry.picture.value.jobs.get(name)
+        status = self.registry.snapshot.value.jobs.get(name)
         return () if status is None else status.instances
 
     async def operator(self, **traits: Any) -> Browser:
         """Return somebody who has set the first password, or signs in with it."""
         browser = Browser(self.console, **traits)
-        if self.console.invitation is not None:
+        if self.console.state.invitation is not None:
             await browser.accept(invitation_of(self.console))
         else:
             await browser.sign_in()
@@ -96,10 +96,10 @@ class Scene:
 
     async def viewer(self, **traits: Any) -> Browser:
         """Return somebody who may only look."""
-        if self.console.invitation is not None:
+        if self.console.state.invitation is not None:
             await self.operator()
-        token = await self.console.accounts.invite("vera", Role.VIEWER)
-        await self.console.accounts.accept(token, "vera", PASSWORD)
+        token = await self.console.state.storage.accounts.invite("vera", Role.VIEWER)
+        await self.console.state.storage.accounts.accept(token, "vera", PASSWORD)
         browser = Browser(self.console, **traits)
         await browser.sign_in("vera")
         return browser

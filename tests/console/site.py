@@ -39,16 +39,16 @@ class Site:
     @property
     def invitation(self) -> str:
         """The link to set the first password."""
-        assert self.console.invitation is not None
-        return f"{self.url}{self.console.invitation}"
+        assert self.console.state.invitation is not None
+        return f"{self.url}{self.console.state.invitation}"
 
     def until(self, holds: Callable[[Mapping[str, JobStatus]], bool]) -> None:
         """Wait until the console sees the jobs so."""
-        watched = self.console.registries.get("billing")
+        watched = self.console.state.registries.get("billing")
         assert watched is not None
         end = time.monotonic() + TIMEOUT
-        while not holds(watched.picture.value.jobs):
-            assert time.monotonic() < end, watched.picture.value
+        while not holds(watched.snapshot.value.jobs):
+            assert time.monotonic() < end, watched.snapshot.value
             time.sleep(0.02)  # another thread's state, and no event crosses threads
 
 

@@ -1,4 +1,4 @@
-"""Who gets in, who does not, and what a stranger may try."""
+"""Who gets in, who does not, and what a form_key may try."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from argon2 import PasswordHasher
 from aioelasticjob.console import Console, ConsoleSettings, asgi
 from aioelasticjob.console.accounts import Accounts, LastOperator, Role
 from aioelasticjob.console.database import DataUnusable, open_database
-from aioelasticjob.console.visit import own_path
+from aioelasticjob.console.pages.account import own_path
 from aioelasticjob.errors import InvalidSetting
 from tests.console.client import PASSWORD, Browser, invitation_of
 from tests.console.conftest import CHEAP, Play, Scene
@@ -25,7 +25,7 @@ def test_the_first_password_is_set_by_a_link_that_works_once(play: Play) -> None
         await browser.get(link)  # a mail program that looks at links must not spend it
         assert (await browser.accept(link)).status == 303
         assert (await browser.get("/r/billing/jobs")).status == 200
-        assert scene.console.invitation is None
+        assert scene.console.state.invitation is None
         assert (await Browser(scene.console).get(link)).status == 410
 
     play(act)
@@ -65,15 +65,15 @@ def test_nobody_sees_anything_without_signing_in(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job()
         await scene.operator()
-        stranger = Browser(scene.console)
+        form_key = Browser(scene.console)
         pages = ("/", "/r/billing/jobs", "/r/billing/job/report", "/r/billing/job/report/dump", "/users", "/audit")
         for page in (*pages, "/registries", "/r/billing/export", "/r/billing/history", "/account"):
-            answer = await stranger.get(page)
+            answer = await form_key.get(page)
             assert (answer.status, answer.location.partition("?")[0]) == (303, "/login"), page
             assert "report" not in answer.text
-        assert (await stranger.get("/r/billing/jobs/live")).status == 401
-        token = (await stranger.get("/login")).token
-        refused = await stranger.post("/r/billing/job/report/do/trigger", {"csrf": token})
+        assert (await form_key.get("/r/billing/jobs/live")).status == 401
+        token = (await form_key.get("/login")).token
+        refused = await form_key.post("/r/billing/job/report/do/trigger", {"csrf": token})
         assert (refused.status, refused.location) == (303, "/login")
         assert scene.runs == []
 
@@ -154,8 +154,8 @@ def test_a_cookie_that_was_tampered_with_is_nobody(play: Play) -> None:
         other = "A" if signature[5] != "A" else "B"  # not the last character, of which two bits mean nothing
         forged = f"{key}.{signature[:5]}{other}{signature[6:]}"
         for bad in (forged, f"x{good}", key, f"{key}.", "x" * 5000, "ä.ö", "..", ""):
-            stranger = Browser(scene.console, cookies={"aioej_session": bad})
-            assert (await stranger.get("/account")).status == 303
+            form_key = Browser(scene.console, cookies={"aioej_session": bad})
+            assert (await form_key.get("/account")).status == 303
         assert (await browser.get("/account")).status == 200
 
     play(act)
@@ -305,7 +305,7 @@ def test_nobody_locks_out_the_last_operator(play: Play) -> None:
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
         with pytest.raises(LastOperator):
-            await scene.console.accounts.change("ada", role=Role.VIEWER)
+            await scene.console.state.storage.accounts.change("ada", role=Role.VIEWER)
         assert (await browser.get("/users")).status == 200  # nothing was written, not even the end of sessions
 
     play(act)
@@ -328,11 +328,14 @@ def test_a_password_of_ones_own_is_changed_and_the_old_one_is_good_for_nothing(p
 def test_a_hash_of_a_weaker_kind_is_renewed_when_its_password_is_used(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.operator()
+        storage = scene.console.state.storage
         stronger = Accounts(
-            scene.console.database, scene.clock, PasswordHasher(time_cost=2, memory_cost=16, parallelism=1)
+            storage.database,
+            scene.clock,
+            PasswordHasher(time_cost=2, memory_cost=16, parallelism=1),
         )
         assert await stronger.check("ada", PASSWORD)
-        row = await scene.console.database.run(lambda db: db.execute("select password from users").fetchone())
+        row = await storage.database.run(lambda db: db.execute("select password from users").fetchone())
         assert "$m=16,t=2" in row["password"]
         assert await stronger.check("ada", PASSWORD)
 
@@ -344,7 +347,7 @@ def test_a_role_that_does_not_exist_is_refused_and_nobody_is_changed_who_is_not_
         browser = await scene.operator()
         assert (await browser.submit("/users", {"name": "grace", "role": "king"})).status == 409
         assert (await browser.submit("/users", {"role": "viewer"}, to="/users/nobody")).status == 409
-        assert [person.name for person in await scene.console.accounts.everybody()] == ["ada"]
+        assert [person.name for person in await scene.console.state.storage.accounts.everybody()] == ["ada"]
 
     play(act)
 
@@ -486,7 +489,7 @@ def test_workers_of_one_application_start_at_once_and_one_of_their_links_is_used
         console = Console(ConsoleSettings((), tmp_path), hasher=CHEAP)
         async with console.running():
             assert (await Browser(console).accept(links[1])).status == 303
-            for link in (*links, invitation_of(console) if console.invitation else links[0]):
+            for link in (*links, invitation_of(console) if console.state.invitation else links[0]):
                 assert (await Browser(console).get(link)).status == 410
 
     anyio.run(follow)

@@ -67,7 +67,7 @@ def visitor(chromium: Browser, there: Site) -> Iterator[Callable[..., Page]]:
     opened: list[BrowserContext] = []
     _first_password(chromium, there)
 
-    def visit(path: str, *, name: str | None = "ada", width: int = 1280, scheme: str = "light") -> Page:
+    def request(path: str, *, name: str | None = "ada", width: int = 1280, scheme: str = "light") -> Page:
         context = chromium.new_context(
             viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light"
         )
@@ -82,7 +82,7 @@ def visitor(chromium: Browser, there: Site) -> Iterator[Callable[..., Page]]:
             _sign_in(page, f"{there.url}/login?next={path}", name, PASSWORD)
         return page
 
-    yield visit
+    yield request
     for context in opened:
         context.close()
 
@@ -253,7 +253,7 @@ def _invite(there: Site, visitor: Callable[..., Page]) -> None:
 def test_an_open_page_asks_to_sign_in_when_its_session_has_expired(
     there: Site, visitor: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.stream.BEAT", 0.1)
+    monkeypatch.setattr("aioelasticjob.console.stream.SESSION_CHECK_INTERVAL", 0.1)
     page = visitor("/r/billing/jobs")
     expect(page.locator("#jobs")).to_be_visible()
     there.clock.ahead += 13 * 3600

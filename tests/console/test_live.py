@@ -19,13 +19,14 @@ from starlette.routing import Mount
 from aioelasticjob import ElasticJob, ItemContext, operations
 from aioelasticjob.config import JobConfig
 from aioelasticjob.console import Console, asgi
-from aioelasticjob.console.drawing import BARS, Window, bar, sparkline, spell, timeline
-from aioelasticjob.console.live import Picture, Seen
+from aioelasticjob.console.application import _added_registries
+from aioelasticjob.console.drawing import BARS, Window, bar, duration_text, sparkline, timeline
+from aioelasticjob.console.i18n import language
 from aioelasticjob.console.palette import COLOURS, Palette
-from aioelasticjob.console.past import runs_between
-from aioelasticjob.console.stream import BURST, CHUNK, RATE, Piece, Purse, Sent
+from aioelasticjob.console.registry_watch import ObservedRun, RegistrySnapshot
+from aioelasticjob.console.run_history import runs_between
+from aioelasticjob.console.stream import BURST_BYTES, BYTES_PER_SECOND, EVENT_BYTES, ByteBudget, Piece, Sent
 from aioelasticjob.console.throttle import Throttle
-from aioelasticjob.console.words import language
 from aioelasticjob.layout import Layout
 from aioelasticjob.observers.sql import Filter, Page, RunEntry, StateEntry
 from aioelasticjob.registry.transaction import Create, Set
@@ -91,13 +92,13 @@ def test_many_rows_go_out_in_small_events_and_the_last_one_names_the_version(pla
         path = _connected((await browser.get("/r/billing/jobs")).text)
         async with browser.listening(path) as stream:
             first = await stream.event("tiles")
-            old: Picture = scene.registry.picture.value
+            old: RegistrySnapshot = scene.registry.snapshot.value
             later = dict.fromkeys(old.jobs, old.version + 1)  # everything has changed at once
-            scene.registry.picture.set(replace(old, version=old.version + 1, changed=later))
+            scene.registry.snapshot.set(replace(old, version=old.version + 1, changed=later))
             events = [await stream.event("<tr")]
             while sum(event.count("<tr") for event in events) < 90:
                 events.append(await stream.event("<tr"))
-        assert max(map(len, events)) < 2 * CHUNK
+        assert max(map(len, events)) < 2 * EVENT_BYTES
         assert len(events) > 2
         places = [_place(event) for event in events]
         assert set(places[:-1]) == {_place(first)}  # who loses the stream here gets all of it again
@@ -207,7 +208,7 @@ def test_misfires_and_runs_of_the_event_store_come_onto_the_timeline(play: Play)
     async def act(scene: Scene) -> None:
         await scene.run_job()
         scene.registry.store = Store()
-        status = scene.registry.picture.value.jobs["report"]
+        status = scene.registry.snapshot.value.jobs["report"]
         runs = await runs_between(scene.registry, status, at.timestamp() - 60, at.timestamp() + 60)
         found = [(run.item, run.outcome, run.ended - run.begun) for run in runs.seen]
         assert found == [(1, "failed", 2000), (1, "cut off", 0), (0, "misfired", 0), (2, "misfired", 0)]
@@ -218,7 +219,7 @@ def test_misfires_and_runs_of_the_event_store_come_onto_the_timeline(play: Play)
 
 
 def test_a_stream_ends_when_its_session_does(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aioelasticjob.console.stream.BEAT", 0.05)
+    monkeypatch.setattr("aioelasticjob.console.stream.SESSION_CHECK_INTERVAL", 0.05)
 
     async def act(scene: Scene) -> None:
         await scene.run_job()
@@ -228,31 +229,31 @@ def test_a_stream_ends_when_its_session_does(play: Play, monkeypatch: pytest.Mon
             async with browser.listening(path) as stream:
                 assert stream.status == 200
                 await stream.event("hx-partial")
-                assert scene.console.streams
+                assert scene.console.state.streams
                 if path.endswith("servers/live"):
                     await browser.post("/logout", {"csrf": account.token})
                     await stream.event("event: over")
-            assert not scene.console.streams
+            assert not scene.console.state.streams
 
     play(act)
 
 
 def test_open_pages_are_let_go_when_the_console_is_about_to_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aioelasticjob.console.stream.LOOK", 0.05)
+    monkeypatch.setattr("aioelasticjob.console.stream.REFRESH_INTERVAL", 0.05)
 
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
         async with browser.listening("/r/billing/jobs/live") as stream:
             await stream.event("tiles")
-            scene.console.leaving = True
+            scene.console.state.closing = True
             await stream.end()
-        assert not scene.console.streams
+        assert not scene.console.state.streams
 
     play(act)
 
 
 def test_there_are_only_so_many_streams(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aioelasticjob.console.stream.MOST", 1)
+    monkeypatch.setattr("aioelasticjob.console.stream.MAX_STREAMS", 1)
 
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
@@ -310,20 +311,20 @@ def test_a_registry_that_has_forgotten_everything_is_shown_as_it_is_now(tmp_path
 def test_a_mistake_in_watching_one_registry_is_told_and_tried_again(
     play: Play, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.live.AGAIN", 0.05)
+    monkeypatch.setattr("aioelasticjob.console.registry_watch.RECONNECT_DELAY", 0.05)
 
     async def act(scene: Scene) -> None:
         with monkeypatch.context() as broken:
-            broken.setattr("aioelasticjob.console.live.operations.watch_all", lambda *_, **__: 1 / 0)
-            scene.console.registries.add(replace(scene.registry.settings, name="second"))
-            second = scene.console.registries.get("second")
+            broken.setattr("aioelasticjob.console.registry_watch.operations.watch_all", lambda *_, **__: 1 / 0)
+            scene.console.state.registries.add(replace(scene.registry.settings, name="second"))
+            second = scene.console.state.registries.get("second")
             assert second is not None
             with anyio.fail_after(90):
-                await second.picture.until(lambda now: "ZeroDivisionError" in (now.lost or ""))
+                await second.snapshot.until(lambda now: "ZeroDivisionError" in (now.lost or ""))
         with anyio.fail_after(90):
-            await second.picture.until(lambda now: now.lost is None)
+            await second.snapshot.until(lambda now: now.lost is None)
         assert "cannot watch" in caplog.text
-        assert scene.registry.picture.value.lost is None
+        assert scene.registry.snapshot.value.lost is None
 
     play(act)
 
@@ -334,8 +335,8 @@ def test_a_registry_that_was_added_and_makes_no_sense_any_more_is_left_out(play:
         db.execute("insert into registries values ('new', 'zk://127.0.0.1:1/x', null, null)")
 
     async def act(scene: Scene) -> None:
-        await scene.console.database.run(spoil)
-        assert [one.name for one in await scene.console._added()] == ["new"]
+        await scene.console.state.storage.database.run(spoil)
+        assert [one.name for one in await _added_registries(scene.console.state)] == ["new"]
 
     play(act)
 
@@ -343,24 +344,24 @@ def test_a_registry_that_was_added_and_makes_no_sense_any_more_is_left_out(play:
 def test_a_registry_that_is_not_there_at_the_start_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.live.PATIENCE", 0.2)
-    monkeypatch.setattr("aioelasticjob.console.live.AGAIN", 0.05)
+    monkeypatch.setattr("aioelasticjob.console.registry_watch.CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr("aioelasticjob.console.registry_watch.RECONNECT_DELAY", 0.05)
 
     async def main(port: int) -> None:
         console = asgi(f"zk://127.0.0.1:{port}/billing", data_dir=tmp_path)
         async with console.running():
             browser = Browser(console)
             await browser.accept(invitation_of(console))
-            watched = console.registries.get("billing")
+            watched = console.state.registries.get("billing")
             assert watched is not None
             with anyio.fail_after(90):
-                await watched.picture.until(lambda now: "no registry" in (now.lost or ""))
+                await watched.snapshot.until(lambda now: "no registry" in (now.lost or ""))
             page = await browser.get("/r/billing/jobs")
             assert "The registry billing is not there" in page.text
             assert (await browser.get(REPORT)).status == 503
             async with serve("127.0.0.1", port, tick_time=100):
                 with anyio.fail_after(90):
-                    await watched.picture.until(lambda now: now.read and now.lost is None)
+                    await watched.snapshot.until(lambda now: now.read and now.lost is None)
 
     with reserved_ports(1) as (port,):
         asyncio.run(main(port))
@@ -431,11 +432,11 @@ def test_sparklines_begin_with_what_the_event_store_remembers(play: Play, tmp_pa
             assert answer.status == 400, wrong
         assert (await browser.get("/r/billing/history/no-such-run")).status in (404, 409)
         fresh = replace(scene.registry.settings, name="again")
-        scene.console.registries.add(fresh)
-        again = scene.console.registries.get("again")
+        scene.console.state.registries.add(fresh)
+        again = scene.console.state.registries.get("again")
         assert again is not None
         with anyio.fail_after(90):
-            await again.picture.until(lambda now: now.read)
+            await again.snapshot.until(lambda now: now.read)
         assert sorted((seen.item, seen.outcome) for seen in again.runs["report"]) == [(0, "completed"), (1, "failed")]
 
     play(act, event_store=store)
@@ -462,11 +463,11 @@ def test_without_an_event_store_the_history_says_what_to_do(play: Play) -> None:
 
 def test_a_purse_lets_a_burst_through_and_then_so_many_bytes_a_second() -> None:
     clock = BentClock()
-    purse = Purse(clock, at=clock.now())
-    assert purse.pay(BURST) < 0.1
-    assert purse.pay(RATE) == pytest.approx(1, abs=0.1)
+    budget = ByteBudget(clock, at=clock.now())
+    assert budget.spend(BURST_BYTES) < 0.1
+    assert budget.spend(BYTES_PER_SECOND) == pytest.approx(1, abs=0.1)
     clock.ahead = 1000
-    assert purse.pay(BURST) == 0
+    assert budget.spend(BURST_BYTES) == 0
 
 
 def test_a_piece_is_sent_again_only_when_it_reads_differently() -> None:
@@ -491,17 +492,17 @@ def test_failures_are_forgotten_with_time_and_names_that_are_made_up_fill_no_mem
 
 def test_an_instance_keeps_its_colour_while_it_is_there() -> None:
     palette = Palette()
-    palette.see(["a", "b"])
-    a, b = palette.of("a"), palette.of("b")
-    palette.see(["c", "b"])
-    assert (palette.of("b"), palette.of("a")) == (b, "c-none")
-    assert palette.of("c") == a
-    palette.see(f"i{number}" for number in range(COLOURS + 3))
-    assert len({palette.of(f"i{number}") for number in range(COLOURS + 3)}) == COLOURS
+    palette.update(["a", "b"])
+    a, b = palette.css_class("a"), palette.css_class("b")
+    palette.update(["c", "b"])
+    assert (palette.css_class("b"), palette.css_class("a")) == (b, "c-none")
+    assert palette.css_class("c") == a
+    palette.update(f"i{number}" for number in range(COLOURS + 3))
+    assert len({palette.css_class(f"i{number}") for number in range(COLOURS + 3)}) == COLOURS
 
 
-def _run(item: int, begun: int, took: int, outcome: str = "completed", source: str = "CRON") -> Seen:
-    return Seen(item, begun, begun + took, source, outcome, "an instance")
+def _run(item: int, begun: int, took: int, outcome: str = "completed", source: str = "CRON") -> ObservedRun:
+    return ObservedRun(item, begun, begun + took, source, outcome, "an instance")
 
 
 def test_a_timeline_shows_failures_misfires_and_rescues_apart() -> None:
@@ -551,14 +552,14 @@ def test_the_shares_of_a_bar_are_as_wide_as_they_are_large() -> None:
     ],
 )
 def test_durations_are_said_in_the_units_that_matter(milliseconds: int, said: str) -> None:
-    assert spell(milliseconds) == said
+    assert duration_text(milliseconds) == said
 
 
 def test_a_picture_says_since_when_each_job_looks_as_it_does(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job("report")
         await scene.run_job("quiet")
-        before: Picture = scene.registry.picture.value
+        before: RegistrySnapshot = scene.registry.snapshot.value
         await operations.pause(scene.registry.session, "report")
         after = await scene.seen(lambda now: now.jobs["report"].servers[0].paused)
         assert after.changed["report"] > before.version

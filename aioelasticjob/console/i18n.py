@@ -1,4 +1,4 @@
-"""What the console says, in English and in Chinese.  English sentences are their own keys; Chinese has a catalogue."""
+"""The console's sentences in English and in Chinese.  The English sentence is the key of the Chinese catalogue."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from importlib.resources import files
 from typing import Final
 
 NAMES: Final = {"en": "English", "zh": "中文"}
-"""The languages by code, each in its own words."""
+"""The languages by code, each by its own name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language to speak; call it with an English sentence."""
+    """A language of the console; call it with an English sentence to translate it."""
 
     code: str
     phrases: Mapping[str, str] = field(repr=False)

@@ -1,4 +1,4 @@
-"""How jobs stand, in one word for the tiles and in one tone for the dots; found out once for all open pages."""
+"""The health of jobs: a group for the tiles and a colour for the dots, computed once for all open pages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from aioelasticjob.console.live import Picture
+from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.operations import JobStatus
 
 GROUPS: Final = ("attention", "running", "waiting", "off")
-"""What the tiles count; what needs a person comes first."""
+"""What the tiles count; the group that needs a person comes first."""
 _GROUP: Final = {"running": "running", "waiting": "waiting", "assigning": "waiting", "switched off": "off"}
 _TONE: Final = {"running": "run", "waiting": "ok", "assigning": "busy", "nobody there": "warn", "nobody able": "bad"}
 
@@ -29,24 +29,24 @@ def tone_of(status: JobStatus) -> str:
     return "bad" if status.fault is not None else _TONE.get(status.state, "off")
 
 
-class Standing:
+class HealthGroups:
     """The groups of a registry's jobs."""
 
     def __init__(self) -> None:
-        self._picture: Picture | None = None
+        self._picture: RegistrySnapshot | None = None
         self.groups: Mapping[str, str] = {}
         """By job."""
         self.counts: Counter[str] = Counter()
         """Jobs in each group."""
 
-    def see(self, picture: Picture) -> Standing:
-        """Look at the jobs that have changed since the last picture, and return all."""
+    def update(self, snapshot: RegistrySnapshot) -> HealthGroups:
+        """Compute the groups of the jobs that have changed since the last snapshot, and return all groups."""
         old = self._picture
-        if old is not picture:
+        if old is not snapshot:
             known = {} if old is None else old.changed
             self.groups = {
-                name: self.groups[name] if known.get(name) == picture.changed[name] else group_of(status)
-                for name, status in picture.jobs.items()
+                name: self.groups[name] if known.get(name) == snapshot.changed[name] else group_of(status)
+                for name, status in snapshot.jobs.items()
             }
-            self._picture, self.counts = picture, Counter(self.groups.values())
+            self._picture, self.counts = snapshot, Counter(self.groups.values())
         return self

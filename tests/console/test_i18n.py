@@ -13,15 +13,15 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.drawing import _TONES
 from aioelasticjob.console.fields import SECTIONS, field_of
+from aioelasticjob.console.i18n import choose, language
 from aioelasticjob.console.pages import history, job, servers
-from aioelasticjob.console.words import choose, language
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.operations.settings import UNCHANGEABLE
 
 CONSOLE = Path(job.__file__).parents[1]
-SAID = re.compile(r"""(?:\b_|\bwords)\(\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
+SAID = re.compile(r"""(?:\b_|\btranslate)\(\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
 STATES = ("running", "waiting", "assigning", "switched off", "nobody there", "faulty")
-DEEDS = re.compile(r"""(?:\bdeed\(|Deed\([^\n"]*)"([a-z ]+)\"""")
+ACTIONS = re.compile(r"""(?:\baudited\(|_entry\(request, |AuditEntry\([^\n"]*)"([a-z ]+)\"""")
 CATALOGUE = json.loads((CONSOLE / "locale" / "zh.json").read_text())
 
 
@@ -49,7 +49,7 @@ def _made() -> Iterator[str]:
             choice for choice in field.choices if field.kind == "choice" and choice not in ("", "true", "false")
         )
     for file in CONSOLE.rglob("*.py"):
-        yield from DEEDS.findall(file.read_text())
+        yield from ACTIONS.findall(file.read_text())
 
 
 def test_the_chinese_catalogue_has_every_sentence() -> None:
