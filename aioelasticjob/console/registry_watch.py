@@ -28,7 +28,7 @@ from aioelasticjob.operations import ItemStatus, JobStatus
 from aioelasticjob.registry.session import Session, SessionState, beside
 
 if TYPE_CHECKING:
-    from aioelasticjob.observers.sql import EventStore
+    from aioelasticjob.console.store_watch import StoreWatch
 
 RECONNECT_DELAY: Final = 2.0
 """Seconds until a registry that could not be reached is tried again."""
@@ -67,7 +67,7 @@ class RegistrySnapshot:
     lost: str | None = None
     """Why the registry is not there; None while it is."""
     since: float = 0.0
-    """When it was lost, or found."""
+    """When it was lost, or found.  While it is lost, ``jobs`` are as of then."""
 
 
 class RegistryWatch:
@@ -80,8 +80,13 @@ class RegistryWatch:
         self.palettes: dict[str, Palette] = {}
         self.epoch = token_hex(4)
         """Stands for this start of the console: versions that an earlier one gave out are not compared."""
-        self.store: EventStore | None = None
-        """Where the history of its runs is; None without one."""
+        self.store: StoreWatch | None = None
+        """The history of its runs; None without an event store."""
+        self.store_problem: str | None = None
+        """Why the event store that the settings name cannot be used at all."""
+        self._statuses: tuple[JobStatus, ...] | None = None
+        """The newest list of jobs that the present session has read."""
+        self._connected = False
         self._session: Session | None = None
 
     @property
@@ -99,13 +104,18 @@ class RegistryWatch:
         """Watch until cancelled; connect again whenever the registry is lost."""
         async with AsyncExitStack() as stack:
             if self.settings.event_store is not None:
+                from aioelasticjob.console.store_watch import StoreWatch
                 from aioelasticjob.observers.sql import open_store  # SQLAlchemy, where there is a store to ask
 
                 store = open_store(self.settings.event_store, clock=self._clock)
                 try:
-                    self.store = await stack.enter_async_context(store)
+                    opened = await stack.enter_async_context(store)
                 except ElasticJobError as error:  # such as a directory that was there yesterday
+                    self.store_problem = str(error)
                     self._log_problem("no event store", error)
+                else:
+                    self.store = StoreWatch(opened, self._clock, self.settings.name)
+                    await stack.enter_async_context(beside(self.store.watch))
             await self._watch()
 
     async def _watch(self) -> None:
@@ -125,6 +135,12 @@ class RegistryWatch:
             await anyio.sleep(RECONNECT_DELAY)
 
     async def _follow_jobs(self, session: Session) -> None:
+        """Publish the jobs while the session is connected.
+
+        The list of jobs is also renewed when a next fire has passed, which needs no registry.  Such a list is not
+        published without a connection: it would make the pages look as if the registry were back.
+        """
+        self._statuses, self._connected = None, False
         async with (
             beside(partial(self._follow_session_state, session)),
             operations.watch_all(session, clock=self._clock) as lists,
@@ -132,14 +148,17 @@ class RegistryWatch:
             async for statuses in lists:
                 if not self.snapshot.value.read:
                     await self._load_recent_runs([status.name for status in statuses])
-                self._publish(statuses)
+                self._statuses = statuses
+                if self._connected:
+                    self._publish(statuses)
 
     async def _follow_session_state(self, session: Session) -> None:
         async for status in session.status:
-            if status.state is not SessionState.CONNECTED:
+            self._connected = status.state is SessionState.CONNECTED
+            if not self._connected:
                 self._mark_lost(f"the connection to {session.settings.servers} is {status.state.value}")
-            elif self.snapshot.value.read:
-                self._mark_connected()
+            elif self._statuses is not None:
+                self._publish(self._statuses)
 
     async def _load_recent_runs(self, jobs: Sequence[str]) -> None:
         """Read the newest runs from the event store, so that sparklines are not empty after a start."""
@@ -147,7 +166,7 @@ class RegistryWatch:
             return
         try:
             with anyio.fail_after(RECALL_TIMEOUT):
-                sparklines = await self.store.sparklines(jobs, last=30)
+                sparklines = await self.store.store.sparklines(jobs, last=30)
         except (ElasticJobError, TimeoutError) as error:
             self._log_problem("event store does not answer", error)
             return
@@ -194,11 +213,6 @@ class RegistryWatch:
         old = self.snapshot.value
         since = self._clock.now() if old.lost is None else old.since
         self.snapshot.set(replace(old, version=old.version + 1, lost=reason, since=since))
-
-    def _mark_connected(self) -> None:
-        old = self.snapshot.value
-        if old.lost is not None:
-            self.snapshot.set(replace(old, version=old.version + 1, lost=None, since=self._clock.now()))
 
 
 def _new_runs(before: Mapping[int, ItemStatus], items: Iterable[ItemStatus]) -> list[ObservedRun]:

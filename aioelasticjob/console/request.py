@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cache
@@ -55,6 +55,11 @@ class PageRequest:
         if self.http.method != "GET":
             return self.url()
         return self.http.url.path + (f"?{self.http.url.query}" if self.http.url.query else "")
+
+    @property
+    def registries_shown(self) -> Sequence[RegistryWatch]:
+        """The registry that the page is about; all of them on a page that is about none."""
+        return [self.registry] if self.registry is not None else list(self.state.registries)
 
     @property
     def is_fragment(self) -> bool:

@@ -10,6 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from aioelasticjob.console import frame
 from aioelasticjob.console.access import restricted
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.pages import account, configuring, history, job, overview, registries, servers, users
@@ -58,6 +59,7 @@ class _RouteFactory:
 def _console_pages(to: _RouteFactory) -> list[BaseRoute]:
     return [
         to.get("/", account.front),
+        to.get("/live", frame.live),
         to.get("/login", account.sign_in_page, None),
         to.post("/login", account.sign_in, None, changes=False),
         to.post("/logout", account.sign_out, Role.VIEWER, changes=False),
@@ -71,6 +73,7 @@ def _console_pages(to: _RouteFactory) -> list[BaseRoute]:
         to.post("/users/{name}", users.change),
         to.get("/audit", users.audit_log, Role.OPERATOR),
         to.get("/registries", registries.page),
+        to.get("/registries/live", registries.live),
         to.post("/registries", registries.add),
         to.post("/registries/{name}/drop", registries.drop),
     ]
@@ -78,6 +81,7 @@ def _console_pages(to: _RouteFactory) -> list[BaseRoute]:
 
 def _registry_pages(to: _RouteFactory) -> list[BaseRoute]:
     return [
+        to.get("/live", frame.live),
         to.get("/jobs", overview.page),
         to.get("/jobs/live", overview.live),
         to.get("/servers", servers.page),

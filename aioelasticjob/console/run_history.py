@@ -41,7 +41,7 @@ async def runs_between(registry: RegistryWatch, status: JobStatus, start: float,
     remembered, problem = list(registry.runs.get(status.name, ())), None
     if registry.store is not None:
         try:
-            stored = await _stored(registry.store, status.name, start, end)
+            stored = await _stored(registry.store.store, status.name, start, end)
             if stored or not remembered:  # its applications may write no history at all
                 return Runs([*stored, *in_flight], stored=True)
         except ElasticJobError as error:

@@ -16,8 +16,9 @@ import anyio
 from starlette.responses import Response, StreamingResponse
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import SESSION_COOKIE, PageRequest
+from aioelasticjob.latest import Latest
 
 MIN_INTERVAL: Final = 0.1
 """Seconds between two events of a page at least: people see no more changes than that."""
@@ -114,42 +115,44 @@ class ByteBudget:
 
 
 def stream(request: PageRequest, feed: Feed) -> Response:
-    """Answer with the live pieces of a page of the request's registry."""
-    assert request.registry is not None
+    """Answer with the live pieces of a page."""
     if len(request.state.streams) >= MAX_STREAMS:
         return Response("503: too many live pages are open\n", 503, media_type="text/plain")
-    events, headers = _events(request, request.registry, feed), {"X-Accel-Buffering": "no"}  # nginx would wait for more
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+    headers = {"X-Accel-Buffering": "no"}  # nginx would wait for more
+    return StreamingResponse(_events(request, feed), media_type="text/event-stream", headers=headers)
 
 
-async def _events(request: PageRequest, registry: RegistryWatch, feed: Feed) -> AsyncIterator[bytes]:
-    streams, me, budget = request.state.streams, object(), ByteBudget(request.state.clock, at=request.state.clock.now())
-    streams.add(me)
+async def _events(request: PageRequest, feed: Feed) -> AsyncIterator[bytes]:
+    state, me = request.state, object()
+    budget, checked = ByteBudget(state.clock, at=state.clock.now()), state.clock.now()
+    state.streams.add(me)
     try:
         yield b"retry: 1000\n\n"
-        checked = request.state.clock.now()
-        while not request.state.closing:
-            snapshot = registry.snapshot.value
+        while not state.closing:
+            snapshots = _snapshots_of(request)
+            snapshot = snapshots.value
             if body := "".join(map(_partial, await feed.changes(snapshot))):
-                told = _event(body, feed.position)
-                yield told
-                await anyio.sleep(max(MIN_INTERVAL, budget.spend(len(told))))
+                event = _event(body, feed.position)
+                yield event
+                await anyio.sleep(max(MIN_INTERVAL, budget.spend(len(event))))
             if not feed.has_more:
                 with anyio.move_on_after(min(REFRESH_INTERVAL, SESSION_CHECK_INTERVAL)):
-                    await registry.snapshot.until(partial(is_not, snapshot))
-            if (now := request.state.clock.now()) >= checked + SESSION_CHECK_INTERVAL:
+                    await snapshots.until(partial(is_not, snapshot))
+            if (now := state.clock.now()) >= checked + SESSION_CHECK_INTERVAL:
                 checked = now
-                if (
-                    await request.state.storage.sessions.find(
-                        request.http.cookies.get(SESSION_COOKIE), request.viewer.agent
-                    )
-                    is None
-                ):
+                cookie = request.http.cookies.get(SESSION_COOKIE)
+                if await state.storage.sessions.find(cookie, request.viewer.agent) is None:
                     yield b"event: over\ndata: signed out\n\n"
                     return
-                yield b":\n\n"
+                yield b"event: alive\ndata:\n\n"  # our script notices when none of these comes any more
     finally:
-        streams.discard(me)
+        state.streams.discard(me)
+
+
+def _snapshots_of(request: PageRequest) -> Latest[RegistrySnapshot]:
+    """Return what a page follows: its registry, or on a page about none the first one, or nothing."""
+    watched = next(iter(request.registries_shown), None)
+    return Latest(RegistrySnapshot()) if watched is None else watched.snapshot
 
 
 def _partial(piece: Piece) -> str:

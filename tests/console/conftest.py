@@ -13,31 +13,22 @@ from uuid import uuid4
 import anyio
 import pytest
 from anyio.abc import TaskGroup
-from argon2 import PasswordHasher
 
 from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.clock import SystemClock
 from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.errors import unwrapped
 from aioelasticjob.operations import InstanceStatus
+from tests.console.browsing import chromium, nothing_goes_wrong_unseen, open_page, there, workers
 from tests.console.client import PASSWORD, Browser, invitation_of
+from tests.console.site import CHEAP, BentClock
 from tests.support.embedded import EmbeddedServer
 
-CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-"""Hashes that take no time: their strength is argon2's affair."""
+__all__ = ["chromium", "nothing_goes_wrong_unseen", "open_page", "there", "workers"]
+"""Fixtures of the tests in a browser."""
+
 NEVER = "0 0 0 1 1 ? 2099"
-
-
-@dataclass
-class BentClock:
-    """The host's clock, put forward at will."""
-
-    ahead: float = 0.0
-
-    def now(self) -> float:
-        return SystemClock().now() + self.ahead
 
 
 @dataclass

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -25,6 +26,7 @@ from aioelasticjob.console.i18n import language
 from aioelasticjob.console.palette import COLOURS, Palette
 from aioelasticjob.console.registry_watch import ObservedRun, RegistrySnapshot
 from aioelasticjob.console.run_history import runs_between
+from aioelasticjob.console.store_watch import StoreSnapshot
 from aioelasticjob.console.stream import BURST_BYTES, BYTES_PER_SECOND, EVENT_BYTES, ByteBudget, Piece, Sent
 from aioelasticjob.console.throttle import Throttle
 from aioelasticjob.layout import Layout
@@ -207,7 +209,7 @@ def test_misfires_and_runs_of_the_event_store_come_onto_the_timeline(play: Play)
 
     async def act(scene: Scene) -> None:
         await scene.run_job()
-        scene.registry.store = Store()
+        scene.registry.store = SimpleNamespace(store=Store(), snapshot=StoreSnapshot())
         status = scene.registry.snapshot.value.jobs["report"]
         runs = await runs_between(scene.registry, status, at.timestamp() - 60, at.timestamp() + 60)
         found = [(run.item, run.outcome, run.ended - run.begun) for run in runs.seen]

@@ -3,7 +3,9 @@
 (() => {
   const words = document.body.dataset;
   const ahead = Number(words.now) - Date.now(); // the server's clock against ours
-  const now = () => Date.now() + ahead;
+  let heard = Date.now() + ahead, silent = false; // when the console was last heard of, by its clock
+  const asOf = () => silent ? heard : Number(document.querySelector("#state [data-as-of]")?.dataset.asOf) || null;
+  const now = () => asOf() ?? Date.now() + ahead; // clocks stand still while what they belong to is not there
   const language = document.documentElement.lang;
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -86,16 +88,40 @@
   document.addEventListener("htmx:after:swap", tick);
 
   // The console itself may go, or sign us out -----------------------------------------------------------------------------
+  const MAX_SILENCE = 20000; // milliseconds; the console sends something every five seconds
+
   function lost(is) {
     let banner = document.getElementById("gone");
+    if (!is) heard = Date.now() + ahead;
+    if (silent === is) return;
+    silent = is;
+    document.body.classList.toggle("silent", is);
     if (!is) { banner?.remove(); return; }
-    if (banner) return;
-    banner = Object.assign(document.createElement("p"), { id: "gone", className: "lost", role: "status", textContent: words.lost });
+    const textContent = say(words.lost, full.format(heard));
+    banner = Object.assign(document.createElement("p"), { id: "gone", className: "lost", role: "status", textContent });
     document.querySelector("header.top").after(banner);
   }
 
   document.addEventListener("over", () => location.reload());
   document.addEventListener("htmx:sse:after:connection", () => lost(false));
+  document.addEventListener("htmx:sse:after:message", () => lost(false));
+  document.addEventListener("visibilitychange", () => { if (!silent) heard = Date.now() + ahead; });
+  setInterval(() => { // a connection that is open and says nothing is as good as none
+    if (silent || document.hidden || Date.now() + ahead - heard < MAX_SILENCE) return;
+    const stream = document.querySelector(".live")?._htmx?.sse;
+    if (!stream) return;
+    lost(true);
+    stream.reader?.cancel();
+  }, 1000);
+
+  document.addEventListener("submit", (event) => { // before htmx: a deed must not wait for a console that is not there
+    if (!silent || event.target.method !== "post") return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    const told = Object.assign(document.createElement("p"), { className: "notice bad", textContent: words.refused });
+    document.getElementById("notices").replaceChildren(told);
+  }, true);
+
   document.addEventListener("htmx:sse:error", (event) => {
     if (event.detail.status === 401) location.reload();
     else if (!document.hidden) lost(true);

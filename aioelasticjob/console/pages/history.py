@@ -62,7 +62,8 @@ async def run(request: PageRequest) -> Response:
 
 
 def _store(request: PageRequest) -> EventStore | None:
-    return registry_of(request).store
+    watch = registry_of(request).store
+    return None if watch is None else watch.store
 
 
 def _filter(asked: Mapping[str, str]) -> Filter:

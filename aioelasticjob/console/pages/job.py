@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from aioelasticjob import operations
 from aioelasticjob.clock import moment
 from aioelasticjob.console.drawing import Window, timeline
+from aioelasticjob.console.frame import frame_pieces
 from aioelasticjob.console.health import tone_of
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.request import PageRequest, registry_of
@@ -187,11 +188,11 @@ class _JobPieces:
 
     async def render(self, snapshot: RegistrySnapshot) -> Sequence[Piece]:
         request, registry = self._request, registry_of(self._request)
-        state = Piece("state", request.render("state.html", snapshot=snapshot))
+        frame = frame_pieces(request)
         status = snapshot.jobs.get(self._name)
         if status is None:
             gone = request.translate("This job is not in the registry (any more).")
-            return [state, Piece("job-head", request.render("gone.html", text=gone))] if snapshot.read else [state]
+            return [*frame, Piece("job-head", request.render("gone.html", text=gone))] if snapshot.read else frame
         palette = registry.palettes[self._name]
         context: dict[str, object] = {
             "job": status,
@@ -211,7 +212,7 @@ class _JobPieces:
             for name in ("head", "lanes", "items", "instances")
         }
         pieces["timeline"] = self._timeline
-        return [state, *(Piece(f"job-{name}", html) for name, html in pieces.items())]
+        return [*frame, *(Piece(f"job-{name}", html) for name, html in pieces.items())]
 
     async def _draw(self, status: JobStatus, now: float) -> str:
         request, span = self._request, SPANS[_span(self._request, status)]

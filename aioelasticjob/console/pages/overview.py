@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from aioelasticjob.console.drawing import bar, sparkline
+from aioelasticjob.console.frame import frame_pieces
 from aioelasticjob.console.health import GROUPS, HealthGroups, tone_of
 from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
@@ -90,7 +91,7 @@ class OverviewFeed:
         Of many rows some go ahead, the longest changed first; the version moves on when all are there.
         """
         around = (
-            Piece("state", self._request.render("state.html", snapshot=snapshot)),
+            *frame_pieces(self._request),
             Piece("tiles", self.tiles(snapshot)),
         )
         found, names = [piece for piece in around if self._sent.differs(piece)], self.names(snapshot)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 from starlette.responses import Response
 
 from aioelasticjob import operations
 from aioelasticjob.addresses import open_registry
+from aioelasticjob.console.frame import frame_pieces
+from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import PageRequest
 from aioelasticjob.console.settings import RegistrySettings
+from aioelasticjob.console.stream import Piece, Pieces, stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
 CONNECT_TIMEOUT = 3.0
@@ -19,6 +23,15 @@ CONNECT_TIMEOUT = 3.0
 async def page(request: PageRequest) -> Response:
     """Show all registries."""
     return _page(request)
+
+
+async def live(request: PageRequest) -> Response:
+    """Stream what changes among them."""
+
+    async def render(_: RegistrySnapshot) -> Sequence[Piece]:
+        return [*frame_pieces(request), _list(request)]
+
+    return stream(request, Pieces(render))
 
 
 async def add(request: PageRequest) -> Response:
@@ -61,9 +74,13 @@ async def drop(request: PageRequest) -> Response:
 
 def _page(request: PageRequest, status: int = 200, problem: str = "", told: str = "") -> Response:
     kept = {key: request.form.get(key, "") for key in ("name", "address", "event_store")}
-    fixed = {one.name for one in request.state.settings.registries}
-    context = {"all": list(request.state.registries), "fixed": fixed, "kept": kept, "problem": problem, "told": told}
+    context = {"kept": kept, "problem": problem, "told": told, "pieces": {"registries": _list(request).html}}
     return request.page("registries.html", status, tab="registries", **context)
+
+
+def _list(request: PageRequest) -> Piece:
+    fixed = {one.name for one in request.state.settings.registries}
+    return Piece("registries", request.render("registries-list.html", all=list(request.state.registries), fixed=fixed))
 
 
 def _read(request: PageRequest) -> RegistrySettings:

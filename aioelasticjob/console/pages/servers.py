@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aioelasticjob import operations
+from aioelasticjob.console.frame import frame_pieces
 from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import PageRequest, registry_of
 from aioelasticjob.console.stream import Piece, Pieces, stream
@@ -68,8 +69,8 @@ def hosts(snapshot: RegistrySnapshot) -> Sequence[HostStatus]:
 
 def _render(request: PageRequest) -> Callable[[RegistrySnapshot], Awaitable[Sequence[Piece]]]:
     async def render(snapshot: RegistrySnapshot) -> Sequence[Piece]:
-        state = Piece("state", request.render("state.html", snapshot=snapshot))
-        return [state, Piece("servers", request.render("servers-list.html", hosts=hosts(snapshot), snapshot=snapshot))]
+        servers = request.render("servers-list.html", hosts=hosts(snapshot), snapshot=snapshot)
+        return [*frame_pieces(request), Piece("servers", servers)]
 
     return render
 

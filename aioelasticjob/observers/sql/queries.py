@@ -90,6 +90,11 @@ def counts(which: Filter) -> Select[Any]:
     return select(found.c.job_name, found.c.result, func.count()).group_by(found.c.job_name, found.c.result)
 
 
+def number_of_states(which: Filter) -> Select[Any]:
+    """Return the query for the number of rows of the status trace."""
+    return select(func.count().label("number")).select_from(STATES).where(*_state_conditions(which))
+
+
 def read_run(row: RowMapping) -> RunEntry:
     """Return a row as a run."""
     instance, ip = row["instance"], row["ip"]

@@ -153,6 +153,11 @@ class EventStore:
             found.setdefault(job, {})[outcome] = number
         return found
 
+    async def count_states(self, which: Filter = Filter()) -> int:  # noqa: B008
+        """Return the number of rows of the status trace."""
+        number: int = (await self._ask(queries.number_of_states(which)))[0]["number"]
+        return number
+
     async def job_names(self) -> tuple[str, ...]:
         """Return the names of the jobs that have a history."""
         rows = await self._ask(select(RUNS.c.job_name).distinct().order_by(RUNS.c.job_name))
