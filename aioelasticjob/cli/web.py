@@ -58,6 +58,7 @@ def console(
         Path | None, typer.Option(help="Where users, sessions, the audit log and added registries are kept.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Let nobody change anything.")] = False,
+    time_zone: Annotated[str, typer.Option(help="The time zone of times, until somebody chooses another one.")] = "UTC",
     log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.WARNING,
 ) -> None:
     """Serve the web console until Ctrl-C.  Its first start prints a one-time link to set a password."""
@@ -69,7 +70,7 @@ def console(
         one = known.named(name)
         told.append(RegistrySettings(name, one.registry, digest or one.digest, event_store))
     logs.set_up(log_level)
-    asyncio.run(_serve(Console(ConsoleSettings(tuple(told), data_dir, read_only)), host, port))
+    asyncio.run(_serve(Console(ConsoleSettings(tuple(told), data_dir, read_only, time_zone)), host, port))
 
 
 def _named(registry: str) -> tuple[str, str]:

@@ -53,8 +53,8 @@ def sparkline(runs: Sequence[ObservedRun], translate: Language) -> Markup:
     bars = [f'<path class="{look}" d="{path}"/>' for look, path in strokes.items()]
     failed = sum(outcome_class(run.outcome) == "bad" for run in shown)
     took = duration_text(_length(shown[-1]))
-    said = "the last {runs} runs: {failed} failed, the newest took {took}"
-    label = translate(said, runs=len(shown), failed=failed, took=took)
+    sentence = "the last {runs}: {failed} failed, the newest took {took}"
+    label = translate(sentence, runs=translate.count(len(shown), "run"), failed=failed, took=took)
     return Markup(
         f'<svg class="spark" viewBox="0 0 {BARS * BAR_WIDTH} {SPARK_HEIGHT}" role="img" aria-label="{escape(label)}">'
         f"<title>{escape(label)}</title>{''.join(bars)}</svg>"

@@ -25,6 +25,23 @@ class Language:
         said = self.phrases.get(sentence, sentence)
         return said.format(**values) if values else said
 
+    def count(self, number: int, noun: str) -> str:
+        """Return a number with what it counts, such as "1 item" and "2 items"."""
+        one, many = NOUNS[noun]
+        return self(one if number == 1 else many, number=f"{number:,}")
+
+
+NOUNS: Final = {
+    "item": ("{number} item", "{number} items"),
+    "instance": ("{number} instance", "{number} instances"),
+    "job": ("{number} job", "{number} jobs"),
+    "run": ("{number} run", "{number} runs"),
+    "misfire": ("{number} misfire", "{number} misfires"),
+    "failure": ("{number} failure", "{number} failures"),
+    "change": ("{number} change", "{number} changes"),
+}
+"""What is counted: a sentence for one of it and one for any other number."""
+
 
 @cache
 def language(code: str) -> Language:

@@ -175,6 +175,13 @@ class RegistryWatch:
             seen = [_stored_run(stroke.item, stroke.began, stroke.seconds or 0, stroke.outcome) for stroke in known]
             self.runs[name] = deque(seen, maxlen=RUNS_KEPT)
 
+    def _kept_runs(self, job: str, items: int) -> deque[ObservedRun]:
+        """Return the runs of a job that are kept in memory: of one with many items several fires."""
+        kept, size = self.runs.get(job), max(RUNS_KEPT, 3 * items)
+        if kept is None or (kept.maxlen or 0) < size:
+            kept = self.runs[job] = deque(kept or (), maxlen=size)
+        return kept
+
     def _publish(self, statuses: tuple[JobStatus, ...]) -> None:
         old = self.snapshot.value
         jobs = {status.name: status for status in statuses}
@@ -198,7 +205,7 @@ class RegistryWatch:
         for name, status in new.items():
             if changed[name] == version:
                 before = {item.item: item for item in old[name].items} if name in old else {}
-                runs = self.runs.setdefault(name, deque(maxlen=RUNS_KEPT))
+                runs = self._kept_runs(name, len(status.items))
                 self.palettes.setdefault(name, Palette()).update(one.id for one in status.instances)
                 known = {(seen.item, seen.begun // 1000) for seen in runs} if not old else set()
                 fresh = [

@@ -19,11 +19,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from aioelasticjob.console.audit import AuditEntry, AuditOutcome, Facts
 from aioelasticjob.console.i18n import Language, choose
 from aioelasticjob.console.registry_watch import RegistryWatch
+from aioelasticjob.console.settings import is_zone
 from aioelasticjob.console.state import ConsoleState
 from aioelasticjob.console.viewer import Viewer
 
 SESSION_COOKIE, FORM_COOKIE, LANGUAGE_COOKIE = "aioej_session", "aioej_form", "aioej_lang"
-NOTICE_COOKIE, THEME_COOKIE = "aioej_notice", "aioej_theme"
+NOTICE_COOKIE, THEME_COOKIE, ZONE_COOKIE = "aioej_notice", "aioej_theme", "aioej_zone"
 ROOT: Final = "aioelasticjob.console.root"
 """Key of a request's scope; ``root_path`` itself grows within our own mounts."""
 A_YEAR: Final = 365 * 86_400
@@ -140,12 +141,13 @@ async def read_request(state: ConsoleState, http: Request) -> PageRequest:
     agent = http.headers.get("user-agent", "")[:500]
     session = await state.storage.sessions.find(cookies.get(SESSION_COOKIE), agent)
     form_key = cookies.get(FORM_COOKIE, "")[:100] or secrets.token_urlsafe(16)
-    theme = cookies.get(THEME_COOKIE, "")
+    theme, zone = cookies.get(THEME_COOKIE, ""), unquote(cookies.get(ZONE_COOKIE, ""))[:60]
     viewer = Viewer(
         session=session,
         address=http.client.host if http.client else "",
         agent=agent,
         theme=theme if theme in ("light", "dark") else "auto",
+        zone=zone if is_zone(zone) else state.settings.time_zone,
         form_key=form_key,
         form_token=session.token if session else state.storage.sessions.form_token(form_key),
         read_only=state.settings.read_only,

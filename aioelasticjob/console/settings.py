@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from aioelasticjob.addresses import Address
 from aioelasticjob.errors import InvalidSetting
@@ -51,6 +52,8 @@ class ConsoleSettings:
     data_dir: Path | None = None
     """Where users, sessions, the audit log and added registries are kept; the user's data directory by default."""
     read_only: bool = False
+    time_zone: str = "UTC"
+    """The time zone in which times are shown and read, until a viewer chooses another one."""
     idle: float = 12 * 3600
     """A session ends when nothing was asked for so long."""
     lifetime: float = 7 * 86_400
@@ -63,6 +66,8 @@ class ConsoleSettings:
         for name in names:
             if names.count(name) > 1:
                 raise InvalidSetting("registries", name, "two registries need two names")
+        if not is_zone(self.time_zone):
+            raise InvalidSetting("time_zone", self.time_zone, "a time zone such as UTC or Asia/Shanghai")
         for setting in ("idle", "lifetime", "largest_form"):
             if not getattr(self, setting) > 0:
                 raise InvalidSetting(setting, getattr(self, setting), "a number above 0")
@@ -74,6 +79,15 @@ class ConsoleSettings:
             return self.data_dir
         home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
         return Path(home) / "aioelasticjob" / "console"
+
+
+def is_zone(name: str) -> bool:
+    """Whether there is a time zone of this name."""
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):  # a name may also be a path that cannot be read
+        return False
+    return True
 
 
 def registry_name(address: str) -> str:

@@ -16,7 +16,7 @@ from aioelasticjob.console.accounts import Accounts
 from aioelasticjob.console.audit import Audit
 from aioelasticjob.console.database import Database, open_database
 from aioelasticjob.console.health import HealthGroups
-from aioelasticjob.console.registry_watch import Registries, RegistryWatch
+from aioelasticjob.console.registry_watch import Registries, RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.sessions import Sessions, secret_of
 from aioelasticjob.console.settings import ConsoleSettings
 from aioelasticjob.console.throttle import LoginThrottle
@@ -56,6 +56,13 @@ class ConsoleState:
     """The health of each registry's jobs."""
     rows: WeakKeyDictionary[RegistryWatch, RenderedRows] = field(default_factory=WeakKeyDictionary)
     """The rows of each registry's overview, rendered once for all pages."""
+
+    def health_of(self, watch: RegistryWatch, snapshot: RegistrySnapshot) -> HealthGroups:
+        """Return the health of a registry's jobs at a moment."""
+        groups = self.health.get(watch)
+        if groups is None:
+            groups = self.health[watch] = HealthGroups(watch, self.clock)
+        return groups.update(snapshot)
 
 
 @asynccontextmanager

@@ -18,6 +18,8 @@ class Viewer:
     """What the browser calls itself."""
     theme: str
     """The colours wished: light, dark, or auto."""
+    zone: str
+    """The time zone in which times are shown and read."""
     form_key: str
     """Stands for a browser that is not signed in, so that its forms can be known again."""
     form_token: str

@@ -13,7 +13,8 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.drawing import _TONES
 from aioelasticjob.console.fields import SECTIONS, field_of
-from aioelasticjob.console.i18n import choose, language
+from aioelasticjob.console.health import _REASONS_IN_PLACE
+from aioelasticjob.console.i18n import NOUNS, choose, language
 from aioelasticjob.console.pages import history, job, servers
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.operations.settings import UNCHANGEABLE
@@ -34,6 +35,9 @@ def _written() -> set[str]:
 def _made() -> Iterator[str]:
     """Yield the words that come out of values."""
     yield from STATES
+    yield from _REASONS_IN_PLACE
+    yield from (sentence for noun in NOUNS.values() for sentence in noun)
+    yield from re.findall(r'Reason\("[^"]*", "([^"]+)"', (CONSOLE / "attention.py").read_text())
     yield from (*Role, *FireSource, *Outcome, *history.OUTCOMES, *history.STATES.values(), *_TONES)
     for action in job.ACTIONS.values():
         yield action.label

@@ -176,7 +176,7 @@ def test_a_job_of_many_items_is_a_bar_of_shares(play: Play) -> None:
         await scene.run_job(sharding_total_count=60)
         browser = await scene.operator()
         page = await browser.get("/r/billing/jobs")
-        assert 'aria-label="60 items on 1 instances"' in page.text
+        assert 'aria-label="60 items on 1 instance"' in page.text
         assert page.text.count('width="99.00"') == 1
 
     play(act)

@@ -25,12 +25,11 @@
   }
 
   const say = (sentence, time) => sentence.replace("{time}", time);
-  const full = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" });
-  const clocks = {
-    short: new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hour12: false }),
-    second: new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false }),
-    day: new Intl.DateTimeFormat(language, { month: "2-digit", day: "2-digit" }),
-  };
+  const timeZone = words.zone; // one for all that is shown and typed
+  const full = new Intl.DateTimeFormat(language, {
+    timeZone, timeZoneName: "short", year: "numeric", month: "short", day: "numeric",
+    hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
+  });
 
   function read(element) {
     const { until, ago, clock } = element.dataset;
@@ -52,12 +51,6 @@
         const { until, ago, clock } = element.dataset;
         element.title = full.format(Number(until || ago || element.dataset.for || clock));
       }
-    }
-    for (const label of document.querySelectorAll("text[data-clock]:not([data-read])")) {
-      const step = Number(label.dataset.step);
-      const format = step >= 86400 ? clocks.day : step >= 60 ? clocks.short : clocks.second;
-      label.textContent = format.format(Number(label.dataset.clock) * 1000);
-      label.dataset.read = "";
     }
   }
 
@@ -132,6 +125,11 @@
     if (event.detail.ctx?.response?.status === 401) location.reload();
     else setTimeout(() => event.target.dispatchEvent(new Event("again")), 3000);
   });
+
+  // The time zone: that of the browser can be chosen as well ---------------------------------------------------------
+  const zones = document.querySelector("select[name=zone]"), own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (own && ![...zones.options].some((one) => one.value === own)) zones.add(new Option(own));
+  zones.addEventListener("change", () => zones.form.requestSubmit());
 
   // Menus close when something else is meant ---------------------------------------------------------------------------
   const menus = () => document.querySelectorAll("details.menu[open]");

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
@@ -15,10 +16,12 @@ from aioelasticjob.console.request import (
     LANGUAGE_COOKIE,
     SESSION_COOKIE,
     THEME_COOKIE,
+    ZONE_COOKIE,
     PageRequest,
     delete_cookie,
     set_cookie,
 )
+from aioelasticjob.console.settings import is_zone
 from aioelasticjob.errors import InvalidSetting
 
 
@@ -136,12 +139,14 @@ async def change_password(request: PageRequest) -> Response:
 
 
 async def set_preferences(request: PageRequest) -> Response:
-    """Remember a language or colours."""
+    """Remember a language, colours or a time zone."""
     response = RedirectResponse(_back(request, request.form.get("next", "")), 303)
     if (code := request.form.get("language")) in NAMES:
         set_cookie(request, response, LANGUAGE_COOKIE, str(code), A_YEAR)
     if (theme := request.form.get("theme")) in ("light", "dark", "auto"):
         set_cookie(request, response, THEME_COOKIE, str(theme), A_YEAR)
+    if (zone := request.form.get("zone", "")[:60]) and is_zone(zone):
+        set_cookie(request, response, ZONE_COOKIE, quote(zone, safe=""), A_YEAR)
     return response
 
 

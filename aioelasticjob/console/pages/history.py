@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -39,7 +40,7 @@ async def page(request: PageRequest) -> Response:
     if store is None:
         return request.page("history.html", store=False, rows=(), next=None, counts={}, problem="", **context)
     try:
-        which = _filter(asked)
+        which = _filter(asked, request.viewer.zone)
         found = await store.history(which, after=request.http.query_params.get("after") or None, limit=ROWS)
         counts = await store.counts(which)
     except ElasticJobError as error:
@@ -66,7 +67,7 @@ def _store(request: PageRequest) -> EventStore | None:
     return None if watch is None else watch.store
 
 
-def _filter(asked: Mapping[str, str]) -> Filter:
+def _filter(asked: Mapping[str, str], zone: str) -> Filter:
     item = asked["item"]
     if item and not (item.isascii() and item.isdecimal() and len(item) < 10):
         raise InvalidSetting("item", item, "a whole number")
@@ -76,15 +77,15 @@ def _filter(asked: Mapping[str, str]) -> Filter:
         instance=asked["instance"] or None,
         outcome=asked["outcome"] or None,
         source=asked["source"] or None,
-        since=_moment("since", asked["since"]),
-        until=_moment("until", asked["until"]),
+        since=_moment("since", asked["since"], zone),
+        until=_moment("until", asked["until"], zone),
         text=asked["text"] or None,
     )
 
 
-def _moment(setting: str, text: str) -> datetime | None:
-    """Read what a browser's field for date and time gives: the pages ask for it in UTC."""
+def _moment(setting: str, text: str, zone: str) -> datetime | None:
+    """Read what a browser's field for date and time gives: the page asks for it in the viewer's time zone."""
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
+        return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)) if text else None
     except ValueError:
-        raise InvalidSetting(setting, text, "a moment like 2026-11-20T14:30, in UTC") from None
+        raise InvalidSetting(setting, text, f"a moment like 2026-11-20T14:30, in {zone}") from None

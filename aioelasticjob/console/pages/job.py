@@ -13,7 +13,7 @@ from aioelasticjob import operations
 from aioelasticjob.clock import moment
 from aioelasticjob.console.drawing import Window, timeline
 from aioelasticjob.console.frame import frame_pieces
-from aioelasticjob.console.health import tone_of
+from aioelasticjob.console.pages.overview import held_label
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.request import PageRequest, registry_of
 from aioelasticjob.console.run_history import runs_between
@@ -197,7 +197,8 @@ class _JobPieces:
         context: dict[str, object] = {
             "job": status,
             "palette": palette,
-            "tone": tone_of(status),
+            "held": held_label(status, request.translate),
+            "health": request.state.health_of(registry, snapshot).of[self._name],
             "lanes": lanes(status, registry),
         }
         now = request.state.clock.now()

@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from aioelasticjob.console.drawing import bar, sparkline
 from aioelasticjob.console.frame import frame_pieces
-from aioelasticjob.console.health import GROUPS, HealthGroups, tone_of
+from aioelasticjob.console.health import GROUPS, Health
+from aioelasticjob.console.i18n import Language
 from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.request import PageRequest, registry_of
@@ -25,8 +26,6 @@ PAGE: Final = 100
 MOST: Final = 2000
 SQUARES: Final = 40
 """Items shown one by one; of more, the share of each instance."""
-
-_HELD: Final = "{items} items on {instances} instances"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,6 @@ class OverviewFeed:
     def __init__(self, request: PageRequest, query: JobQuery, at: str = "") -> None:
         self._request, self._query = request, query
         self._registry: RegistryWatch = registry_of(request)
-        self._health = request.state.health.setdefault(self._registry, HealthGroups())
         epoch, _, rest = at.partition(".")
         version, _, shown = rest.partition(".")
         known = epoch == self._registry.epoch and version.isdecimal()
@@ -137,12 +135,12 @@ class OverviewFeed:
         text, group = self._query.text.casefold(), self._query.group
         if not text and not group:
             return list(snapshot.jobs)
-        groups = self._health.update(snapshot).groups
+        health = self._request.state.health_of(self._registry, snapshot).of
         return [
             name
             for name, status in snapshot.jobs.items()
             if (not text or text in name.casefold() or text in status.config.description.casefold())
-            and (not group or groups[name] == group)
+            and (not group or health[name].group == group)
         ]
 
     def pages(self, snapshot: RegistrySnapshot) -> int:
@@ -151,7 +149,7 @@ class OverviewFeed:
 
     def tiles(self, snapshot: RegistrySnapshot) -> str:
         """Return the counts."""
-        counts, total = self._health.update(snapshot).counts, len(snapshot.jobs)
+        counts, total = self._request.state.health_of(self._registry, snapshot).counts, len(snapshot.jobs)
         return self._request.render("tiles.html", counts=counts, total=total, query=self._query, groups=GROUPS)
 
     def list(self, snapshot: RegistrySnapshot) -> str:
@@ -167,22 +165,27 @@ class OverviewFeed:
         if len(rows) > 2 * len(snapshot.jobs) + PAGE:  # most are of jobs that are gone
             rows.clear()
         if kept is None or kept[0] != version:
-            kept = rows[name] = (version, self._row(snapshot.jobs[name]))
+            health = request.state.health_of(self._registry, snapshot).of[name]
+            kept = rows[name] = (version, self._row(snapshot.jobs[name], health))
         return kept[1]
 
-    def _row(self, status: JobStatus) -> str:
+    def _row(self, status: JobStatus, health: Health) -> str:
         registry, request = self._registry, self._request
         return request.render(
             "row.html",
             job=status,
             id=row_id(status.name),
             href=request.registry_url("job", status.name),
-            tone=tone_of(status),
+            health=health,
             spark=sparkline(registry.runs.get(status.name, ()), request.translate),
-            held=items_drawing(
-                status, registry, request.translate(_HELD, items=len(status.items), instances=len(status.instances))
-            ),
+            held=items_drawing(status, registry, held_label(status, request.translate)),
         )
+
+
+def held_label(status: JobStatus, translate: Language) -> str:
+    """Say how many items are on how many instances."""
+    items, instances = translate.count(len(status.items), "item"), translate.count(len(status.instances), "instance")
+    return translate("{items} on {instances}", items=items, instances=instances)
 
 
 def items_drawing(status: JobStatus, registry: RegistryWatch, label: str) -> Markup:

@@ -92,4 +92,6 @@ def _read(request: PageRequest) -> RegistrySettings:
 async def _try(request: PageRequest, settings: RegistrySettings) -> str:
     async with open_registry(settings.parsed_address(CONNECT_TIMEOUT), clock=request.state.clock) as session:
         there = await operations.names(session)
-    return request.translate("{name} answers: {jobs} jobs.", name=settings.name, jobs=len(there))
+    return request.translate(
+        "{name} answers: {jobs}.", name=settings.name, jobs=request.translate.count(len(there), "job")
+    )
