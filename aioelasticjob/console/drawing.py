@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Final
 
 from markupsafe import Markup, escape
 
-from aioelasticjob.clock import moment
 from aioelasticjob.console.i18n import Language
 from aioelasticjob.console.registry_watch import ObservedRun
 
 BARS: Final = 24
 BAR_WIDTH, SPARK_HEIGHT = 4, 22
-WIDTH, ROW, LABELS, AXIS = 1000, 22, 36, 22
-"""Of a timeline, in its own units: all of it, a row, the column of item numbers, the line of times."""
-MOST_MARKS: Final = 600
-"""Bars drawn in a timeline, about: where there are more runs, neighbours of one kind become one bar."""
-_STEPS: Final = (5, 10, 15, 30, 60, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 
 _TONES: Final[Mapping[str, str]] = {
     "completed": "ok",
@@ -73,37 +65,10 @@ def bar(shares: Sequence[tuple[str, int]], label: str) -> Markup:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The stretch of time a timeline shows; seconds since the epoch."""
-
-    start: float
-    end: float
-
-    def x(self, milliseconds: int) -> float:
-        """Return where a moment lies in the snapshot."""
-        part = (milliseconds / 1000 - self.start) / (self.end - self.start)
-        return LABELS + min(max(part, 0.0), 1.0) * (WIDTH - LABELS)
-
-
-def timeline(items: Sequence[int], runs: Iterable[ObservedRun], window: Window, translate: Language) -> Markup:
-    """Draw a row for each item with its runs in the window; failures, misfires and rescues can be told apart."""
-    rows = {item: row for row, item in enumerate(items)}
-    shown = [run for run in runs if run.item in rows and _inside(run, window)]
-    near = max(4.0, len(rows) * (WIDTH - LABELS) / MOST_MARKS)
-    height = AXIS + ROW * len(items)
-    parts = [_axis(window, height)]
-    for item, row in rows.items():
-        y = AXIS + row * ROW
-        parts.append(f'<line class="rail" x1="{LABELS}" y1="{y + ROW - 1}" x2="{WIDTH}" y2="{y + ROW - 1}"/>')
-        parts.append(f'<text class="item" x="{LABELS - 10}" y="{y + 15}" text-anchor="end">{item}</text>')
-    bars = _merged(sorted(shown, key=lambda run: (run.item, run.begun)), window, near)
-    parts += [_mark(bar, AXIS + rows[bar[0].item] * ROW, window, translate) for bar in bars]
-    label = translate("timeline of the runs of every item")
-    return Markup(
-        f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}">'
-        f"{''.join(parts)}</svg>"
-    )
+def held_label(items: int, instances: int, translate: Language) -> str:
+    """Say how many items are on how many instances."""
+    counts = {"items": translate.count(items, "item"), "instances": translate.count(instances, "instance")}
+    return translate("{items} on {instances}", **counts)
 
 
 def duration_text(milliseconds: float) -> str:
@@ -120,73 +85,6 @@ def duration_text(milliseconds: float) -> str:
     if hours < 48:
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     return f"{hours // 24} d {hours % 24} h"
-
-
-def _merged(runs: Iterable[ObservedRun], window: Window, near: float) -> list[list[ObservedRun]]:
-    """Put runs that would lie upon each other into one bar, as long as they look the same."""
-    bars: list[list[ObservedRun]] = []
-    for run in runs:
-        last = bars[-1] if bars else None
-        if (
-            last is not None
-            and _look(last[0]) == _look(run)
-            and last[0].item == run.item
-            and window.x(run.begun) < window.x(last[0].begun) + near
-        ):
-            last.append(run)
-        else:
-            bars.append([run])
-    return bars
-
-
-def _look(run: ObservedRun) -> str:
-    return f"{outcome_class(run.outcome)} rescued" if run.source == "FAILOVER" else outcome_class(run.outcome)
-
-
-def _mark(bar: Sequence[ObservedRun], y: int, window: Window, translate: Language) -> str:
-    first, last = bar[0], bar[-1]
-    x, end = window.x(first.begun), window.x(last.ended)
-    more = f" (+{len(bar) - 1})" if len(bar) > 1 else ""
-    told = f"<title>{_title(last, translate)}{more}</title>"
-    if first.outcome == "misfired":
-        return f'<path class="miss" d="M{x:.1f} {y + 5}l5 6l-5 6l-5 -6z">{told}</path>'
-    size = f'x="{x:.1f}" y="{y + 4}" width="{max(3.0, end - x):.1f}" height="{ROW - 9}"'
-    return f'<rect class="{_look(first)}" {size} rx="2">{told}</rect>'
-
-
-def _title(run: ObservedRun, translate: Language) -> str:
-    when = moment(run.begun / 1000).strftime("%Y-%m-%d %H:%M:%S UTC")
-    parts = [f"{translate('item')} {run.item}: {translate(run.outcome)}", when]
-    if run.outcome != "misfired":
-        parts.append(duration_text(_length(run)))
-    if run.source and run.source != "CRON":
-        parts.append(translate(run.source))
-    if run.instance:
-        parts.append(run.instance)
-    return str(escape(" · ".join(parts)))
-
-
-def _axis(window: Window, height: int) -> str:
-    step = next((step for step in _STEPS if (window.end - window.start) / step <= 8), _STEPS[-1])
-    first = (int(window.start) // step + 1) * step
-    parts = []
-    for at in range(first, int(window.end) + 1, step):
-        x = window.x(at * 1000)
-        parts.append(f'<line class="tick" x1="{x:.1f}" y1="{AXIS - 4}" x2="{x:.1f}" y2="{height}"/>')
-        if LABELS + 20 < x < WIDTH - 20:
-            parts.append(
-                f'<text class="time" data-clock="{at}" data-step="{step}" x="{x:.1f}" y="{AXIS - 9}"'
-                f' text-anchor="middle">{_clock(moment(at), step)}</text>'
-            )
-    return "".join(parts)
-
-
-def _clock(at: datetime, step: int) -> str:
-    return at.strftime("%m-%d" if step >= 86_400 else "%H:%M" if step >= 60 else "%H:%M:%S")
-
-
-def _inside(run: ObservedRun, window: Window) -> bool:
-    return run.ended / 1000 >= window.start and run.begun / 1000 <= window.end
 
 
 def _length(run: ObservedRun) -> int:

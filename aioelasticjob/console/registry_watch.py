@@ -52,6 +52,8 @@ class ObservedRun:
     source: str
     outcome: str
     instance: str
+    id: str = ""
+    """Its key in the event store; empty where only the registry has been seen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,11 +62,50 @@ class Feed(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class PieceGroup:
+    """A piece that consists of many others, such as a table of its rows."""
+
+    target: str
+    parts: Sequence[Piece]
+    whole: Callable[[Sequence[Piece]], str]
+    """Returns the HTML of the group from its parts."""
+    shape: object = None
+    """What the page must have as well, besides the same parts, if parts are to be sent singly."""
+
+
 class Sent:
     """What a page was sent last, by element."""
 
     def __init__(self) -> None:
         self._sent: dict[str, int] = {}
+        self._shapes: dict[str, object] = {}
+        self.has_more = False
+        """Whether parts of groups have been held back, so that no event grows too large."""
+
+    def changed_parts(self, group: PieceGroup, size: int = 0) -> Sequence[Piece]:
+        """Return the parts that differ, or the whole group if it has other parts than the page; they count as sent.
+
+        ``size`` is the number of bytes that the event has already.
+        """
+        if self._shapes.get(group.target) != _shape(group):
+            self.assume(group)
+            return [Piece(group.target, group.whole(group.parts))]
+        found = list[Piece]()
+        for part in group.parts:
+            if size > EVENT_BYTES:
+                self.has_more = True
+                break
+            if self.differs(part):
+                found.append(part)
+                size += len(part.html)
+        return found
+
+    def assume(self, group: PieceGroup) -> None:
+        """Take a group for sent as it is: the page has it already."""
+        self._shapes[group.target] = _shape(group)
+        for part in group.parts:
+            self.differs(part)
 
     def differs(self, piece: Piece) -> bool:
         """Whether the piece reads differently from the last one sent there; it counts as sent then."""
@@ -75,6 +114,10 @@ class Sent:
             return False
         self._sent[piece.target] = digest
         return True
+
+
+def _shape(group: PieceGroup) -> object:
+    return tuple(part.target for part in group.parts), group.shape
 
 
 class Pieces:

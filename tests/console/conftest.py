@@ -23,10 +23,11 @@ from aioelasticjob.operations import InstanceStatus
 from tests.console.browsing import chromium, nothing_goes_wrong_unseen, open_page, there, workers
 from tests.console.client import PASSWORD, Browser, invitation_of
 from tests.console.site import CHEAP, BentClock
+from tests.observers.conftest import sqlite_url
 from tests.support.embedded import EmbeddedServer
 
-__all__ = ["chromium", "nothing_goes_wrong_unseen", "open_page", "there", "workers"]
-"""Fixtures of the tests in a browser."""
+__all__ = ["chromium", "nothing_goes_wrong_unseen", "open_page", "sqlite_url", "there", "workers"]
+"""Fixtures that other modules define."""
 
 NEVER = "0 0 0 1 1 ? 2099"
 

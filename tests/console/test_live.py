@@ -8,9 +8,7 @@ import re
 import sqlite3
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -21,16 +19,13 @@ from aioelasticjob import ElasticJob, ItemContext, operations
 from aioelasticjob.config import JobConfig
 from aioelasticjob.console import Console, asgi
 from aioelasticjob.console.application import _added_registries
-from aioelasticjob.console.drawing import BARS, Window, bar, duration_text, sparkline, timeline
+from aioelasticjob.console.drawing import BARS, bar, duration_text, sparkline
 from aioelasticjob.console.i18n import language
 from aioelasticjob.console.palette import COLOURS, Palette
 from aioelasticjob.console.registry_watch import ObservedRun, RegistrySnapshot
-from aioelasticjob.console.run_history import runs_between
-from aioelasticjob.console.store_watch import StoreSnapshot
 from aioelasticjob.console.stream import BURST_BYTES, BYTES_PER_SECOND, EVENT_BYTES, ByteBudget, Piece, Sent
 from aioelasticjob.console.throttle import Throttle
 from aioelasticjob.layout import Layout
-from aioelasticjob.observers.sql import Filter, Page, RunEntry, StateEntry
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.zookeeper.server import serve
 from tests.console.client import Browser, invitation_of
@@ -133,7 +128,7 @@ def test_items_move_on_the_jobs_page_when_an_instance_goes(play: Play) -> None:
         leave = await scene.run_job(sharding_total_count=4)
         await scene.seen(lambda _: [len(one.holds) for one in scene.instances()] == [2, 2])
         browser = await scene.operator()
-        async with browser.listening(_connected((await browser.get(REPORT)).text)) as stream:
+        async with browser.listening(f"{REPORT}/live") as stream:
             first = await stream.event("job-lanes")
             assert first.count('class="lane c-') == 2
             leave.set()
@@ -147,13 +142,13 @@ def test_an_instance_that_finishes_what_it_runs_is_marked_as_leaving(play: Play)
     async def act(scene: Scene) -> None:
         await scene.run_job()
         browser = await scene.operator()
-        async with browser.listening(_connected((await browser.get(REPORT)).text)) as stream:
+        async with browser.listening(f"{REPORT}/live") as stream:
             assert "leaving" not in await stream.event("job-lanes", "leads")
             (me,) = (one.id for one in scene.instances())
             session, path = scene.registry.session, Layout("report").instance(me)
             leaving = json.dumps({**json.loads((await session.get(path)).data), "leaving": True}).encode()
             await session.commit([Set(path, leaving, -1)], incarnation=session.incarnation)
-            event = await stream.event("job-lanes", "leaving")
+            event = await stream.event("lane-0", "leaving")
             assert event.count('<span class="chip warn">leaving</span>') == 2
 
     play(act)
@@ -178,44 +173,6 @@ def test_a_job_of_many_items_is_a_bar_of_shares(play: Play) -> None:
         page = await browser.get("/r/billing/jobs")
         assert 'aria-label="60 items on 1 instance"' in page.text
         assert page.text.count('width="99.00"') == 1
-
-    play(act)
-
-
-def test_misfires_and_runs_of_the_event_store_come_onto_the_timeline(play: Play) -> None:
-    at = datetime(2026, 11, 20, 12, tzinfo=UTC)
-    asked = []
-
-    class Store:
-        """Answers as the event store does, in two pages."""
-
-        async def history(self, which: Filter, *, after: str | None, limit: int) -> Page[RunEntry]:
-            asked.append((which.job, after))
-            run = RunEntry(
-                "id", "report", "task", 1, "CRON", "h", "ip", "i", at, at, at + timedelta(seconds=2), "failed", 2, ""
-            )
-            flying = replace(run, outcome="running", ended=None)
-            return (
-                Page((run, flying), "more")
-                if after is None
-                else Page((replace(run, outcome="cut off", ended=None),), None)
-            )
-
-        async def states(self, which: Filter, *, limit: int) -> Page[StateEntry]:
-            assert which.state == "TASK_MISFIRED"
-            return Page(
-                (StateEntry("id", "report", "", "0,2", "CRON", "", "i", "TASK_MISFIRED", None, at, None),), None
-            )
-
-    async def act(scene: Scene) -> None:
-        await scene.run_job()
-        scene.registry.store = SimpleNamespace(store=Store(), snapshot=StoreSnapshot())
-        status = scene.registry.snapshot.value.jobs["report"]
-        runs = await runs_between(scene.registry, status, at.timestamp() - 60, at.timestamp() + 60)
-        found = [(run.item, run.outcome, run.ended - run.begun) for run in runs.seen]
-        assert found == [(1, "failed", 2000), (1, "cut off", 0), (0, "misfired", 0), (2, "misfired", 0)]
-        assert asked == [("report", None), ("report", "more")]
-        assert runs.stored
 
     play(act)
 
@@ -505,28 +462,6 @@ def test_an_instance_keeps_its_colour_while_it_is_there() -> None:
 
 def _run(item: int, begun: int, took: int, outcome: str = "completed", source: str = "CRON") -> ObservedRun:
     return ObservedRun(item, begun, begun + took, source, outcome, "an instance")
-
-
-def test_a_timeline_shows_failures_misfires_and_rescues_apart() -> None:
-    runs = [
-        _run(0, 1_000, 500),
-        _run(1, 3_000, 500, "failed"),
-        _run(1, 6_000, 500, source="FAILOVER"),
-        _run(0, 8_000, 0, "misfired"),
-        _run(7, 9_000, 500),  # an item that is not there any more
-        _run(0, 90_000, 500),  # not in the window
-    ]
-    drawn = timeline([0, 1], runs, Window(0, 10), language("en"))
-    assert [drawn.count(f'class="{look}"') for look in ("ok", "bad", "ok rescued", "miss")] == [1, 1, 1, 1]
-    assert "item 1: failed" in drawn
-    assert drawn == timeline([0, 1], list(reversed(runs)), Window(0, 10), language("en"))
-
-
-def test_a_timeline_of_many_runs_stays_small_and_hides_no_failure() -> None:
-    runs = [_run(n % 10, n * 100, 80, "failed" if n == 4321 else "completed") for n in range(20_000)]
-    drawn = timeline(range(10), runs, Window(0, 2000), language("en"))
-    assert len(drawn) < 150_000
-    assert drawn.count('class="bad"') == 1
 
 
 def test_a_sparkline_shows_the_newest_runs_and_says_so() -> None:

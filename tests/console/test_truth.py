@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from playwright.sync_api import Page, expect
 
+from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.operations import JobStatus
 from tests.console.browsing import in_a_browser
-from tests.console.samples import ended, item, status
+from tests.console.samples import INSTANCES, ended, item, status
 from tests.console.site import Site
 
 pytestmark = in_a_browser
+
+
+IN_VIEW = """(selector) => {
+  const row = document.querySelector(selector);
+  row.scrollIntoView({ block: "center" });
+  const { top, bottom, height } = row.getBoundingClientRect();
+  return height > 0 && top >= 0 && bottom <= innerHeight;
+}"""
+"""Scroll there: how far that is is known when what lies between has been laid out."""
 
 
 def _show(there: Site, *jobs: JobStatus) -> None:
@@ -73,3 +85,55 @@ def test_all_times_that_are_shown_or_typed_are_in_the_one_time_zone_that_was_cho
     page.get_by_label("Times are in this time zone").select_option("UTC")
     expect(clock).to_contain_text("02:30:00 UTC")
     expect(page.get_by_label("Times are in this time zone")).to_have_value("UTC")
+
+
+def test_all_of_300_items_are_there_and_follow_what_changes(there: Site, open_page: Callable[..., Page]) -> None:
+    now = there.clock.now()
+    items = tuple(item(number, INSTANCES[number // 100]) for number in range(300))
+    _show(there, status("wide", items, now=now, instances=INSTANCES))
+    page = open_page("/r/billing/job/wide")
+    expect(page.locator(".lane .tile")).to_have_count(300)
+    for lane in range(3):
+        expect(page.locator(f"#lane-{lane} .tile")).to_have_count(100)
+    expect(page.locator("#job-items tbody tr")).to_have_count(300)
+    page.wait_for_function("() => document.querySelector('.live')._htmx?.sse?.reader")
+    page.evaluate("() => { document.querySelector('#row-5').untouched = true }")
+    failed = replace(items[299], record=ended("failed", now))
+    _show(there, status("wide", (*items[:299], failed), now=now, instances=INSTANCES))
+    expect(page.locator("#row-299")).to_contain_text("failed")
+    assert page.evaluate("() => document.querySelector('#row-5').untouched")  # the others were not sent again
+    page.wait_for_function(IN_VIEW, arg="#row-299")
+    moved = replace(items[0], holder=INSTANCES[2])
+    _show(there, status("wide", (moved, *items[1:299], failed), now=now, instances=INSTANCES))
+    expect(page.locator("#lane-2 #item-0")).to_be_visible()
+    expect(page.locator(".lane .tile")).to_have_count(300)
+
+
+def test_seven_days_of_many_runs_are_a_heat_map_that_leads_to_single_runs(
+    there: Site, open_page: Callable[..., Page]
+) -> None:
+    now = there.clock.now()
+    _show(there, status("busy", (item(0), item(1)), now=now, cron="0 * * * * ?"))
+    begun = [int((now - 60 * n) * 1000) for n in range(9000)]
+    runs = [ObservedRun(n % 2, at, at + 500, "CRON", "completed", "") for n, at in enumerate(begun)]
+    there.watch.runs["busy"] = deque(reversed(runs))
+    page = open_page("/r/billing/job/busy?span=7d")
+    timeline = page.locator("#job-timeline")
+    expect(timeline).to_contain_text("9,000 runs counted by time and items")
+    first = timeline.locator("a[aria-label*='runs']").first
+    expect(first).to_be_attached()
+    columns = timeline.locator(".column").count()
+    assert columns > 60  # six of seven days were blank: only the newest 3,000 runs were asked for
+    first.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("This window stands still")).to_be_visible()
+    expect(timeline).to_contain_text(re.compile(r"\d+ runs in this window"))
+    expect(timeline.locator("rect.ok").first).to_be_attached()
+    shown = page.locator("#job-timeline").inner_text()
+    page.get_by_role("link", name="Earlier").click()
+    expect(timeline).not_to_have_text(shown)
+    page.get_by_role("link", name="Zoom out").click()
+    page.get_by_label("From").fill("2026-01-01T00:00:00")
+    page.get_by_label("Until").fill("2026-01-02T00:00:00")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(timeline).to_contain_text("0 runs in this window")

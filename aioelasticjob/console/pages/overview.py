@@ -11,10 +11,9 @@ from typing import Final
 from markupsafe import Markup, escape
 from starlette.responses import Response
 
-from aioelasticjob.console.drawing import bar, sparkline
+from aioelasticjob.console.drawing import bar, held_label, sparkline
 from aioelasticjob.console.frame import frame_pieces
 from aioelasticjob.console.health import GROUPS, Health
-from aioelasticjob.console.i18n import Language
 from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.request import PageRequest, registry_of
@@ -171,6 +170,7 @@ class OverviewFeed:
 
     def _row(self, status: JobStatus, health: Health) -> str:
         registry, request = self._registry, self._request
+        label = held_label(len(status.items), len(status.instances), request.translate)
         return request.render(
             "row.html",
             job=status,
@@ -178,14 +178,8 @@ class OverviewFeed:
             href=request.registry_url("job", status.name),
             health=health,
             spark=sparkline(registry.runs.get(status.name, ()), request.translate),
-            held=items_drawing(status, registry, held_label(status, request.translate)),
+            held=items_drawing(status, registry, label),
         )
-
-
-def held_label(status: JobStatus, translate: Language) -> str:
-    """Say how many items are on how many instances."""
-    items, instances = translate.count(len(status.items), "item"), translate.count(len(status.instances), "instance")
-    return translate("{items} on {instances}", items=items, instances=instances)
 
 
 def items_drawing(status: JobStatus, registry: RegistryWatch, label: str) -> Markup:
