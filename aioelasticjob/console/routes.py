@@ -13,7 +13,17 @@ from starlette.staticfiles import StaticFiles
 from aioelasticjob.console import frame
 from aioelasticjob.console.access import restricted
 from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.pages import account, configuring, history, job, overview, registries, servers, users
+from aioelasticjob.console.pages import (
+    account,
+    configuring,
+    history,
+    job,
+    overview,
+    registries,
+    servers,
+    transfer,
+    users,
+)
 from aioelasticjob.console.request import Handler, assets_version
 from aioelasticjob.console.state import ConsoleState
 
@@ -89,9 +99,9 @@ def _registry_pages(to: _RouteFactory) -> list[BaseRoute]:
         to.post("/servers/{ip}/{action}", servers.act),
         to.get("/history", history.page),
         to.get("/history/{run}", history.run),
-        to.get("/export", configuring.export, Role.OPERATOR),
-        to.get("/transfer", configuring.transfer, Role.OPERATOR),
-        to.post("/transfer", configuring.import_jobs),
+        to.get("/export", transfer.export, Role.OPERATOR),
+        to.get("/transfer", transfer.page, Role.OPERATOR),
+        to.post("/transfer", transfer.import_jobs),
         to.get("/job/{job}", job.page),
         to.get("/job/{job}/live", job.live),
         to.get("/job/{job}/dump", job.dump, Role.OPERATOR),

@@ -385,7 +385,9 @@ def test_jobs_go_out_as_a_file_and_come_in_again(play: Play) -> None:
         assert "attachment" in out.headers["content-disposition"]
         assert "goes out" in (await browser.get("/r/billing/export?as=yaml")).text
         text = out.text.replace("report", "copied")
-        assert (await browser.submit("/r/billing/transfer", {"text": text})).status == 303
+        preview = await browser.submit("/r/billing/transfer", {"text": text})
+        seen = {"text": text, "seen": preview.value("seen")}
+        assert (await browser.submit("/r/billing/transfer", seen)).status == 303
         await scene.seen(lambda now: "copied" in now.jobs)
         refused = await browser.submit("/r/billing/transfer", {"text": "{not <json>"})
         assert refused.status == 400

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import pytest
 from playwright.sync_api import Page, expect
 
+from aioelasticjob import operations
 from aioelasticjob.console.registry_watch import ObservedRun
+from aioelasticjob.model import Outcome
 from aioelasticjob.operations import JobStatus
 from tests.console.browsing import in_a_browser
 from tests.console.samples import INSTANCES, ended, item, status
-from tests.console.site import Site
+from tests.console.site import Site, site
+from tests.observers.sample_events import NOON, batch, beginning, end
 
 pytestmark = in_a_browser
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    data = tmp_path_factory.mktemp("console")
+    with site(data, event_store=f"sqlite:///{data / 'events.db'}") as found:
+        yield found
 
 
 IN_VIEW = """(selector) => {
@@ -137,3 +149,52 @@ def test_seven_days_of_many_runs_are_a_heat_map_that_leads_to_single_runs(
     page.get_by_label("Until").fill("2026-01-02T00:00:00")
     page.get_by_role("button", name="Show", exact=True).click()
     expect(timeline).to_contain_text("0 runs in this window")
+
+
+def test_an_import_is_previewed_job_by_job_written_as_previewed_and_audited(
+    there: Site, open_page: Callable[..., Page]
+) -> None:
+    old, new = (json.dumps({"jobs": [{"jobName": "taken-in", "cron": f"0 0 {hour} * * ?"}]}) for hour in (2, 3))
+    there.run(lambda: operations.import_jobs(there.watch.session, old))
+    page = open_page("/r/billing/transfer")
+    page.locator("textarea").fill(new)
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_text("1 refused")).to_be_visible()
+    page.get_by_role("switch").check()
+    page.get_by_role("button", name="Preview").click()
+    row = page.get_by_role("row", name=re.compile("taken-in"))
+    expect(row.locator("del")).to_have_text("0 0 2 * * ?")
+    expect(row.locator("ins")).to_have_text("0 0 3 * * ?")
+    there.run(lambda: operations.configure(there.watch.session, "taken-in", {"cron": "0 0 4 * * ?"}))
+    page.get_by_role("button", name="Import these changes").click()
+    expect(page.get_by_role("alert")).to_contain_text("nothing was written")
+    expect(row.locator("del")).to_have_text("0 0 4 * * ?")
+    page.get_by_role("button", name="Import these changes").click()
+    expect(page.get_by_role("status").filter(has_text="1 replaced")).to_be_visible()
+    page.goto(f"{there.url}/audit")
+    entry = page.get_by_role("row", name=re.compile("import")).first
+    expect(entry).to_contain_text("taken-in: cron: 0 0 4 * * ? → 0 0 3 * * ?")
+
+
+def test_outcome_tiles_keep_the_filters_and_moments_are_typed_in_the_zone_that_is_shown(
+    there: Site, open_page: Callable[..., Page]
+) -> None:
+    there.wait(lambda: there.watch.store is not None)
+
+    async def fill() -> None:
+        assert there.watch.store is not None
+        for number, outcome in enumerate((Outcome.COMPLETED, Outcome.FAILED, Outcome.COMPLETED)):
+            slot = NOON + 1000 * number
+            await there.watch.store.store.write(batch(*beginning(slot, number), end(slot, number, outcome)))
+
+    there.run(fill)
+    page = open_page("/login", name="ada")
+    page.context.add_cookies([{"name": "aioej_zone", "value": "Asia%2FShanghai", "url": there.url}])
+    page.goto(f"{there.url}/r/billing/history?job=report&since=2027-01-15T16:00&until=2027-01-15T16:01")
+    rows = page.locator("main table tbody tr")
+    expect(rows).to_have_count(3)  # 08:00 in UTC
+    expect(rows.first.locator("time")).to_contain_text("GMT+8")
+    page.locator(".tiles a", has_text="completed").click()
+    expect(rows).to_have_count(2)
+    expect(page.get_by_label("From (Asia/Shanghai)")).to_have_value("2027-01-15T16:00")
+    expect(page.get_by_label("Job", exact=True)).to_have_value("report")

@@ -144,6 +144,11 @@
     }
   });
 
+  // What was typed for one run is not meant for the next one ----------------------------------------------------------
+  document.addEventListener("htmx:after:request", (event) => {
+    if (event.target.matches?.("form.trigger") && event.detail.ctx?.response?.raw?.ok) event.target.reset();
+  });
+
   // A form that was refused says where ------------------------------------------------------------------------------------
   document.addEventListener("htmx:after:swap", () => {
     const wrong = document.querySelector("#preview [data-setting]")?.dataset.setting;

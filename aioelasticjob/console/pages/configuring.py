@@ -1,10 +1,9 @@
-"""A job's settings: the form, the preview of a change and the change itself.  Export and import of settings."""
+"""A job's settings: the form, the preview of a change and the change itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from starlette.responses import Response
 
@@ -71,34 +70,6 @@ async def save(request: PageRequest) -> Response:
     except InvalidSetting as mistake:
         return _form(request, status, 400, RejectedForm(request.form, str(mistake), mistake.setting))
     return request.redirect(request.registry_url("job", status.name), done.summary)
-
-
-async def export(request: PageRequest) -> Response:
-    """Hand out configurations as a file: all, or one job's."""
-    name = request.http.query_params.get("job")
-    form: Literal["json", "yaml"] = "yaml" if request.http.query_params.get("as") == "yaml" else "json"
-    text = await operations.export_jobs(registry_of(request).session, [name] if name else None, form=form)
-    kind = "application/json" if form == "json" else "application/yaml"
-    headers = {"Content-Disposition": f'attachment; filename="jobs.{form}"'}
-    return Response(text, media_type=kind, headers=headers)
-
-
-async def transfer(request: PageRequest) -> Response:
-    """Show where configurations come in and go out."""
-    return request.page("transfer.html", text="", problem="", tab="jobs")
-
-
-async def import_jobs(request: PageRequest) -> Response:
-    """Write configurations into the registry, all or none."""
-    text, overwrite = request.form.get("text", ""), request.form.get("overwrite") == "1"
-    asked = {"characters": len(text), "overwrite": overwrite}
-    try:
-        async with request.audited("import", asked=asked) as result:
-            done = await operations.import_jobs(registry_of(request).session, text, overwrite=overwrite)
-            result.summary = done.summary
-    except ElasticJobError as error:
-        return request.page("transfer.html", 400, text=text, problem=str(error), tab="jobs")
-    return request.redirect(request.registry_url("jobs"), done.summary)
 
 
 async def _read(request: PageRequest) -> tuple[Session, JobStatus]:
