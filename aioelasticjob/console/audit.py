@@ -12,6 +12,7 @@ from anyio import CancelScope
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.database import Database
+from aioelasticjob.credentials import hide_in_json, hide_in_text
 from aioelasticjob.errors import ElasticJobError
 
 Facts = Mapping[str, object]
@@ -19,7 +20,7 @@ Facts = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """An action of somebody, as it is written down before it is done."""
+    """An action of somebody, as it is written down before it is done; credentials are left out."""
 
     who: str
     address: str
@@ -106,7 +107,7 @@ class Audit:
         return int(cursor.lastrowid or 0)
 
     def _write_outcome(self, db: sqlite3.Connection, number: int, done: bool, outcome: AuditOutcome) -> None:
-        values = (number, self._clock.now(), int(done), outcome.summary, _text(outcome.after))
+        values = (number, self._clock.now(), int(done), hide_in_text(outcome.summary), _text(outcome.after))
         db.execute("insert into audit_outcomes (id, at, done, summary, after) values (?, ?, ?, ?, ?)", values)
 
 
@@ -125,7 +126,7 @@ def _record(row: sqlite3.Row) -> AuditRecord:
 
 
 def _text(facts: Facts) -> str:
-    return json.dumps(dict(facts), ensure_ascii=False, default=str)
+    return json.dumps(hide_in_json(facts), ensure_ascii=False, default=str)
 
 
 def _read(text: str) -> Facts:

@@ -22,6 +22,7 @@ from aioelasticjob.console.registry_watch import RegistryWatch
 from aioelasticjob.console.settings import is_zone
 from aioelasticjob.console.state import ConsoleState
 from aioelasticjob.console.viewer import Viewer
+from aioelasticjob.credentials import hide_in_text
 
 SESSION_COOKIE, FORM_COOKIE, LANGUAGE_COOKIE = "aioej_session", "aioej_form", "aioej_lang"
 NOTICE_COOKIE, THEME_COOKIE, ZONE_COOKIE = "aioej_notice", "aioej_theme", "aioej_zone"
@@ -87,6 +88,10 @@ class PageRequest:
         response = HTMLResponse(self.render(template, **context), status)
         _set_page_cookies(self, response)
         return response
+
+    def shown(self, text: str | None) -> str:
+        """Return text that may contain credentials as this viewer may see it."""
+        return text or "" if self.viewer.is_operator else hide_in_text(text or "")
 
     def render(self, template: str, **context: object) -> str:
         """Return a piece of HTML."""

@@ -266,6 +266,28 @@ def test_a_viewer_sees_everything_and_changes_nothing(play: Play) -> None:
 NEVER_AGAIN = "0 0 0 1 1 ? 2098"
 
 
+def test_credentials_in_values_are_shown_to_operators_only_and_never_audited(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        command = "DB_PASSWORD=s3cret curl -u bob:s3cret https://bob:s3cret@example.org/?token=s3cret"
+        given = {"job_parameter": command, "description": "token: s3cret", "sharding_item_parameters": {0: command}}
+        await scene.run_job(error_handler="webhook", error_handler_options={"url": "https://h/s3cret"}, **given)
+        viewer, admin = await scene.viewer(), await scene.operator()
+        for page in ("", "/settings"):
+            masked = (await viewer.get(f"/r/billing/job/report{page}")).text
+            assert "s3cret" not in masked
+            assert "DB_PASSWORD=…" in masked
+            assert "s3cret" in (await admin.get(f"/r/billing/job/report{page}")).text
+        page = await admin.get("/r/billing/job/report/settings")
+        form = {"csrf": page.token, "version": page.value("version"), "job_parameter": "token=other-s3cret"}
+        assert (await admin.post("/r/billing/job/report/settings", form)).status == 303
+        await admin.get("/account")  # shows the notice of what was done
+        log = (await admin.get("/audit")).text
+        assert "job_parameter" in log
+        assert "s3cret" not in log
+
+    play(act)
+
+
 def test_a_console_that_is_read_only_changes_nothing_for_anybody(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job()
