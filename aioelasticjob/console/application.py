@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import label_of
 from aioelasticjob.console.drawing import duration_text, outcome_class
+from aioelasticjob.console.live_pages import LivePages
 from aioelasticjob.console.middleware import HeadersAndLimits
 from aioelasticjob.console.registry_watch import Registries
 from aioelasticjob.console.request import ROOT, read_request
@@ -46,7 +47,9 @@ class Console:
         self, settings: ConsoleSettings, *, clock: Clock | None = None, hasher: PasswordHasher | None = None
     ) -> None:
         used = clock or SystemClock()
-        self.state = ConsoleState(settings, used, _templates(), Registries(used), LoginThrottle(used))
+        self.state = ConsoleState(
+            settings, used, _templates(), Registries(used), LoginThrottle(used), LivePages(settings.live_pages)
+        )
         self._hasher = hasher or PasswordHasher()
         self._open: asyncio.Future[None] | None = None
         """Done when the console is open; None while it is closed."""

@@ -10,6 +10,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from aioelasticjob.addresses import Address
+from aioelasticjob.console.live_pages import LivePageLimits
 from aioelasticjob.errors import InvalidSetting
 
 _NAME: Final = re.compile(r"[\w.-]{1,60}")
@@ -60,6 +61,7 @@ class ConsoleSettings:
     """A session ends so long after it began, whatever happens."""
     largest_form: int = 1_000_000
     """Bytes of a request's body."""
+    live_pages: LivePageLimits = field(default_factory=LivePageLimits)
 
     def __post_init__(self) -> None:
         names = [registry.name for registry in self.registries]

@@ -16,6 +16,7 @@ from aioelasticjob.console.accounts import Accounts
 from aioelasticjob.console.audit import Audit
 from aioelasticjob.console.database import Database, open_database
 from aioelasticjob.console.health import HealthGroups
+from aioelasticjob.console.live_pages import LivePages
 from aioelasticjob.console.registry_watch import Registries, RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.sessions import Sessions, secret_of
 from aioelasticjob.console.settings import ConsoleSettings
@@ -44,14 +45,13 @@ class ConsoleState:
     templates: Environment
     registries: Registries
     login_throttle: LoginThrottle
+    live_pages: LivePages
     storage: Storage = field(init=False)
     """There while the console is open."""
     invitation: str | None = None
     """The path of the one-time link to set the first password; None once somebody has."""
     closing: bool = False
     """Set by the server that is about to stop: open pages end, and reconnect to the next console."""
-    streams: set[object] = field(default_factory=set)
-    """The live pages that are open."""
     health: WeakKeyDictionary[RegistryWatch, HealthGroups] = field(default_factory=WeakKeyDictionary)
     """The health of each registry's jobs."""
     rows: WeakKeyDictionary[RegistryWatch, RenderedRows] = field(default_factory=WeakKeyDictionary)

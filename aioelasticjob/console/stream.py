@@ -14,8 +14,10 @@ from typing import Final, Protocol
 
 import anyio
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from aioelasticjob.clock import Clock
+from aioelasticjob.console.live_pages import Reader, TooManyLivePages
 from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import SESSION_COOKIE, PageRequest
 from aioelasticjob.latest import Latest
@@ -32,8 +34,8 @@ REFRESH_INTERVAL: Final = 1.0
 """Seconds after which pieces are looked at again though nothing has changed: what was held back goes out then."""
 EVENT_BYTES: Final = 20_000
 """Bytes of one event, about: what is more waits for the next, so that no page is sent all at once."""
-MAX_STREAMS: Final = 500
-"""Streams that may be open at a time, over all pages."""
+RETRY_AFTER: Final = 5
+"""Seconds after which a page that was refused may ask again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,39 +159,53 @@ class ByteBudget:
         return max(0.0, -self.filled / BYTES_PER_SECOND)
 
 
+class LiveResponse(StreamingResponse):
+    """Streams events while the page counts as open; refuses to if too many are."""
+
+    def __init__(self, request: PageRequest, feed: Feed) -> None:
+        headers = {"X-Accel-Buffering": "no"}  # nginx would wait for more
+        super().__init__(_events(request, feed), media_type="text/event-stream", headers=headers)
+        viewer = request.viewer
+        session = viewer.session.id if viewer.session else ""
+        self._pages, self._reader = request.state.live_pages, Reader(session, viewer.address, viewer.is_operator)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the page is closed."""
+        try:
+            with self._pages.opened(self._reader):
+                await super().__call__(scope, receive, send)
+        except TooManyLivePages as error:
+            headers = {"Retry-After": str(RETRY_AFTER)}
+            refusal = Response(f"503: {error}\n", 503, media_type="text/plain", headers=headers)
+            await refusal(scope, receive, send)
+
+
 def stream(request: PageRequest, feed: Feed) -> Response:
     """Answer with the live pieces of a page."""
-    if len(request.state.streams) >= MAX_STREAMS:
-        return Response("503: too many live pages are open\n", 503, media_type="text/plain")
-    headers = {"X-Accel-Buffering": "no"}  # nginx would wait for more
-    return StreamingResponse(_events(request, feed), media_type="text/event-stream", headers=headers)
+    return LiveResponse(request, feed)
 
 
 async def _events(request: PageRequest, feed: Feed) -> AsyncIterator[bytes]:
-    state, me = request.state, object()
+    state = request.state
     budget, checked = ByteBudget(state.clock, at=state.clock.now()), state.clock.now()
-    state.streams.add(me)
-    try:
-        yield b"retry: 1000\n\n"
-        while not state.closing:
-            snapshots = _snapshots_of(request)
-            snapshot = snapshots.value
-            if body := "".join(map(_partial, await feed.changes(snapshot))):
-                event = _event(body, feed.position)
-                yield event
-                await anyio.sleep(max(MIN_INTERVAL, budget.spend(len(event))))
-            if not feed.has_more:
-                with anyio.move_on_after(min(REFRESH_INTERVAL, SESSION_CHECK_INTERVAL)):
-                    await snapshots.until(partial(is_not, snapshot))
-            if (now := state.clock.now()) >= checked + SESSION_CHECK_INTERVAL:
-                checked = now
-                cookie = request.http.cookies.get(SESSION_COOKIE)
-                if await state.storage.sessions.find(cookie, request.viewer.agent) is None:
-                    yield b"event: over\ndata: signed out\n\n"
-                    return
-                yield b"event: alive\ndata:\n\n"  # our script notices when none of these comes any more
-    finally:
-        state.streams.discard(me)
+    yield b"retry: 1000\n\n"
+    while not state.closing:
+        snapshots = _snapshots_of(request)
+        snapshot = snapshots.value
+        if body := "".join(map(_partial, await feed.changes(snapshot))):
+            event = _event(body, feed.position)
+            yield event
+            await anyio.sleep(max(MIN_INTERVAL, budget.spend(len(event))))
+        if not feed.has_more:
+            with anyio.move_on_after(min(REFRESH_INTERVAL, SESSION_CHECK_INTERVAL)):
+                await snapshots.until(partial(is_not, snapshot))
+        if (now := state.clock.now()) >= checked + SESSION_CHECK_INTERVAL:
+            checked = now
+            cookie = request.http.cookies.get(SESSION_COOKIE)
+            if await state.storage.sessions.find(cookie, request.viewer.agent) is None:
+                yield b"event: over\ndata: signed out\n\n"
+                return
+            yield b"event: alive\ndata:\n\n"  # our script notices when none of these comes any more
 
 
 def _snapshots_of(request: PageRequest) -> Latest[RegistrySnapshot]:

@@ -21,6 +21,7 @@ from aioelasticjob.console import Console, asgi
 from aioelasticjob.console.application import _added_registries
 from aioelasticjob.console.drawing import BARS, bar, duration_text, sparkline
 from aioelasticjob.console.i18n import language
+from aioelasticjob.console.live_pages import LivePageLimits
 from aioelasticjob.console.palette import COLOURS, Palette
 from aioelasticjob.console.registry_watch import ObservedRun, RegistrySnapshot
 from aioelasticjob.console.stream import BURST_BYTES, BYTES_PER_SECOND, EVENT_BYTES, ByteBudget, Piece, Sent
@@ -188,11 +189,11 @@ def test_a_stream_ends_when_its_session_does(play: Play, monkeypatch: pytest.Mon
             async with browser.listening(path) as stream:
                 assert stream.status == 200
                 await stream.event("hx-partial")
-                assert scene.console.state.streams
+                assert scene.console.state.live_pages
                 if path.endswith("servers/live"):
                     await browser.post("/logout", {"csrf": account.token})
                     await stream.event("event: over")
-            assert not scene.console.state.streams
+            assert not scene.console.state.live_pages
 
     play(act)
 
@@ -206,22 +207,26 @@ def test_open_pages_are_let_go_when_the_console_is_about_to_end(play: Play, monk
             await stream.event("tiles")
             scene.console.state.closing = True
             await stream.end()
-        assert not scene.console.state.streams
+        assert not scene.console.state.live_pages
 
     play(act)
 
 
-def test_there_are_only_so_many_streams(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aioelasticjob.console.stream.MAX_STREAMS", 1)
-
+def test_a_viewer_has_only_so_many_live_pages_and_keeps_no_operator_out(play: Play) -> None:
     async def act(scene: Scene) -> None:
-        browser = await scene.operator()
-        async with browser.listening("/r/billing/jobs/live") as stream:
-            await stream.event("tiles")
-            async with browser.listening("/r/billing/jobs/live") as refused:
+        viewer, admin = await scene.viewer(), await scene.operator()
+        async with viewer.listening("/r/billing/jobs/live") as first, viewer.listening("/live") as second:
+            await first.event("tiles")
+            assert second.status == 200
+            async with viewer.listening("/r/billing/jobs/live") as refused:
                 assert refused.status == 503
+            async with admin.listening("/r/billing/jobs/live") as stream:
+                await stream.event("tiles")
+        async with viewer.listening("/r/billing/jobs/live") as again:
+            assert again.status == 200
+        assert not scene.console.state.live_pages
 
-    play(act)
+    play(act, live_pages=LivePageLimits(total=3, kept_for_operators=1, per_session=3, per_address=2))
 
 
 def test_a_registry_that_goes_is_said_on_the_open_page_which_goes_on_when_it_is_back(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,3 +115,24 @@ def test_a_page_whose_console_says_nothing_any_more_tells_so_and_refuses_deeds(
     goes_on.set()
     page.clock.fast_forward(30_000)
     expect(page.get_by_text("The console does not answer.")).to_have_count(0)
+
+
+def test_a_page_that_is_refused_says_that_it_is_not_live_and_goes_on_when_it_may(
+    there: Site, open_page: Callable[..., Page]
+) -> None:
+    waiting = open_page("/r/billing/servers")
+    expect(waiting.locator("#gone")).to_have_count(0)
+    pages = there.console.state.live_pages
+    limits, pages._limits = pages._limits, replace(pages._limits, per_session=1)
+    try:
+        first = open_page("/r/billing/jobs")
+        with first.context.expect_page() as opened:
+            first.evaluate("window.open(location.href)")
+        second = opened.value
+        expect(second.locator("#gone")).to_contain_text("This page is not live: too many live pages are open.")
+        expect(second.locator("main")).to_have_css("filter", GREY)
+        expect(first.locator("#gone")).to_have_count(0)
+        first.close()
+        expect(second.locator("#gone")).to_have_count(0)
+    finally:
+        pages._limits = limits

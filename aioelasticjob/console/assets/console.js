@@ -3,8 +3,9 @@
 (() => {
   const words = document.body.dataset;
   const ahead = Number(words.now) - Date.now(); // the server's clock against ours
-  let heard = Date.now() + ahead, silent = false; // when the console was last heard of, by its clock
-  const asOf = () => silent ? heard : Number(document.querySelector("#state [data-as-of]")?.dataset.asOf) || null;
+  let heard = Date.now() + ahead; // when the console was last heard of, by its clock
+  let gone = ""; // the sentence that says why this page is not live; empty while it is
+  const asOf = () => gone ? heard : Number(document.querySelector("#state [data-as-of]")?.dataset.asOf) || null;
   const now = () => asOf() ?? Date.now() + ahead; // clocks stand still while what they belong to is not there
   const language = document.documentElement.lang;
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -83,32 +84,35 @@
   // The console itself may go, or sign us out -----------------------------------------------------------------------------
   const MAX_SILENCE = 20000; // milliseconds; the console sends something every five seconds
 
-  function lost(is) {
+  function lost(sentence) { // empty: the page is live
     let banner = document.getElementById("gone");
-    if (!is) heard = Date.now() + ahead;
-    if (silent === is) return;
-    silent = is;
-    document.body.classList.toggle("silent", is);
-    if (!is) { banner?.remove(); return; }
-    const textContent = say(words.lost, full.format(heard));
+    if (!sentence) heard = Date.now() + ahead;
+    if (gone === sentence) return;
+    gone = sentence;
+    document.body.classList.toggle("silent", Boolean(sentence));
+    banner?.remove();
+    if (!sentence) return;
+    const textContent = say(sentence, full.format(heard));
     banner = Object.assign(document.createElement("p"), { id: "gone", className: "lost", role: "status", textContent });
     document.querySelector("header.top").after(banner);
   }
 
+  const reason = (status) => status === 503 ? words.full : words.lost;
+
   document.addEventListener("over", () => location.reload());
-  document.addEventListener("htmx:sse:after:connection", () => lost(false));
-  document.addEventListener("htmx:sse:after:message", () => lost(false));
-  document.addEventListener("visibilitychange", () => { if (!silent) heard = Date.now() + ahead; });
+  document.addEventListener("htmx:sse:after:connection", () => lost(""));
+  document.addEventListener("htmx:sse:after:message", () => lost(""));
+  document.addEventListener("visibilitychange", () => { if (!gone) heard = Date.now() + ahead; });
   setInterval(() => { // a connection that is open and says nothing is as good as none
-    if (silent || document.hidden || Date.now() + ahead - heard < MAX_SILENCE) return;
+    if (gone || document.hidden || Date.now() + ahead - heard < MAX_SILENCE) return;
     const stream = document.querySelector(".live")?._htmx?.sse;
     if (!stream) return;
-    lost(true);
+    lost(words.lost);
     stream.reader?.cancel();
   }, 1000);
 
   document.addEventListener("submit", (event) => { // before htmx: a deed must not wait for a console that is not there
-    if (!silent || event.target.method !== "post") return;
+    if (gone !== words.lost || event.target.method !== "post") return;
     event.preventDefault();
     event.stopImmediatePropagation();
     const told = Object.assign(document.createElement("p"), { className: "notice bad", textContent: words.refused });
@@ -117,13 +121,15 @@
 
   document.addEventListener("htmx:sse:error", (event) => {
     if (event.detail.status === 401) location.reload();
-    else if (!document.hidden) lost(true);
+    else if (!document.hidden) lost(reason(event.detail.status));
   });
 
   for (const name of ["htmx:response:error", "htmx:error"]) document.addEventListener(name, (event) => {
     if (!event.target.matches?.(".live")) return; // the stream did not even begin: htmx would not ask again
-    if (event.detail.ctx?.response?.status === 401) location.reload();
-    else setTimeout(() => event.target.dispatchEvent(new Event("again")), 3000);
+    const status = event.detail.ctx?.response?.status;
+    if (status === 401) { location.reload(); return; }
+    if (!document.hidden) lost(reason(status));
+    setTimeout(() => event.target.dispatchEvent(new Event("again")), 3000);
   });
 
   // The time zone: that of the browser can be chosen as well ---------------------------------------------------------
