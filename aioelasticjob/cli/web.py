@@ -58,6 +58,13 @@ def console(
         Path | None, typer.Option(help="Where users, sessions, the audit log and added registries are kept.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Let nobody change anything.")] = False,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network of a proxy whose X-Forwarded-For and -Proto are believed; several."),
+    ] = None,
+    user_header: Annotated[
+        str, typer.Option(help="The header by which a trusted proxy signs users in, such as X-Forwarded-User.")
+    ] = "",
     time_zone: Annotated[str, typer.Option(help="The time zone of times, until somebody chooses another one.")] = "UTC",
     log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.WARNING,
 ) -> None:
@@ -70,7 +77,15 @@ def console(
         one = known.named(name)
         told.append(RegistrySettings(name, one.registry, digest or one.digest, event_store))
     logs.set_up(log_level)
-    asyncio.run(_serve(Console(ConsoleSettings(tuple(told), data_dir, read_only, time_zone)), host, port))
+    settings = ConsoleSettings(
+        tuple(told),
+        data_dir,
+        read_only,
+        time_zone,
+        trusted_proxies=tuple(trusted_proxy or ()),
+        user_header=user_header,
+    )
+    asyncio.run(_serve(Console(settings), host, port))
 
 
 def _named(registry: str) -> tuple[str, str]:
@@ -93,6 +108,7 @@ async def _serve(application: Console, host: str, port: int) -> None:
         access_log=False,
         lifespan="off",
         server_header=False,
+        proxy_headers=False,  # the console believes those of trusted proxies only
         timeout_graceful_shutdown=LAST_PAGES,
     )
 

@@ -81,6 +81,27 @@ class Accounts:
             )
         return _person(row)
 
+    async def from_proxy(self, name: str) -> tuple[Person | None, bool]:
+        """Return the person whom a trusted proxy names, and whether it is somebody new, who becomes a viewer.
+
+        None is somebody who is locked out, or whose name is none.
+        """
+        try:
+            check_name(name)
+        except InvalidSetting:
+            return None, False
+
+        def work(db: sqlite3.Connection) -> tuple[Person | None, bool]:
+            find = "select * from users where name = ?"
+            row = db.execute(find, (name,)).fetchone()
+            if new := row is None:
+                values = (name, Role.VIEWER.value, self._clock.now())
+                db.execute("insert into users (name, role, created) values (?, ?, ?)", values)
+                row = db.execute(find, (name,)).fetchone()
+            return (None if row["disabled"] else _person(row)), new
+
+        return await self._database.run(work)
+
     async def everybody(self) -> list[Person]:
         """Return all people by name."""
         rows = await self._database.run(lambda db: db.execute("select * from users order by name").fetchall())

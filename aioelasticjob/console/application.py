@@ -23,6 +23,7 @@ from aioelasticjob.config import label_of
 from aioelasticjob.console.drawing import duration_text, outcome_class
 from aioelasticjob.console.live_pages import LivePages
 from aioelasticjob.console.middleware import HeadersAndLimits
+from aioelasticjob.console.proxies import ProxyHeaders, TrustedProxies
 from aioelasticjob.console.registry_watch import Registries
 from aioelasticjob.console.request import ROOT, read_request
 from aioelasticjob.console.routes import routes
@@ -61,7 +62,8 @@ class Console:
             lifespan=self._lifespan,
             exception_handlers=dict.fromkeys((HTTPException, ElasticJobError, Exception), self._error_response),
         )
-        self._app = HeadersAndLimits(starlette, settings.largest_form)
+        proxies = TrustedProxies.parse(settings.trusted_proxies, settings.user_header)
+        self._app = ProxyHeaders(HeadersAndLimits(starlette, settings.largest_form), proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve."""

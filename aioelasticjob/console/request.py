@@ -18,7 +18,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from aioelasticjob.console.audit import AuditEntry, AuditOutcome, Facts
 from aioelasticjob.console.i18n import Language, choose
+from aioelasticjob.console.proxies import USER
 from aioelasticjob.console.registry_watch import RegistryWatch
+from aioelasticjob.console.sessions import SignedIn
 from aioelasticjob.console.settings import is_zone
 from aioelasticjob.console.state import ConsoleState
 from aioelasticjob.console.viewer import Viewer
@@ -26,6 +28,7 @@ from aioelasticjob.credentials import hide_in_text
 
 SESSION_COOKIE, FORM_COOKIE, LANGUAGE_COOKIE = "aioej_session", "aioej_form", "aioej_lang"
 NOTICE_COOKIE, THEME_COOKIE, ZONE_COOKIE = "aioej_notice", "aioej_theme", "aioej_zone"
+DEVICE_COOKIE: Final = "aioej_device"
 ROOT: Final = "aioelasticjob.console.root"
 """Key of a request's scope; ``root_path`` itself grows within our own mounts."""
 A_YEAR: Final = 365 * 86_400
@@ -144,7 +147,7 @@ async def read_request(state: ConsoleState, http: Request) -> PageRequest:
     """Find out who asks, and in which language."""
     cookies = http.cookies
     agent = http.headers.get("user-agent", "")[:500]
-    session = await state.storage.sessions.find(cookies.get(SESSION_COOKIE), agent)
+    session = await find_session(state, http, agent)
     form_key = cookies.get(FORM_COOKIE, "")[:100] or secrets.token_urlsafe(16)
     theme, zone = cookies.get(THEME_COOKIE, ""), unquote(cookies.get(ZONE_COOKIE, ""))[:60]
     viewer = Viewer(
@@ -159,6 +162,20 @@ async def read_request(state: ConsoleState, http: Request) -> PageRequest:
     )
     language = choose(cookies.get(LANGUAGE_COOKIE), http.headers.get("accept-language", ""))
     return PageRequest(state, http, language, viewer)
+
+
+async def find_session(state: ConsoleState, http: Request, agent: str) -> SignedIn | None:
+    """Return the session that a request belongs to: that of a trusted proxy's user, or that of its cookie."""
+    storage, name = state.storage, str(http.scope.get(USER, ""))
+    if not name:
+        return await storage.sessions.find(http.cookies.get(SESSION_COOKIE), agent)
+    person, is_new = await storage.accounts.from_proxy(name)
+    if person is None:
+        return None
+    if is_new:
+        entry = AuditEntry(name, http.client.host if http.client else "", "sign in", name)
+        await storage.audit.note(entry, "the proxy names somebody new, who is a viewer")
+    return storage.sessions.from_proxy(person)
 
 
 def job_name(request: PageRequest) -> str:

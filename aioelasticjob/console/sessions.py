@@ -27,6 +27,8 @@ class SignedIn:
     person: Person
     token: str
     """What every form of this session carries."""
+    from_proxy: bool = False
+    """Whether a trusted proxy has signed this person in; there is no cookie then."""
 
 
 class Sessions:
@@ -60,6 +62,11 @@ class Sessions:
             return None
         person = Person(row["name"], Role(row["role"]), row["user_created"])
         return SignedIn(_hash(key), person, self.form_token(key))
+
+    def from_proxy(self, person: Person) -> SignedIn:
+        """Return the session of somebody whom a trusted proxy has signed in."""
+        key = f"proxy:{person.name}"
+        return SignedIn(key, person, self.form_token(key), from_proxy=True)
 
     async def end(self, session: SignedIn, *, everywhere: bool = False) -> None:
         """Sign out, here or everywhere."""

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from aioelasticjob.addresses import Address
 from aioelasticjob.console.live_pages import LivePageLimits
+from aioelasticjob.console.proxies import TrustedProxies
 from aioelasticjob.errors import InvalidSetting
 
 _NAME: Final = re.compile(r"[\w.-]{1,60}")
@@ -62,6 +63,10 @@ class ConsoleSettings:
     largest_form: int = 1_000_000
     """Bytes of a request's body."""
     live_pages: LivePageLimits = field(default_factory=LivePageLimits)
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks of the proxies whose headers are believed; none by default."""
+    user_header: str = ""
+    """The header by which trusted proxies sign users in; none by default."""
 
     def __post_init__(self) -> None:
         names = [registry.name for registry in self.registries]
@@ -70,6 +75,7 @@ class ConsoleSettings:
                 raise InvalidSetting("registries", name, "two registries need two names")
         if not is_zone(self.time_zone):
             raise InvalidSetting("time_zone", self.time_zone, "a time zone such as UTC or Asia/Shanghai")
+        TrustedProxies.parse(self.trusted_proxies, self.user_header)
         for setting in ("idle", "lifetime", "largest_form"):
             if not getattr(self, setting) > 0:
                 raise InvalidSetting(setting, getattr(self, setting), "a number above 0")

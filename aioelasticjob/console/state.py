@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
+from anyio import CancelScope
 from argon2 import PasswordHasher
 from jinja2 import Environment
 
@@ -15,6 +16,8 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.console.accounts import Accounts
 from aioelasticjob.console.audit import Audit
 from aioelasticjob.console.database import Database, open_database
+from aioelasticjob.console.devices import Devices
+from aioelasticjob.console.failed_sign_ins import FailedSignIns
 from aioelasticjob.console.health import HealthGroups
 from aioelasticjob.console.live_pages import LivePages
 from aioelasticjob.console.registry_watch import Registries, RegistrySnapshot, RegistryWatch
@@ -34,6 +37,8 @@ class Storage:
     accounts: Accounts
     sessions: Sessions
     audit: Audit
+    failed_sign_ins: FailedSignIns
+    devices: Devices
 
 
 @dataclass
@@ -73,5 +78,11 @@ async def open_storage(settings: ConsoleSettings, clock: Clock, hasher: Password
         DataUnusable: the data directory cannot be used.
     """
     async with open_database(settings.directory) as database:
-        sessions = Sessions(database, settings, clock, await secret_of(database))
-        yield Storage(database, Accounts(database, clock, hasher), sessions, Audit(database, clock))
+        secret, audit = await secret_of(database), Audit(database, clock)
+        sessions, accounts = Sessions(database, settings, clock, secret), Accounts(database, clock, hasher)
+        failed = FailedSignIns(audit, clock)
+        try:
+            yield Storage(database, accounts, sessions, audit, failed, Devices(secret))
+        finally:
+            with CancelScope(shield=True):
+                await failed.flush()

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.live_pages import Reader, TooManyLivePages
 from aioelasticjob.console.registry_watch import RegistrySnapshot
-from aioelasticjob.console.request import SESSION_COOKIE, PageRequest
+from aioelasticjob.console.request import PageRequest, find_session
 from aioelasticjob.latest import Latest
 
 MIN_INTERVAL: Final = 0.1
@@ -201,8 +201,8 @@ async def _events(request: PageRequest, feed: Feed) -> AsyncIterator[bytes]:
                 await snapshots.until(partial(is_not, snapshot))
         if (now := state.clock.now()) >= checked + SESSION_CHECK_INTERVAL:
             checked = now
-            cookie = request.http.cookies.get(SESSION_COOKIE)
-            if await state.storage.sessions.find(cookie, request.viewer.agent) is None:
+            session = await find_session(state, request.http, request.viewer.agent)
+            if session is None or session != request.viewer.session:  # of another role, the page shows other things
                 yield b"event: over\ndata: signed out\n\n"
                 return
             yield b"event: alive\ndata:\n\n"  # our script notices when none of these comes any more

@@ -46,27 +46,40 @@ class Throttle:
 class LoginThrottle:
     """Counts wrong passwords.  The limit for a name from one address is low; that for a name from anywhere is high.
 
-    So nobody can lock other people out from another address.
+    So nobody can lock other people out from another address; from the same one, a browser in which somebody has signed
+    in before is counted by itself.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._together = Throttle(clock, failures=5, within=300)
         self._by_address = Throttle(clock, failures=20, within=300)
         self._by_name = Throttle(clock, failures=200, within=300)
+        self._by_device = Throttle(clock, failures=5, within=300)
 
-    def wait(self, name: str, address: str) -> float:
-        """Return the seconds until this name may be rejected from there; 0 if now."""
+    def wait(self, name: str, address: str, device: str | None = None) -> float:
+        """Return the seconds until this name may be tried from there; 0 if now.
+
+        ``device`` stands for a browser in which this person has signed in before: only what was tried there counts.
+        """
+        if device is not None:
+            return self._by_device.wait(device)
         name = name.casefold()
         both = self._together.wait(f"{address} {name}")
         return max(both, self._by_address.wait(address), self._by_name.wait(name))
 
-    def failed(self, name: str, address: str) -> None:
+    def failed(self, name: str, address: str, device: str | None = None) -> None:
         """Count a wrong one."""
+        if device is not None:
+            self._by_device.failed(device)
+            return
         name = name.casefold()
         self._together.failed(f"{address} {name}")
         self._by_address.failed(address)
         self._by_name.failed(name)
 
-    def reset(self, name: str, address: str) -> None:
+    def reset(self, name: str, address: str, device: str | None = None) -> None:
         """Forget the wrong passwords that came before the right one."""
+        if device is not None:
+            self._by_device.reset(device)
+            return
         self._together.reset(f"{address} {name.casefold()}")

@@ -12,6 +12,7 @@ from argon2 import PasswordHasher
 
 from aioelasticjob.console import Console, ConsoleSettings, asgi
 from aioelasticjob.console.accounts import Accounts, LastOperator, Role
+from aioelasticjob.console.audit import AuditRecord
 from aioelasticjob.console.database import DataUnusable, open_database
 from aioelasticjob.console.pages.account import own_path
 from aioelasticjob.errors import InvalidSetting
@@ -107,6 +108,59 @@ def test_guessing_names_from_one_address_gets_slow_too(play: Play) -> None:
         assert (await Browser(scene.console, address="10.0.0.9").sign_in()).status == 303
 
     play(act)
+
+
+def test_guesses_from_a_shared_address_do_not_lock_out_who_signed_in_there_before(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        owner = await scene.operator()
+        guesser = Browser(scene.console)
+        for number in range(25):
+            await guesser.sign_in("ada" if number < 5 else f"name{number}", "wrong password")
+        assert (await guesser.sign_in("ada", PASSWORD)).status == 429
+        del owner.cookies["aioej_session"]
+        assert (await owner.sign_in()).status == 303
+        stolen = Browser(scene.console, cookies={"aioej_device": owner.cookies["aioej_device"]})
+        assert (await stolen.sign_in("eve", PASSWORD)).status == 429  # it is good for its owner's name only
+        statuses = [(await stolen.sign_in("ada", f"wrong password {n}")).status for n in range(6)]
+        assert statuses == [401] * 5 + [429]
+        forged = Browser(scene.console, cookies={"aioej_device": "x" + owner.cookies["aioej_device"]})
+        assert (await forged.sign_in()).status == 429
+
+    play(act)
+
+
+def test_many_wrong_log_ins_are_one_entry_of_the_audit_log_and_a_summary(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        admin = await scene.operator()
+        for number in range(150):
+            await Browser(scene.console, address=f"10.0.{number}.1").sign_in(f"name{number % 3}", "wrong password")
+        failed = await _failures(admin, scene)
+        assert [one.summary for one in failed] == ["149 more with a wrong name or password", "wrong name or password"]
+        assert failed[0].entry.asked["names"] == "name1 (50), name2 (50), name0 (49)"
+        assert "and 139 more" in str(failed[0].entry.asked["addresses"])
+        scene.clock.ahead += 301
+        await Browser(scene.console, address="10.0.0.1").sign_in("ada", "wrong password")
+        assert (await _failures(admin, scene))[0].entry.who == "ada"
+
+    play(act)
+
+
+async def _failures(admin: Browser, scene: Scene) -> list[AuditRecord]:
+    assert (await admin.get("/audit")).status == 200
+    return [one for one in await scene.console.state.storage.audit.entries() if one.done is False]
+
+
+def test_wrong_log_ins_that_were_only_counted_are_written_down_when_the_console_ends(tmp_path: Path) -> None:
+    async def main() -> None:
+        console = Console(ConsoleSettings((), tmp_path), hasher=CHEAP)
+        async with console.running():
+            for _ in range(3):
+                await Browser(console).sign_in("ada", "wrong password")
+        async with console.running():
+            found = await console.state.storage.audit.entries()
+            assert [one.summary[:6] for one in found] == ["2 more", "wrong "]
+
+    anyio.run(main)
 
 
 def test_a_session_ends_when_idle_and_for_good(play: Play) -> None:

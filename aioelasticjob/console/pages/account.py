@@ -8,11 +8,12 @@ from urllib.parse import quote
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from aioelasticjob.console.accounts import InvitationSpent
+from aioelasticjob.console.accounts import InvitationSpent, Person
 from aioelasticjob.console.audit import AuditEntry
 from aioelasticjob.console.i18n import NAMES
 from aioelasticjob.console.request import (
     A_YEAR,
+    DEVICE_COOKIE,
     LANGUAGE_COOKIE,
     SESSION_COOKIE,
     THEME_COOKIE,
@@ -46,25 +47,21 @@ async def sign_in(request: PageRequest) -> Response:
     """Let somebody in, or say that it was wrong, but not too often."""
     state, translate = request.state, request.translate
     name, back = request.form.get("name", "")[:100], request.form.get("next", "")
-    if (wait := state.login_throttle.wait(name, request.viewer.address)) > 0:
+    device = state.storage.devices.of(request.http.cookies.get(DEVICE_COOKIE), name)
+    if (wait := state.login_throttle.wait(name, request.viewer.address, device)) > 0:
         problem = translate("Too many attempts. Try again in {seconds} seconds.", seconds=math.ceil(wait))
         response = request.page("login.html", 429, back=back, name=name, problem=problem, fresh=False)
         response.headers["Retry-After"] = str(math.ceil(wait))
         return response
     person = await state.storage.accounts.check(name, request.form.get("password", ""))
     if person is None:
-        state.login_throttle.failed(name, request.viewer.address)
-        await state.storage.audit.note(
-            AuditEntry(name, request.viewer.address, "sign in"), "wrong name or password", done=False
-        )
+        state.login_throttle.failed(name, request.viewer.address, device)
+        await state.storage.failed_sign_ins.note(name, request.viewer.address)
         problem = translate("That name and password do not belong together.")
         return request.page("login.html", 401, back=back, name=name, problem=problem, fresh=False)
-    state.login_throttle.reset(name, request.viewer.address)
+    state.login_throttle.reset(name, request.viewer.address, device)
     await state.storage.audit.note(AuditEntry(person.name, request.viewer.address, "sign in"))
-    response = RedirectResponse(_back(request, back), 303)
-    cookie = await state.storage.sessions.begin(person, request.viewer.agent)
-    set_cookie(request, response, SESSION_COOKIE, cookie, int(state.settings.lifetime))
-    return response
+    return await _signed_in(request, RedirectResponse(_back(request, back), 303), person)
 
 
 async def sign_out(request: PageRequest) -> Response:
@@ -104,15 +101,7 @@ async def welcome(request: PageRequest) -> Response:
         ) from None
     state.invitation = None
     await state.storage.audit.note(AuditEntry(person.name, request.viewer.address, "set a password", person.name))
-    response = RedirectResponse(request.url(), 303)
-    set_cookie(
-        request,
-        response,
-        SESSION_COOKIE,
-        await state.storage.sessions.begin(person, request.viewer.agent),
-        int(state.settings.lifetime),
-    )
-    return response
+    return await _signed_in(request, RedirectResponse(request.url(), 303), person)
 
 
 async def account_page(request: PageRequest) -> Response:
@@ -124,7 +113,8 @@ async def change_password(request: PageRequest) -> Response:
     """Set another password of one's own; everybody with the old one is signed out."""
     assert request.viewer.session is not None
     person, new = request.viewer.session.person, request.form.get("password", "")
-    if (wait := request.state.login_throttle.wait(person.name, request.viewer.address)) > 0:
+    throttle, key = request.state.login_throttle, request.viewer.session.id  # nobody else's guesses count
+    if (wait := throttle.wait(person.name, request.viewer.address, key)) > 0:
         problem = request.translate("Too many attempts. Try again in {seconds} seconds.", seconds=math.ceil(wait))
         return request.page("account.html", 429, problem=problem, tab="account")
     try:
@@ -132,7 +122,7 @@ async def change_password(request: PageRequest) -> Response:
             raise InvalidSetting("password", "…", "the two are not the same")
         await request.state.storage.accounts.change_password(person, request.form.get("old", ""), new)
     except InvalidSetting as error:
-        request.state.login_throttle.failed(person.name, request.viewer.address)
+        throttle.failed(person.name, request.viewer.address, key)
         return request.page("account.html", 400, problem=request.translate(error.expected), tab="account")
     await request.state.storage.audit.note(_entry(request, "change the password", person.name))
     return request.redirect(request.url("login"), request.translate("Your password has been changed. Sign in with it."))
@@ -147,6 +137,15 @@ async def set_preferences(request: PageRequest) -> Response:
         set_cookie(request, response, THEME_COOKIE, str(theme), A_YEAR)
     if (zone := request.form.get("zone", "")[:60]) and is_zone(zone):
         set_cookie(request, response, ZONE_COOKIE, quote(zone, safe=""), A_YEAR)
+    return response
+
+
+async def _signed_in(request: PageRequest, response: Response, person: Person) -> Response:
+    """Begin a session, and know this browser again when this person signs in the next time."""
+    state = request.state
+    cookie = await state.storage.sessions.begin(person, request.viewer.agent)
+    set_cookie(request, response, SESSION_COOKIE, cookie, int(state.settings.lifetime))
+    set_cookie(request, response, DEVICE_COOKIE, state.storage.devices.cookie(person.name), A_YEAR)
     return response
 
 

@@ -55,6 +55,7 @@ async def change(request: PageRequest) -> Response:
 async def audit_log(request: PageRequest) -> Response:
     """Show the log, newest first."""
     query = request.http.query_params
+    await request.state.storage.failed_sign_ins.flush()
     text, below = query.get("q", "")[:200], query.get("below", "")
     start = int(below) if below.isascii() and below.isdecimal() and len(below) < 16 else None
     records = await request.state.storage.audit.entries(below=start, text=text, most=LINES + 1)
