@@ -15,7 +15,9 @@ from aioelasticjob.cli.terminal import out, print_error
 from aioelasticjob.errors import InvalidSetting
 
 if TYPE_CHECKING:
-    from aioelasticjob.console import Console
+    from collections.abc import Sequence
+
+    from aioelasticjob.console import Console, RegistrySettings
 
 LAST_PAGES = 3
 """Seconds that open pages have to end when the console is stopped."""
@@ -39,6 +41,17 @@ Profiles: TypeAlias = Annotated[
         autocompletion=lambda: sorted(profiles.load().by_name),
     ),
 ]
+AllowedAddresses: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="A registry or database that admins may add, such as zk://zk*.example.org; several."),
+]
+TrustedProxies: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="Address or network of a proxy whose X-Forwarded-For and -Proto are believed; several."),
+]
+UserHeader: TypeAlias = Annotated[
+    str, typer.Option(help="The header by which a trusted proxy signs users in, such as X-Forwarded-User.")
+]
 
 
 def console(
@@ -58,34 +71,40 @@ def console(
         Path | None, typer.Option(help="Where users, sessions, the audit log and added registries are kept.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Let nobody change anything.")] = False,
-    trusted_proxy: Annotated[
-        list[str] | None,
-        typer.Option(help="Address or network of a proxy whose X-Forwarded-For and -Proto are believed; several."),
-    ] = None,
-    user_header: Annotated[
-        str, typer.Option(help="The header by which a trusted proxy signs users in, such as X-Forwarded-User.")
-    ] = "",
+    allow_address: AllowedAddresses = None,
+    trusted_proxy: TrustedProxies = None,
+    user_header: UserHeader = "",
     time_zone: Annotated[str, typer.Option(help="The time zone of times, until somebody chooses another one.")] = "UTC",
     log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.WARNING,
 ) -> None:
     """Serve the web console until Ctrl-C.  Its first start prints a one-time link to set a password."""
-    from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
+    from aioelasticjob.console import Console, ConsoleSettings
 
-    told = [RegistrySettings(*_named(one), digest, event_store) for one in registry or []]
-    known = profiles.load()
-    for name in profile or ([] if told else sorted(known.by_name)):
-        one = known.named(name)
-        told.append(RegistrySettings(name, one.registry, digest or one.digest, event_store))
     logs.set_up(log_level)
     settings = ConsoleSettings(
-        tuple(told),
+        _registries(registry or [], profile or [], digest, event_store),
         data_dir,
         read_only,
         time_zone,
+        allowed_addresses=tuple(allow_address or ()),
         trusted_proxies=tuple(trusted_proxy or ()),
         user_header=user_header,
     )
     asyncio.run(_serve(Console(settings), host, port))
+
+
+def _registries(
+    given: Sequence[str], chosen: Sequence[str], digest: str | None, event_store: str | None
+) -> tuple[RegistrySettings, ...]:
+    """Return the registries given by address, and those of the profiles chosen: all where nothing is named."""
+    from aioelasticjob.console import RegistrySettings
+
+    found = [RegistrySettings(*_named(one), digest, event_store) for one in given]
+    known = profiles.load()
+    for name in chosen or ([] if found else sorted(known.by_name)):
+        one = known.named(name)
+        found.append(RegistrySettings(name, one.registry, digest or one.digest, event_store))
+    return tuple(found)
 
 
 def _named(registry: str) -> tuple[str, str]:

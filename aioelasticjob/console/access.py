@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.request import Handler, PageRequest, read_request
+from aioelasticjob.console.request import Forbidden, Handler, PageRequest, read_request, require_role
 from aioelasticjob.console.state import ConsoleState
-
-
-class Forbidden(HTTPException):
-    """The person may not do that."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(403, why)
 
 
 def restricted(
@@ -33,17 +27,23 @@ def restricted(
             await _check_form(request)
         if role is not None and session is None:
             return _ask_to_sign_in(request)
-        if role is Role.OPERATOR and session is not None and not session.person.operates:
-            raise Forbidden(request.translate("Only operators may do that. You are signed in as a viewer."))
+        if registry:
+            _choose_registry(request, http.path_params["registry"])
+        if role is not None:
+            require_role(request, role)
         if changes and state.settings.read_only:
             raise Forbidden(request.translate("This console is read-only."))
-        if registry:
-            request.registry = state.registries.get(http.path_params["registry"])
-            if request.registry is None:
-                raise HTTPException(404, request.translate("There is no such registry."))
         return await handler(request)
 
     return endpoint
+
+
+def _choose_registry(request: PageRequest, name: str) -> None:
+    """Note the registry that a page is about.  One that this person may not see is not there."""
+    request.registry = request.state.registries.get(name)
+    request.viewer = replace(request.viewer, registry=name)
+    if request.registry is None or request.viewer.role is Role.NONE:
+        raise HTTPException(404, request.translate("There is no such registry."))
 
 
 async def _check_form(request: PageRequest) -> None:

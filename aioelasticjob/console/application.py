@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import label_of
+from aioelasticjob.console.allowed_addresses import check_allowed
 from aioelasticjob.console.drawing import duration_text, outcome_class
 from aioelasticjob.console.live_pages import LivePages
 from aioelasticjob.console.middleware import HeadersAndLimits
@@ -30,6 +31,7 @@ from aioelasticjob.console.routes import routes
 from aioelasticjob.console.settings import ConsoleSettings, RegistrySettings, registry_name
 from aioelasticjob.console.state import ConsoleState, open_storage
 from aioelasticjob.console.throttle import LoginThrottle
+from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.errors import ElasticJobError, RegistryUnreachable, SessionEnded, Suspended
 
 UNREACHABLE: Final = (Suspended, SessionEnded, RegistryUnreachable)
@@ -158,14 +160,16 @@ def asgi(
 
 
 async def _added_registries(state: ConsoleState) -> list[RegistrySettings]:
-    """Return the registries that operators added on the page; those given at the start go before them."""
+    """Return the registries that were added on the page and are allowed; those given at the start go before them."""
     given = {registry.name for registry in state.settings.registries}
     rows = await state.storage.database.run(lambda db: db.execute("select * from registries order by name").fetchall())
     found = []
     for row in rows:
         try:
             if row["name"] not in given:
-                found.append(RegistrySettings(row["name"], row["address"], row["digest"], row["event_store"]))
+                one = RegistrySettings(row["name"], row["address"], row["digest"], row["event_store"])
+                check_allowed(one, state.settings.allowed_addresses)
+                found.append(one)
         except ElasticJobError as error:  # right when it was added: a driver or a directory may have gone
             log.warning("registry left out", extra={"registry": row["name"], "reason": str(error)})
     return found
@@ -188,5 +192,10 @@ def _templates() -> Environment:
         undefined=StrictUndefined,
         auto_reload=False,
     )
-    environment.globals |= {"duration_text": duration_text, "outcome_class": outcome_class, "label": label_of}
+    environment.globals |= {
+        "duration_text": duration_text,
+        "outcome_class": outcome_class,
+        "label": label_of,
+        "hide_in_text": hide_in_text,
+    }
     return environment

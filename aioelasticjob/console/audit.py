@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -83,16 +83,22 @@ class Audit:
 
         await self._database.run(work)
 
-    async def entries(self, *, below: int | None = None, text: str = "", most: int = 50) -> list[AuditRecord]:
-        """Return the newest entries, those under number ``below``, with ``text`` anywhere in them."""
+    async def entries(
+        self, *, below: int | None = None, text: str = "", most: int = 50, registries: Sequence[str] | None = None
+    ) -> list[AuditRecord]:
+        """Return the newest entries, those under number ``below``, with ``text`` anywhere in them.
+
+        ``registries`` leaves only entries about these.
+        """
         pattern = f"%{_escaped(text)}%"
+        among = "" if registries is None else f" and registry in ({', '.join('?' * len(registries))})"
 
         def work(db: sqlite3.Connection) -> list[sqlite3.Row]:
             return db.execute(
                 "select audit.*, done, summary, after from audit left join audit_outcomes using (id)"
                 " where id < ? and (who || ' ' || registry || ' ' || action || ' ' || target || ' ' ||"
-                " coalesce(summary, '') like ? escape '\\') order by id desc limit ?",
-                (below or 1 << 62, pattern, most),
+                f" coalesce(summary, '') like ? escape '\\'){among} order by id desc limit ?",
+                (below or 1 << 62, pattern, *(registries or ()), most),
             ).fetchall()
 
         return [_record(row) for row in await self._database.run(work)]

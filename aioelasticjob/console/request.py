@@ -13,9 +13,11 @@ from importlib.resources import files
 from typing import Final
 from urllib.parse import quote, unquote
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.audit import AuditEntry, AuditOutcome, Facts
 from aioelasticjob.console.i18n import Language, choose
 from aioelasticjob.console.proxies import USER
@@ -35,6 +37,13 @@ A_YEAR: Final = 365 * 86_400
 """Seconds for which the browser keeps a preference."""
 
 Handler = Callable[["PageRequest"], Awaitable[Response]]
+
+
+class Forbidden(HTTPException):
+    """The person may not do that."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(403, why)
 
 
 @dataclass
@@ -64,7 +73,16 @@ class PageRequest:
     @property
     def registries_shown(self) -> Sequence[RegistryWatch]:
         """The registry that the page is about; all of them on a page that is about none."""
-        return [self.registry] if self.registry is not None else list(self.state.registries)
+        return [self.registry] if self.registry is not None else self.registries
+
+    @property
+    def registries(self) -> Sequence[RegistryWatch]:
+        """All registries that this person may see."""
+        session = self.viewer.session
+        if session is None:
+            return ()
+        person = session.person
+        return [one for one in self.state.registries if person.role_in(one.settings.name) is not Role.NONE]
 
     @property
     def is_fragment(self) -> bool:
@@ -162,6 +180,18 @@ async def read_request(state: ConsoleState, http: Request) -> PageRequest:
     )
     language = choose(cookies.get(LANGUAGE_COOKIE), http.headers.get("accept-language", ""))
     return PageRequest(state, http, language, viewer)
+
+
+def require_role(request: PageRequest, role: Role) -> None:
+    """Refuse a person who has not this role in the registry that the page is about.
+
+    Raises:
+        Forbidden: the person has another role.
+    """
+    translate, has = request.translate, request.viewer.role
+    if not has.includes(role):
+        sentence = "That needs the role {needed}; yours is {role}."
+        raise Forbidden(translate(sentence, needed=translate(role.value), role=translate(has.value)))
 
 
 async def find_session(state: ConsoleState, http: Request, agent: str) -> SignedIn | None:

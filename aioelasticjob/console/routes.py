@@ -68,24 +68,24 @@ class _RouteFactory:
 
 def _console_pages(to: _RouteFactory) -> list[BaseRoute]:
     return [
-        to.get("/", account.front),
-        to.get("/live", frame.live),
+        to.get("/", account.front, Role.NONE),
+        to.get("/live", frame.live, Role.NONE),
         to.get("/login", account.sign_in_page, None),
         to.post("/login", account.sign_in, None, changes=False),
-        to.post("/logout", account.sign_out, Role.VIEWER, changes=False),
+        to.post("/logout", account.sign_out, Role.NONE, changes=False),
         to.get("/welcome/{token}", account.welcome_page, None),
         to.post("/welcome/{token}", account.welcome, None, changes=False),
         to.post("/preferences", account.set_preferences, None, changes=False),
-        to.get("/account", account.account_page),
-        to.post("/account", account.change_password, Role.VIEWER, changes=False),
-        to.get("/users", users.page, Role.OPERATOR),
-        to.post("/users", users.invite),
-        to.post("/users/{name}", users.change),
-        to.get("/audit", users.audit_log, Role.OPERATOR),
-        to.get("/registries", registries.page),
-        to.get("/registries/live", registries.live),
-        to.post("/registries", registries.add),
-        to.post("/registries/{name}/drop", registries.drop),
+        to.get("/account", account.account_page, Role.NONE),
+        to.post("/account", account.change_password, Role.NONE, changes=False),
+        to.get("/users", users.page, Role.ADMIN),
+        to.post("/users", users.invite, Role.ADMIN),
+        to.post("/users/{name}", users.change, Role.ADMIN),
+        to.get("/audit", users.audit_log, Role.NONE),
+        to.get("/registries", registries.page, Role.NONE),
+        to.get("/registries/live", registries.live, Role.NONE),
+        to.post("/registries", registries.add, Role.ADMIN),
+        to.post("/registries/{name}/drop", registries.drop, Role.ADMIN),
     ]
 
 
@@ -108,8 +108,8 @@ def _registry_pages(to: _RouteFactory) -> list[BaseRoute]:
         to.get("/job/{job}/settings", configuring.page),
         to.post("/job/{job}/settings", configuring.save),
         to.post("/job/{job}/preview", configuring.preview, changes=False),
-        to.get("/job/{job}/do/{action}", job.confirm, Role.OPERATOR),
-        to.post("/job/{job}/do/{action}", job.act),
+        to.get("/job/{job}/do/{action}", job.confirm, Role.TRIGGER),
+        to.post("/job/{job}/do/{action}", job.act, Role.TRIGGER),
     ]
 
 

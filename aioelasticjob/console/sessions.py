@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itsdangerous import BadSignature, Signer
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.console.accounts import Person, Role
+from aioelasticjob.console.accounts import Person, Role, grants_of
 from aioelasticjob.console.database import Database
 from aioelasticjob.console.settings import ConsoleSettings
 
@@ -57,10 +57,9 @@ class Sessions:
             key = self._signer.unsign(cookie).decode()
         except (BadSignature, UnicodeDecodeError):
             return None
-        row = await self._database.run(lambda db: self._look_up(db, _hash(key), _hash(agent)))
-        if row is None:
+        person = await self._database.run(lambda db: self._look_up(db, _hash(key), _hash(agent)))
+        if person is None:
             return None
-        person = Person(row["name"], Role(row["role"]), row["user_created"])
         return SignedIn(_hash(key), person, self.form_token(key))
 
     def from_proxy(self, person: Person) -> SignedIn:
@@ -77,7 +76,7 @@ class Sessions:
         """Return what a form has to carry to be believed to come from the page we gave to ``key``."""
         return hmac.new(self._secret, b"form:" + key.encode(), hashlib.sha256).hexdigest()
 
-    def _look_up(self, db: sqlite3.Connection, session: str, agent: str) -> sqlite3.Row | None:
+    def _look_up(self, db: sqlite3.Connection, session: str, agent: str) -> Person | None:
         now = self._clock.now()
         row: sqlite3.Row | None = db.execute(
             "select sessions.*, users.name, users.role, users.created as user_created"
@@ -90,7 +89,8 @@ class Sessions:
             return None
         if row["seen"] < now - TOUCH:
             db.execute("update sessions set seen = ? where id = ?", (now, session))
-        return row
+        name = row["name"]
+        return Person(name, Role(row["role"]), row["user_created"], grants=grants_of(db, name))
 
     def _oldest(self, now: float) -> tuple[float, float]:
         """Return when a session must have been seen, and begun, at the earliest."""

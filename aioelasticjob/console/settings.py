@@ -63,6 +63,8 @@ class ConsoleSettings:
     largest_form: int = 1_000_000
     """Bytes of a request's body."""
     live_pages: LivePageLimits = field(default_factory=LivePageLimits)
+    allowed_addresses: tuple[str, ...] = ()
+    """Patterns of registries and event stores that administrators may add on the page; none by default."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks of the proxies whose headers are believed; none by default."""
     user_header: str = ""

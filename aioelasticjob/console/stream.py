@@ -167,7 +167,7 @@ class LiveResponse(StreamingResponse):
         super().__init__(_events(request, feed), media_type="text/event-stream", headers=headers)
         viewer = request.viewer
         session = viewer.session.id if viewer.session else ""
-        self._pages, self._reader = request.state.live_pages, Reader(session, viewer.address, viewer.is_operator)
+        self._pages, self._reader = request.state.live_pages, Reader(session, viewer.address, viewer.operates_somewhere)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the page is closed."""

@@ -78,7 +78,7 @@ class Scene:
         return () if status is None else status.instances
 
     async def operator(self, **traits: Any) -> Browser:
-        """Return somebody who has set the first password, or signs in with it."""
+        """Return the administrator, who has set the first password or signs in with it."""
         browser = Browser(self.console, **traits)
         if self.console.state.invitation is not None:
             await browser.accept(invitation_of(self.console))
@@ -88,12 +88,16 @@ class Scene:
 
     async def viewer(self, **traits: Any) -> Browser:
         """Return somebody who may only look."""
+        return await self.person("vera", Role.VIEWER, **traits)
+
+    async def person(self, name: str, role: Role, **traits: Any) -> Browser:
+        """Return somebody with a role who has signed in."""
         if self.console.state.invitation is not None:
             await self.operator()
-        token = await self.console.state.storage.accounts.invite("vera", Role.VIEWER)
-        await self.console.state.storage.accounts.accept(token, "vera", PASSWORD)
+        accounts = self.console.state.storage.accounts
+        await accounts.accept(await accounts.invite(name, role), name, PASSWORD)
         browser = Browser(self.console, **traits)
-        await browser.sign_in("vera")
+        await browser.sign_in(name)
         return browser
 
 

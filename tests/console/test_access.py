@@ -11,7 +11,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from aioelasticjob.console import Console, ConsoleSettings, asgi
-from aioelasticjob.console.accounts import Accounts, LastOperator, Role
+from aioelasticjob.console.accounts import Accounts, LastAdmin, Role
 from aioelasticjob.console.audit import AuditRecord
 from aioelasticjob.console.database import DataUnusable, open_database
 from aioelasticjob.console.pages.account import own_path
@@ -355,7 +355,7 @@ def test_a_console_that_is_read_only_changes_nothing_for_anybody(play: Play) -> 
     play(act, read_only=True)
 
 
-def test_operators_invite_others_change_their_roles_and_lock_them_out(play: Play) -> None:
+def test_administrators_invite_others_change_their_roles_and_lock_them_out(play: Play) -> None:
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
         invited = await browser.submit("/users", {"name": "grace", "role": "viewer"})
@@ -367,7 +367,8 @@ def test_operators_invite_others_change_their_roles_and_lock_them_out(play: Play
         await browser.submit("/users", {"role": "operator"}, to="/users/grace")
         assert (await guest.get("/account")).status == 303  # signed out: what was shown was a viewer's
         await guest.sign_in("grace")
-        assert (await guest.get("/users")).status == 200
+        assert (await guest.get("/users")).status == 403
+        assert (await guest.get("/r/billing/transfer")).status == 200
         await browser.submit("/users", {"disabled": "1"}, to="/users/grace")
         assert (await guest.sign_in("grace")).status == 401
         refused = await browser.submit("/users", {"disabled": "1"}, to="/users/ada")
@@ -377,10 +378,10 @@ def test_operators_invite_others_change_their_roles_and_lock_them_out(play: Play
     play(act)
 
 
-def test_nobody_locks_out_the_last_operator(play: Play) -> None:
+def test_nobody_locks_out_the_last_administrator(play: Play) -> None:
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
-        with pytest.raises(LastOperator):
+        with pytest.raises(LastAdmin):
             await scene.console.state.storage.accounts.change("ada", role=Role.VIEWER)
         assert (await browser.get("/users")).status == 200  # nothing was written, not even the end of sessions
 

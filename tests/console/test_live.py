@@ -297,12 +297,13 @@ def test_a_registry_that_was_added_and_makes_no_sense_any_more_is_left_out(play:
     def spoil(db: sqlite3.Connection) -> None:
         db.execute("insert into registries values ('old', 'gone://nowhere', null, null)")
         db.execute("insert into registries values ('new', 'zk://127.0.0.1:1/x', null, null)")
+        db.execute("insert into registries values ('forbidden', 'zk://127.0.0.1:2/x', null, null)")
 
     async def act(scene: Scene) -> None:
         await scene.console.state.storage.database.run(spoil)
         assert [one.name for one in await _added_registries(scene.console.state)] == ["new"]
 
-    play(act)
+    play(act, allowed_addresses=("zk://127.0.0.1:1",))
 
 
 def test_a_registry_that_is_not_there_at_the_start_is_waited_for(

@@ -430,7 +430,7 @@ def test_registries_are_tried_added_and_dropped(play: Play, monkeypatch: pytest.
         kept = await browser.submit("/registries", {}, to="/registries/billing/drop")
         assert kept.status == 409  # given at the start
 
-    play(act)
+    play(act, allowed_addresses=("zk://*:*",))
 
 
 def test_a_piece_is_given_to_our_script_and_a_page_to_others(play: Play) -> None:

@@ -28,7 +28,7 @@ from aioelasticjob.errors import InvalidSetting
 
 async def front(request: PageRequest) -> Response:
     """Lead to the first registry's jobs, or to where registries are added."""
-    first = next(iter(request.state.registries), None)
+    first = next(iter(request.registries), None)
     return RedirectResponse(
         request.url("registries") if first is None else request.url("r", first.settings.name, "jobs"), 303
     )

@@ -10,8 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 
 from aioelasticjob import operations
+from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.job_pieces import JobFeed, JobPieces
-from aioelasticjob.console.request import PageRequest, registry_of
+from aioelasticjob.console.request import PageRequest, registry_of, require_role
 from aioelasticjob.console.stream import stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.operations import JobStatus, OperationResult
@@ -30,6 +31,8 @@ class Action:
     """Whether the job's name must be typed to confirm."""
     asks: Sequence[str] = field(default=())
     """What else the form may carry."""
+    role: Role = Role.OPERATOR
+    """Who may do it."""
 
 
 def _may(form: Mapping[str, str], name: str) -> str | None:
@@ -52,6 +55,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
             s, job, instance=_may(form, "instance"), parameter=_may(form, "parameter")
         ),
         asks=("instance", "parameter"),
+        role=Role.TRIGGER,
     ),
     "pause": Action(
         "Pause", lambda s, job, form: operations.pause(s, job, server=_may(form, "server")), asks=("server",)
@@ -158,6 +162,7 @@ def _action(request: PageRequest) -> Action:
     found = ACTIONS.get(request.http.path_params["action"])
     if found is None:
         raise HTTPException(404, request.translate("There is no such page."))
+    require_role(request, found.role)
     return found
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from aioelasticjob import operations
 from aioelasticjob.addresses import open_registry
+from aioelasticjob.console.allowed_addresses import check_allowed
 from aioelasticjob.console.frame import frame_pieces
 from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import PageRequest
@@ -39,6 +40,7 @@ async def add(request: PageRequest) -> Response:
     form, state = request.form, request.state
     try:
         settings = _read(request)
+        check_allowed(settings, state.settings.allowed_addresses)
         found = await _try(request, settings)
         if form.get("try") == "1":
             return _page(request, told=found)
@@ -80,7 +82,7 @@ def _page(request: PageRequest, status: int = 200, problem: str = "", told: str 
 
 def _list(request: PageRequest) -> Piece:
     fixed = {one.name for one in request.state.settings.registries}
-    return Piece("registries", request.render("registries-list.html", all=list(request.state.registries), fixed=fixed))
+    return Piece("registries", request.render("registries-list.html", all=request.registries, fixed=fixed))
 
 
 def _read(request: PageRequest) -> RegistrySettings:
