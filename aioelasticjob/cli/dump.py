@@ -15,7 +15,9 @@ from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 def dump(
     where: RegistryOptions,
     name: Name,
-    mask: Annotated[bool, typer.Option("--mask", help="Replace addresses and host names: ip1, host1, …")] = False,
+    mask: Annotated[
+        bool, typer.Option("--mask", help="Replace addresses and host names (ip1, host1, …) and credentials.")
+    ] = False,
 ) -> None:
     """Print every node of a job, one line each: path | data | version. To look at, or to send to somebody."""
     typer.echo(where.look(lambda session: operations.dump(session, name, masked=mask)))

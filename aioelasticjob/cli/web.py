@@ -17,7 +17,9 @@ from aioelasticjob.cli.terminal import out, print_error
 from aioelasticjob.errors import InvalidSetting
 
 if TYPE_CHECKING:
-    from aioelasticjob.console import Console
+    from collections.abc import Sequence
+
+    from aioelasticjob.console import Console, RegistrySettings
 
 LAST_PAGES = 3
 """Seconds that open pages have to end when the console is stopped."""
@@ -41,6 +43,17 @@ Profiles: TypeAlias = Annotated[
         autocompletion=lambda: sorted(profiles.load().by_name),
     ),
 ]
+AllowedAddresses: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="A registry or database that admins may add, such as zk://zk*.example.org; several."),
+]
+TrustedProxies: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="Address or network of a proxy whose X-Forwarded-For and -Proto are believed; several."),
+]
+UserHeader: TypeAlias = Annotated[
+    str, typer.Option(help="The header by which a trusted proxy signs users in, such as X-Forwarded-User.")
+]
 
 
 @with_access
@@ -59,28 +72,51 @@ def console(
         Path | None, typer.Option(help="Where users, sessions, the audit log and added registries are kept.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Let nobody change anything.")] = False,
+    allow_address: AllowedAddresses = None,
+    trusted_proxy: TrustedProxies = None,
+    user_header: UserHeader = "",
+    time_zone: Annotated[str, typer.Option(help="The time zone of times, until somebody chooses another one.")] = "UTC",
     log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.WARNING,
 ) -> None:
     """Serve the web console until Ctrl-C.  Its first start prints a one-time link to set a password."""
-    from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
+    from aioelasticjob.console import Console, ConsoleSettings
 
-    told, known = list[RegistrySettings](), profiles.load()
-    for name, address in map(_named, registry or ()):
-        told.append(RegistrySettings(name, address, event_store=event_store, **access_to(address, given)))
-    for name in profile or ([] if told else sorted(known.by_name)):
-        one = known.named(name)
-        chosen = access_to(one.registry, given, one.access)
-        told.append(RegistrySettings(name, one.registry, event_store=event_store, **chosen))
     logs.set_up(log_level)
-    asyncio.run(_serve(Console(ConsoleSettings(tuple(told), data_dir, read_only)), host, port))
+    settings = ConsoleSettings(
+        _registries(registry or [], profile or [], given, event_store),
+        data_dir,
+        read_only,
+        time_zone,
+        allowed_addresses=tuple(allow_address or ()),
+        trusted_proxies=tuple(trusted_proxy or ()),
+        user_header=user_header,
+    )
+    asyncio.run(_serve(Console(settings), host, port))
+
+
+def _registries(
+    addresses: Sequence[str], chosen: Sequence[str], given: Mapping[str, Any], event_store: str | None
+) -> tuple[RegistrySettings, ...]:
+    """Return the registries given by address, and those of the profiles chosen: all where nothing is named."""
+    from aioelasticjob.console import RegistrySettings
+
+    found = list[RegistrySettings]()
+    for name, address in map(_named, addresses):
+        found.append(RegistrySettings(name, address, event_store=event_store, **access_to(address, given)))
+    known = profiles.load()
+    for name in chosen or ([] if found else sorted(known.by_name)):
+        one = known.named(name)
+        access = access_to(one.registry, given, one.access)
+        found.append(RegistrySettings(name, one.registry, event_store=event_store, **access))
+    return tuple(found)
 
 
 def _named(registry: str) -> tuple[str, str]:
     """Take ``name=address`` apart; an address alone is named after its namespace."""
-    from aioelasticjob.console.settings import named
+    from aioelasticjob.console.settings import registry_name
 
     name, equals, address = registry.partition("=")
-    return (name, address) if equals and "://" not in name else (named(registry), registry)
+    return (name, address) if equals and "://" not in name else (registry_name(registry), registry)
 
 
 async def _serve(application: Console, host: str, port: int) -> None:
@@ -95,6 +131,7 @@ async def _serve(application: Console, host: str, port: int) -> None:
         access_log=False,
         lifespan="off",
         server_header=False,
+        proxy_headers=False,  # the console believes those of trusted proxies only
         timeout_graceful_shutdown=LAST_PAGES,
     )
 
@@ -102,7 +139,7 @@ async def _serve(application: Console, host: str, port: int) -> None:
         """A server that closes open pages when it is stopped, instead of waiting for them."""
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            application.leaving = True
+            application.state.closing = True
             super().handle_exit(sig, frame)
 
     server = Server(config)
@@ -118,8 +155,8 @@ async def _serve(application: Console, host: str, port: int) -> None:
                 print_error("other machines can reach this console, unencrypted: put a proxy with TLS before it")
             shown = f"[{host}]" if ":" in host else host
             base = f"http://{shown}:{bound}"
-            if application.invitation is not None:
-                out().print(f"Set the first password (once, within 24 hours): {base}{application.invitation}")
+            if application.state.invitation is not None:
+                out().print(f"Set the first password (once, within 24 hours): {base}{application.state.invitation}")
             out().print(f"The console is at {base}/  (Ctrl-C ends it)")
             await server.serve(sockets=[listening])
 

@@ -1,4 +1,4 @@
-"""The web console: all jobs of several registries on pages that live, for any ASGI server or application."""
+"""The web console: it shows all jobs of several registries on live pages, under any ASGI server or application."""
 
 from typing import TYPE_CHECKING
 

@@ -1,11 +1,12 @@
-"""Who may sign in: people, their passwords and roles, and the links that invite them."""
+"""The accounts: people, their passwords and roles, and the one-time links that invite them."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -21,10 +22,25 @@ INVITATION: Final = 24 * 3600.0
 
 
 class Role(StrEnum):
-    """What somebody may do."""
+    """What somebody may do in a registry; each role may do what those before it may."""
 
+    NONE = "none"
+    """Does not see the registry."""
     VIEWER = "viewer"
+    """Sees the registry, but no credentials."""
+    TRIGGER = "trigger"
+    """Runs jobs now."""
     OPERATOR = "operator"
+    """Changes jobs and servers, and sees credentials."""
+    ADMIN = "admin"
+    """Changes registries, databases and users as well; in all registries or in none."""
+
+    def includes(self, other: Role) -> bool:
+        """Whether this role may do what the other one may."""
+        return _ROLES.index(self) >= _ROLES.index(other)
+
+
+_ROLES: Final = tuple(Role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +54,12 @@ class Person:
     invited: bool = False
     """Whether no password has been set yet."""
 
-    @property
-    def operates(self) -> bool:
-        """Whether this person may change things."""
-        return self.role is Role.OPERATOR
+    grants: Mapping[str, Role] = field(default_factory=dict)
+    """By registry, the role there where it is another one than ``role``."""
+
+    def role_in(self, registry: str) -> Role:
+        """Return what this person may do in a registry."""
+        return self.role if self.role is Role.ADMIN else self.grants.get(registry, self.role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +74,8 @@ class InvitationSpent(ElasticJobError):
     """The link was used, has expired, or was never given out."""
 
 
-class LastOperator(ElasticJobError):
-    """Nobody would be left who may change anything."""
+class LastAdmin(ElasticJobError):
+    """Nobody would be left who may let others in."""
 
 
 class Accounts:
@@ -68,10 +86,13 @@ class Accounts:
 
     async def check(self, name: str, password: str) -> Person | None:
         """Return the person whose name and password these are; takes as long for unknown names."""
-        row = await self._database.run(
-            lambda db: db.execute("select * from users where name = ? and not disabled", (name,)).fetchone()
-        )
-        stored: str | None = None if row is None else row["password"]
+
+        def work(db: sqlite3.Connection) -> tuple[Person, str | None] | None:
+            row = db.execute("select * from users where name = ? and not disabled", (name,)).fetchone()
+            return None if row is None else (_person(db, row), row["password"])
+
+        found = await self._database.run(work)
+        person, stored = found or (None, None)
         if not await self._passwords.fits(stored, password) or stored is None:
             return None
         if self._passwords.aged(stored):
@@ -79,12 +100,34 @@ class Accounts:
             await self._database.run(
                 lambda db: db.execute("update users set password = ? where name = ?", (renewed, name))
             )
-        return _person(row)
+        return person
+
+    async def from_proxy(self, name: str) -> tuple[Person | None, bool]:
+        """Return the person whom a trusted proxy names, and whether it is somebody new, who becomes a viewer.
+
+        None is somebody who is locked out, or whose name is none.
+        """
+        try:
+            check_name(name)
+        except InvalidSetting:
+            return None, False
+
+        def work(db: sqlite3.Connection) -> tuple[Person | None, bool]:
+            find = "select * from users where name = ?"
+            row = db.execute(find, (name,)).fetchone()
+            if new := row is None:
+                values = (name, Role.VIEWER.value, self._clock.now())
+                db.execute("insert into users (name, role, created) values (?, ?, ?)", values)
+                row = db.execute(find, (name,)).fetchone()
+            return (None if row["disabled"] else _person(db, row)), new
+
+        return await self._database.run(work)
 
     async def everybody(self) -> list[Person]:
         """Return all people by name."""
-        rows = await self._database.run(lambda db: db.execute("select * from users order by name").fetchall())
-        return [_person(row) for row in rows]
+        return await self._database.run(
+            lambda db: [_person(db, row) for row in db.execute("select * from users order by name").fetchall()]
+        )
 
     async def nobody_there(self) -> bool:
         """Whether nobody has ever set a password."""
@@ -93,8 +136,8 @@ class Accounts:
         )
 
     async def invite_first(self) -> str:
-        """Return the token of a link for the first operator; of several, as of several workers, one may be used."""
-        return await self._database.run(lambda db: self._invitation(db, None, Role.OPERATOR))
+        """Return the token of a link for the first administrator; of several workers' links one may be used."""
+        return await self._database.run(lambda db: self._invitation(db, None, Role.ADMIN))
 
     async def invite(self, name: str, role: Role) -> str:
         """Return the token of a link with which ``name``, new or known, sets a password; the old one holds until then.
@@ -143,7 +186,7 @@ class Accounts:
                 (name, found.role.value, self._clock.now(), hashed),
             )
             db.execute("delete from sessions where user = ?", (name,))
-            return _person(db.execute("select * from users where name = ?", (name,)).fetchone())
+            return _person(db, db.execute("select * from users where name = ?", (name,)).fetchone())
 
         return await self._database.run(work)
 
@@ -164,11 +207,20 @@ class Accounts:
 
         await self._database.run(work)
 
-    async def change(self, name: str, *, role: Role | None = None, disabled: bool | None = None) -> None:
-        """Give a person another role, or let them in no more (or again); their sessions end.
+    async def change(
+        self,
+        name: str,
+        *,
+        role: Role | None = None,
+        disabled: bool | None = None,
+        grants: Mapping[str, Role | None] | None = None,
+    ) -> None:
+        """Give a person another role, in all or in some registries, or let them in no more (or again).
+
+        Their sessions end.  A grant of None takes back the one that there is.
 
         Raises:
-            LastOperator: nobody would be left who may change anything.
+            LastAdmin: nobody would be left who may let others in.
         """
 
         def work(db: sqlite3.Connection) -> None:
@@ -176,10 +228,14 @@ class Accounts:
                 db.execute("update users set role = ? where name = ?", (role.value, name))
             if disabled is not None:
                 db.execute("update users set disabled = ? where name = ?", (int(disabled), name))
+            for registry, granted in (grants or {}).items():
+                db.execute("delete from grants where user = ? and registry = ?", (name, registry))
+                if granted is not None:
+                    db.execute("insert into grants values (?, ?, ?)", (name, registry, granted.value))
             db.execute("delete from sessions where user = ?", (name,))
-            left = db.execute("select 1 from users where role = 'operator' and not disabled and password is not null")
+            left = db.execute("select 1 from users where role = 'admin' and not disabled and password is not null")
             if left.fetchone() is None:
-                raise LastOperator("nobody would be left who may change anything")  # and nothing is written
+                raise LastAdmin("nobody would be left who may let others in")  # and nothing is written
 
         await self._database.run(work)
 
@@ -196,8 +252,15 @@ class Accounts:
         return None if row is None else Invitation(row["user"], Role(row["role"]))
 
 
-def _person(row: sqlite3.Row) -> Person:
-    return Person(row["name"], Role(row["role"]), row["created"], bool(row["disabled"]), row["password"] is None)
+def grants_of(db: sqlite3.Connection, name: str) -> dict[str, Role]:
+    """Return a person's roles in registries where they are other ones than elsewhere."""
+    rows = db.execute("select registry, role from grants where user = ?", (name,)).fetchall()
+    return {row["registry"]: Role(row["role"]) for row in rows}
+
+
+def _person(db: sqlite3.Connection, row: sqlite3.Row) -> Person:
+    name, invited = row["name"], row["password"] is None
+    return Person(name, Role(row["role"]), row["created"], bool(row["disabled"]), invited, grants_of(db, name))
 
 
 def _digest(token: str) -> str:

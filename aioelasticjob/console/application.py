@@ -1,4 +1,4 @@
-"""The console as an ASGI application: what it is made of, which pages it has, and how long it lives."""
+"""The console as an ASGI application: what it is made of, and when it opens and closes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Final
 
 import anyio
 from argon2 import PasswordHasher
@@ -21,22 +20,20 @@ from starlette.types import Receive, Scope, Send
 
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import label_of
-from aioelasticjob.console.accounts import Accounts
-from aioelasticjob.console.audit import Audit
-from aioelasticjob.console.database import Database, open_database
-from aioelasticjob.console.drawing import spell, tone
-from aioelasticjob.console.gate import Gate
-from aioelasticjob.console.live import Registries, Watched
+from aioelasticjob.console.allowed_addresses import check_allowed
+from aioelasticjob.console.drawing import duration_text, outcome_class
+from aioelasticjob.console.live_pages import LivePages
+from aioelasticjob.console.middleware import HeadersAndLimits
+from aioelasticjob.console.proxies import ProxyHeaders, TrustedProxies
+from aioelasticjob.console.registry_watch import Registries
+from aioelasticjob.console.request import ROOT, read_request
 from aioelasticjob.console.routes import routes
-from aioelasticjob.console.sessions import Sessions, secret_of
-from aioelasticjob.console.settings import ConsoleSettings, RegistrySettings
-from aioelasticjob.console.standing import Standing
-from aioelasticjob.console.throttle import Guesses
-from aioelasticjob.console.visit import ROOT, receive
+from aioelasticjob.console.settings import ConsoleSettings, RegistrySettings, registry_name
+from aioelasticjob.console.state import ConsoleState, open_storage
+from aioelasticjob.console.throttle import LoginThrottle
+from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.errors import ElasticJobError, RegistryUnreachable, SessionEnded, Suspended
 
-Rows: TypeAlias = dict[tuple[str, str], dict[str, tuple[int, str]]]
-"""By language and root, then by job: since which version it looks so, and the HTML."""
 UNREACHABLE: Final = (Suspended, SessionEnded, RegistryUnreachable)
 
 log = logging.getLogger(__name__)
@@ -52,39 +49,29 @@ class Console:
     def __init__(
         self, settings: ConsoleSettings, *, clock: Clock | None = None, hasher: PasswordHasher | None = None
     ) -> None:
-        self.settings, self.clock, self._hasher = settings, clock or SystemClock(), hasher or PasswordHasher()
-        self.registries = Registries(self.clock)
-        self.streams: set[object] = set()
-        """The live pages that are open."""
-        self.leaving = False
-        """Set by whoever serves it and is about to end: open pages are let go, and come back to the next console."""
-        self.rows: WeakKeyDictionary[Watched, Rows] = WeakKeyDictionary()
-        """Rows of each registry's overview, rendered once for all pages."""
-        self.standings: WeakKeyDictionary[Watched, Standing] = WeakKeyDictionary()
-        """How the jobs of each registry stand."""
-        self.templates = _templates()
-        self.guesses = Guesses(self.clock)
-        self.database: Database
-        self.accounts: Accounts
-        self.sessions: Sessions
-        self.audit: Audit
-        self.invitation: str | None = None
-        """The path of the one-time link to set the first password; None once somebody has."""
-        self._up: asyncio.Future[None] | None = None
-        self._life: asyncio.Task[None] | None = None
-        self._begun = asyncio.Event()
-        starlette = Starlette(
-            routes=routes(self),
-            lifespan=self._lifespan,
-            exception_handlers=dict.fromkeys((HTTPException, ElasticJobError, Exception), self._answer),
+        used = clock or SystemClock()
+        self.state = ConsoleState(
+            settings, used, _templates(), Registries(used), LoginThrottle(used), LivePages(settings.live_pages)
         )
-        self._app = Gate(starlette, settings.largest_form)
+        self._hasher = hasher or PasswordHasher()
+        self._open: asyncio.Future[None] | None = None
+        """Done when the console is open; None while it is closed."""
+        self._task: asyncio.Task[None] | None = None
+        """Keeps the console open where no lifespan does."""
+        self._task_has_begun = asyncio.Event()
+        starlette = Starlette(
+            routes=routes(self.state),
+            lifespan=self._lifespan,
+            exception_handlers=dict.fromkeys((HTTPException, ElasticJobError, Exception), self._error_response),
+        )
+        proxies = TrustedProxies.parse(settings.trusted_proxies, settings.user_header)
+        self._app = ProxyHeaders(HeadersAndLimits(starlette, settings.largest_form), proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve."""
         if scope["type"] == "http":
             scope = {**scope, ROOT: scope.get("root_path", "").rstrip("/")}
-            await self._awake()
+            await self._ensure_open()
         await self._app(scope, receive, send)
 
     @asynccontextmanager
@@ -94,62 +81,46 @@ class Console:
         Raises:
             DataUnusable: the data directory cannot be used.
         """
-        self._up = asyncio.get_running_loop().create_future()
+        state = self.state
+        self._open = asyncio.get_running_loop().create_future()
         try:
-            async with open_database(self.settings.directory) as self.database:
-                self.accounts = Accounts(self.database, self.clock, self._hasher)
-                self.sessions = Sessions(self.database, self.settings, self.clock, await secret_of(self.database))
-                self.audit = Audit(self.database, self.clock)
-                await self._invite()
-                async with self.registries.watching([*self.settings.registries, *await self._added()]):
-                    self._up.set_result(None)
+            async with open_storage(state.settings, state.clock, self._hasher) as state.storage:
+                accounts = state.storage.accounts
+                if await accounts.nobody_there():
+                    state.invitation = f"/welcome/{await accounts.invite_first()}"
+                async with state.registries.watching([*state.settings.registries, *await _added_registries(state)]):
+                    self._open.set_result(None)
                     yield
         except BaseException as error:
-            if not self._up.done():
-                self._up.set_exception(error)
-                self._up.exception()  # somebody may wait for it, or nobody
+            if not self._open.done():
+                self._open.set_exception(error)
+                self._open.exception()  # a request may wait for it, or none
             raise
         finally:
-            self._up = None
+            self._open = None
 
-    async def _invite(self) -> None:
-        if await self.accounts.nobody_there():
-            self.invitation = f"/welcome/{await self.accounts.invite_first()}"
+    def _log_invitation(self) -> None:
+        """Write to the log where the first password is set: in another application we have no terminal."""
+        if self.state.invitation is not None:
+            log.warning("nobody can sign in yet: open the one-time link", extra={"path": self.state.invitation})
 
-    def _tell(self) -> None:
-        """Say in the log where the first password is set: inside another application there is no terminal of ours."""
-        if self.invitation is not None:
-            log.warning("nobody can sign in yet: open the one-time link", extra={"path": self.invitation})
+    async def _ensure_open(self) -> None:
+        """Open the console where no lifespan has done it: those of mounted applications are not run by their hosts."""
+        if self._open is None:
+            if self._task is None or self._task.done():
+                self._task_has_begun = asyncio.Event()
+                # The task outlives the request and ends with its loop.
+                self._task = asyncio.create_task(self._stay_open(self._task_has_begun))
+            await self._task_has_begun.wait()
+        if self._open is None and self._task is not None:
+            await asyncio.shield(self._task)  # it ended before the console was open, and its error says why
+        if self._open is not None:
+            await asyncio.shield(self._open)
 
-    async def _added(self) -> list[RegistrySettings]:
-        """Return the registries added on the page; those given at the start go before them."""
-        given = {registry.name for registry in self.settings.registries}
-        rows = await self.database.run(lambda db: db.execute("select * from registries order by name").fetchall())
-        found = []
-        for row in rows:
-            try:
-                if row["name"] not in given:
-                    found.append(RegistrySettings(row["name"], row["address"], row["digest"], row["event_store"]))
-            except ElasticJobError as error:  # right when it was added: a driver or a directory may have gone
-                log.warning("registry left out", extra={"registry": row["name"], "reason": str(error)})
-        return found
-
-    async def _awake(self) -> None:
-        """Open, where no lifespan has done it: those of mounted applications are not run by their hosts."""
-        if self._up is None:
-            if self._life is None or self._life.done():
-                self._begun = asyncio.Event()
-                self._life = asyncio.create_task(self._live(self._begun))  # outlives the request, ends with its loop
-            await self._begun.wait()
-        if self._up is None and self._life is not None:
-            await asyncio.shield(self._life)  # it ended before it was up, and its error says why
-        if self._up is not None:
-            await asyncio.shield(self._up)
-
-    async def _live(self, begun: asyncio.Event) -> None:
+    async def _stay_open(self, begun: asyncio.Event) -> None:
         try:
             async with self.running():
-                self._tell()
+                self._log_invitation()
                 begun.set()
                 await anyio.sleep_forever()
         finally:
@@ -158,22 +129,16 @@ class Console:
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         async with self.running():
-            self._tell()
+            self._log_invitation()
             yield
 
-    async def _answer(self, request: Request, error: Exception) -> Response:
+    async def _error_response(self, http: Request, error: Exception) -> Response:
         """Answer with a page that says what was wrong."""
-        if isinstance(error, HTTPException):
-            return await self._say(request, error.status_code, error.detail)
-        if isinstance(error, ElasticJobError):
-            return await self._say(request, 503 if isinstance(error, UNREACHABLE) else 409, str(error))
-        return await self._say(request, 500, "something is wrong with the console itself; its log says what")
-
-    async def _say(self, request: Request, status: int, why: str) -> Response:
-        visit = await receive(self, request)
-        if visit.live:
-            return visit.say(why, error=True, status=status)
-        return visit.page("error.html", status, code=status, why=why)
+        status, message = _status_and_message(error)
+        request = await read_request(self.state, http)
+        if request.is_fragment:
+            return request.show_notice(message, error=True, status=status)
+        return request.page("error.html", status, code=status, why=message)
 
 
 def asgi(
@@ -187,13 +152,35 @@ def asgi(
     Raises:
         InvalidSetting: an address makes no sense.
     """
-    from aioelasticjob.console.settings import named
-
-    told = tuple(
-        one if isinstance(one, RegistrySettings) else RegistrySettings(named(one), one, event_store=event_store)
+    settings = tuple(
+        one if isinstance(one, RegistrySettings) else RegistrySettings(registry_name(one), one, event_store=event_store)
         for one in registries
     )
-    return Console(ConsoleSettings(told, None if data_dir is None else Path(data_dir), read_only))
+    return Console(ConsoleSettings(settings, None if data_dir is None else Path(data_dir), read_only))
+
+
+async def _added_registries(state: ConsoleState) -> list[RegistrySettings]:
+    """Return the registries that were added on the page and are allowed; those given at the start go before them."""
+    given = {registry.name for registry in state.settings.registries}
+    rows = await state.storage.database.run(lambda db: db.execute("select * from registries order by name").fetchall())
+    found = []
+    for row in rows:
+        try:
+            if row["name"] not in given:
+                one = RegistrySettings(row["name"], row["address"], row["digest"], row["event_store"])
+                check_allowed(one, state.settings.allowed_addresses)
+                found.append(one)
+        except ElasticJobError as error:  # right when it was added: a driver or a directory may have gone
+            log.warning("registry left out", extra={"registry": row["name"], "reason": str(error)})
+    return found
+
+
+def _status_and_message(error: Exception) -> tuple[int, str]:
+    if isinstance(error, HTTPException):
+        return error.status_code, error.detail
+    if isinstance(error, ElasticJobError):
+        return 503 if isinstance(error, UNREACHABLE) else 409, str(error)
+    return 500, "something is wrong with the console itself; its log says what"
 
 
 def _templates() -> Environment:
@@ -205,5 +192,10 @@ def _templates() -> Environment:
         undefined=StrictUndefined,
         auto_reload=False,
     )
-    environment.globals |= {"spell": spell, "tone_of": tone, "label": label_of}
+    environment.globals |= {
+        "duration_text": duration_text,
+        "outcome_class": outcome_class,
+        "label": label_of,
+        "hide_in_text": hide_in_text,
+    }
     return environment

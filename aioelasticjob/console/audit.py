@@ -1,10 +1,10 @@
-"""Who did what: written down before it is done and again when it is, and never rewritten."""
+"""The audit log: who did what.  An action is written down before it is done, and again with its outcome."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -12,14 +12,15 @@ from anyio import CancelScope
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.database import Database
+from aioelasticjob.credentials import hide_in_json, hide_in_text
 from aioelasticjob.errors import ElasticJobError
 
 Facts = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
-    """What somebody sets out to do."""
+class AuditEntry:
+    """An action of somebody, as it is written down before it is done; credentials are left out."""
 
     who: str
     address: str
@@ -31,20 +32,20 @@ class Deed:
 
 
 @dataclass(slots=True)
-class Result:
-    """What came of it; filled in by whoever does it."""
+class AuditOutcome:
+    """The outcome of an action; filled in by the code that does it."""
 
     summary: str = ""
     after: Facts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditRecord:
     """One line of the log; ``done`` is None where the console ended before it heard what came of it."""
 
     id: int
     at: float
-    deed: Deed
+    entry: AuditEntry
     done: bool | None
     summary: str
     after: Facts
@@ -57,60 +58,67 @@ class Audit:
         self._database, self._clock = database, clock
 
     @asynccontextmanager
-    async def doing(self, deed: Deed) -> AsyncIterator[Result]:
-        """Write down the deed, let it be done in the block, write down what came of it, also if that is an error."""
-        number, result, done = await self._database.run(lambda db: self._set_out(db, deed)), Result(), False
+    async def record(self, entry: AuditEntry) -> AsyncIterator[AuditOutcome]:
+        """Write the entry down before the block does it, and its outcome afterwards, also if that is an error."""
+        number = await self._database.run(lambda db: self._write_entry(db, entry))
+        outcome, done = AuditOutcome(), False
         try:
-            yield result
+            yield outcome
             done = True
         except ElasticJobError as error:
-            result.summary = str(error)
+            outcome.summary = str(error)
             raise
         except Exception as error:
-            result.summary = f"{type(error).__name__}: {error}"
+            outcome.summary = f"{type(error).__name__}: {error}"
             raise
         finally:
-            with CancelScope(shield=True):  # a browser that goes away must not leave a line without its end
-                await self._database.run(lambda db: self._conclude(db, number, done, result))
+            with CancelScope(shield=True):  # a browser that disconnects must not leave an entry without its outcome
+                await self._database.run(lambda db: self._write_outcome(db, number, done, outcome))
 
-    async def note(self, deed: Deed, summary: str = "", *, done: bool = True) -> None:
+    async def note(self, entry: AuditEntry, summary: str = "", *, done: bool = True) -> None:
         """Write down something that has happened already."""
 
         def work(db: sqlite3.Connection) -> None:
-            self._conclude(db, self._set_out(db, deed), done, Result(summary))
+            self._write_outcome(db, self._write_entry(db, entry), done, AuditOutcome(summary))
 
         await self._database.run(work)
 
-    async def entries(self, *, below: int | None = None, text: str = "", most: int = 50) -> list[Entry]:
-        """Return the newest entries, those under number ``below``, with ``text`` anywhere in them."""
+    async def entries(
+        self, *, below: int | None = None, text: str = "", most: int = 50, registries: Sequence[str] | None = None
+    ) -> list[AuditRecord]:
+        """Return the newest entries, those under number ``below``, with ``text`` anywhere in them.
+
+        ``registries`` leaves only entries about these.
+        """
         pattern = f"%{_escaped(text)}%"
+        among = "" if registries is None else f" and registry in ({', '.join('?' * len(registries))})"
 
         def work(db: sqlite3.Connection) -> list[sqlite3.Row]:
             return db.execute(
                 "select audit.*, done, summary, after from audit left join audit_outcomes using (id)"
                 " where id < ? and (who || ' ' || registry || ' ' || action || ' ' || target || ' ' ||"
-                " coalesce(summary, '') like ? escape '\\') order by id desc limit ?",
-                (below or 1 << 62, pattern, most),
+                f" coalesce(summary, '') like ? escape '\\'){among} order by id desc limit ?",
+                (below or 1 << 62, pattern, *(registries or ()), most),
             ).fetchall()
 
-        return [_entry(row) for row in await self._database.run(work)]
+        return [_record(row) for row in await self._database.run(work)]
 
-    def _set_out(self, db: sqlite3.Connection, deed: Deed) -> int:
-        values = (self._clock.now(), deed.who, deed.address, deed.registry, deed.action, deed.target)
+    def _write_entry(self, db: sqlite3.Connection, entry: AuditEntry) -> int:
+        values = (self._clock.now(), entry.who, entry.address, entry.registry, entry.action, entry.target)
         cursor = db.execute(
             "insert into audit (at, who, address, registry, action, target, asked, before)"
             " values (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*values, _text(deed.asked), _text(deed.before)),
+            (*values, _text(entry.asked), _text(entry.before)),
         )
         return int(cursor.lastrowid or 0)
 
-    def _conclude(self, db: sqlite3.Connection, number: int, done: bool, result: Result) -> None:
-        values = (number, self._clock.now(), int(done), result.summary, _text(result.after))
+    def _write_outcome(self, db: sqlite3.Connection, number: int, done: bool, outcome: AuditOutcome) -> None:
+        values = (number, self._clock.now(), int(done), hide_in_text(outcome.summary), _text(outcome.after))
         db.execute("insert into audit_outcomes (id, at, done, summary, after) values (?, ?, ?, ?, ?)", values)
 
 
-def _entry(row: sqlite3.Row) -> Entry:
-    deed = Deed(
+def _record(row: sqlite3.Row) -> AuditRecord:
+    entry = AuditEntry(
         row["who"],
         row["address"],
         row["action"],
@@ -120,11 +128,11 @@ def _entry(row: sqlite3.Row) -> Entry:
         _read(row["before"]),
     )
     done = None if row["done"] is None else bool(row["done"])
-    return Entry(row["id"], row["at"], deed, done, row["summary"] or "", _read(row["after"] or "{}"))
+    return AuditRecord(row["id"], row["at"], entry, done, row["summary"] or "", _read(row["after"] or "{}"))
 
 
 def _text(facts: Facts) -> str:
-    return json.dumps(dict(facts), ensure_ascii=False, default=str)
+    return json.dumps(hide_in_json(facts), ensure_ascii=False, default=str)
 
 
 def _read(text: str) -> Facts:

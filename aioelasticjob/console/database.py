@@ -1,4 +1,4 @@
-"""The console's own small database: SQLite in its data directory, asked from a thread so that no page waits."""
+"""The console's own database: SQLite in its data directory, used in a thread so that no page blocks the loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,19 @@ from aioelasticjob.errors import ElasticJobError
 
 T = TypeVar("T")
 
-VERSION: Final = 1
+VERSION: Final = 2
+GRANTS: Final = """
+create table grants (
+    user text not null collate nocase references users(name) on delete cascade, registry text not null,
+    role text not null, primary key (user, registry)
+);
+"""
+UPGRADES: Final = {
+    # operators of version 1 might also add registries and invite others
+    1: "update users set role = 'admin' where role = 'operator';\n"
+    "update invitations set role = 'admin' where role = 'operator';\n" + GRANTS,
+}
+"""By version, the statements that lead to the next one."""
 SCHEMA: Final = """
 create table users (
     name text primary key collate nocase, role text not null, password text, created real not null,
@@ -115,10 +127,11 @@ def _upgrade(connection: sqlite3.Connection, directory: Path) -> None:
     if version > VERSION:
         connection.rollback()
         raise DataUnusable(directory, f"was written by a newer console (data version {version}, known is {VERSION})")
-    if version == 0:
-        for statement in _statements(SCHEMA):
+    scripts = [UPGRADES[old] for old in range(version, VERSION)] if version else [SCHEMA, GRANTS]
+    for script in scripts:
+        for statement in _statements(script):
             connection.execute(statement)
-        connection.execute(f"pragma user_version = {VERSION}")
+    connection.execute(f"pragma user_version = {VERSION}")
     connection.commit()
 
 

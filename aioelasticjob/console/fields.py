@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -23,11 +22,12 @@ from aioelasticjob.config import (
     label_of,
     section_of,
 )
+from aioelasticjob.credentials import hide_in_json
+from aioelasticjob.jobs.kinds import without_secrets
 from aioelasticjob.operations.settings import UNCHANGEABLE
 
 SECTIONS: Final[Sequence[Section]] = (SCHEDULE, ITEMS, SAFETY, FAILURES, DATAFLOW, OWN, MORE)
 """The form's parts, in their order."""
-_SECRET: Final = re.compile(r"pass|secret|token|key|auth|credential|webhook|url|header|env", re.IGNORECASE)
 _LONG: Final = ("description", "sharding_item_parameters", "error_handler_options", "options")
 _FOUND_BY_NAME: Final = {
     "sharding_strategy": "aioelasticjob.strategies",
@@ -54,10 +54,9 @@ class Field:
 
 
 def sections(config: JobConfig, *, masked: bool = False) -> list[tuple[str, list[Field]]]:
-    """Return the form for a configuration; ``masked`` shows no passwords and the like."""
+    """Return the form for a configuration; ``masked`` shows no credentials."""
     if masked:
-        hidden = {name: _hide(getattr(config, name)) for name in ("options", "error_handler_options")}
-        config = config.model_copy(update=hidden)
+        config = without_credentials(config)
     found: dict[Section, list[Field]] = {section: [] for section in SECTIONS}
     for name in JobConfig.model_fields:
         section = section_of(name)
@@ -88,11 +87,11 @@ def field_of(config: JobConfig, name: str) -> Field:
     return Field(name, value, "text", tuple(names), optional)
 
 
-def _hide(told: object) -> object:
-    """Return a value of JSON with what sounds secret replaced, however deep it lies."""
-    if isinstance(told, dict):
-        return {key: "…" if _SECRET.search(key) else _hide(value) for key, value in told.items()}
-    return [_hide(value) for value in told] if isinstance(told, list) else told
+def without_credentials(config: JobConfig) -> JobConfig:
+    """Return a configuration to look at: it has no credentials, and need not be a valid one."""
+    values = {name: getattr(config, name) for name in JobConfig.model_fields}
+    hidden = {name: hide_in_json(value) for name, value in values.items() if isinstance(value, str | dict)}
+    return config.model_copy(update={**hidden, "options": without_secrets(config.job_type, config.options)})
 
 
 def text_of(config: JobConfig, name: str) -> str:
@@ -113,7 +112,7 @@ def text_of(config: JobConfig, name: str) -> str:
     return str(value)
 
 
-def given(form: Mapping[str, str], config: JobConfig) -> dict[str, str]:
+def changed_fields(form: Mapping[str, str], config: JobConfig) -> dict[str, str]:
     """Return the settings in a form that differ from the configuration it was made for."""
     known = [name for name in JobConfig.model_fields if name not in UNCHANGEABLE and name in form]
     told = {name: form[name].replace("\r\n", "\n") for name in known}

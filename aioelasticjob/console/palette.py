@@ -1,4 +1,4 @@
-"""Which colour stands for which instance: kept while the instance is there, so that a moving item can be followed."""
+"""The colour of each instance.  An instance keeps its colour while it is there, so that items can be seen to move."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Palette:
     def __init__(self) -> None:
         self._taken: dict[str, int] = {}
 
-    def see(self, instances: Iterable[str]) -> None:
+    def update(self, instances: Iterable[str]) -> None:
         """Give colours to those that are new, the least used first, and take them from those that are gone."""
         there = list(instances)
         self._taken = {name: colour for name, colour in self._taken.items() if name in there}
@@ -24,7 +24,7 @@ class Palette:
                 used = list(self._taken.values())
                 self._taken[name] = min(range(COLOURS), key=lambda colour: (used.count(colour), colour))
 
-    def of(self, instance: str | None) -> str:
+    def css_class(self, instance: str | None) -> str:
         """Return the style class of an instance; one that is gone, or nobody, is grey."""
         colour = self._taken.get(instance or "")
         return "c-none" if colour is None else f"c-{colour}"

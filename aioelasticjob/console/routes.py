@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from aioelasticjob.console import frame
+from aioelasticjob.console.access import restricted
 from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.pages import access, configuring, history, job, overview, people, registries, servers
-from aioelasticjob.console.visit import Handler, assets_version, open_to
-
-if TYPE_CHECKING:
-    from aioelasticjob.console.application import Console
+from aioelasticjob.console.pages import (
+    account,
+    configuring,
+    history,
+    job,
+    overview,
+    registries,
+    servers,
+    transfer,
+    users,
+)
+from aioelasticjob.console.request import Handler, assets_version
+from aioelasticjob.console.state import ConsoleState
 
 
 class Assets(StaticFiles):
@@ -29,75 +38,78 @@ class Assets(StaticFiles):
         return response
 
 
-def routes(console: Console) -> list[BaseRoute]:
+def routes(state: ConsoleState) -> list[BaseRoute]:
     """Return the pages of a console."""
     return [
-        *_own(_Doors(console)),
-        *_of_a_registry(_Doors(console, "/r/{registry}")),
+        *_console_pages(_RouteFactory(state)),
+        *_registry_pages(_RouteFactory(state, "/r/{registry}")),
         Route("/healthz", _healthy, methods=["GET"]),
         Mount(f"/assets/{assets_version()}", Assets(directory=Path(__file__).parent / "assets")),
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Doors:
-    """Makes routes below a prefix; those with one are about a registry."""
+class _RouteFactory:
+    """Makes routes below a prefix; those with a prefix are about a registry."""
 
-    console: Console
+    state: ConsoleState
     prefix: str = ""
 
-    def seen(self, path: str, handler: Handler, role: Role | None = Role.VIEWER) -> Route:
+    def get(self, path: str, handler: Handler, role: Role | None = Role.VIEWER) -> Route:
         """Return the route to a page."""
-        endpoint = open_to(role, self.console, handler, registry=bool(self.prefix))
+        endpoint = restricted(role, self.state, handler, registry=bool(self.prefix))
         return Route(f"{self.prefix}{path}", endpoint, methods=["GET"])
 
-    def done(self, path: str, handler: Handler, role: Role | None = Role.OPERATOR, *, changes: bool = True) -> Route:
+    def post(self, path: str, handler: Handler, role: Role | None = Role.OPERATOR, *, changes: bool = True) -> Route:
         """Return the route that a form is sent to."""
-        endpoint = open_to(role, self.console, handler, changes=changes, registry=bool(self.prefix))
+        endpoint = restricted(role, self.state, handler, changes=changes, registry=bool(self.prefix))
         return Route(f"{self.prefix}{path}", endpoint, methods=["POST"])
 
 
-def _own(doors: _Doors) -> list[BaseRoute]:
+def _console_pages(to: _RouteFactory) -> list[BaseRoute]:
     return [
-        doors.seen("/", access.front),
-        doors.seen("/login", access.sign_in_page, None),
-        doors.done("/login", access.sign_in, None, changes=False),
-        doors.done("/logout", access.sign_out, Role.VIEWER, changes=False),
-        doors.seen("/welcome/{token}", access.welcome_page, None),
-        doors.done("/welcome/{token}", access.welcome, None, changes=False),
-        doors.done("/preferences", access.prefer, None, changes=False),
-        doors.seen("/account", access.account_page),
-        doors.done("/account", access.change_password, Role.VIEWER, changes=False),
-        doors.seen("/users", people.users, Role.OPERATOR),
-        doors.done("/users", people.invite),
-        doors.done("/users/{name}", people.change),
-        doors.seen("/audit", people.audit, Role.OPERATOR),
-        doors.seen("/registries", registries.page),
-        doors.done("/registries", registries.add),
-        doors.done("/registries/{name}/drop", registries.drop),
+        to.get("/", account.front, Role.NONE),
+        to.get("/live", frame.live, Role.NONE),
+        to.get("/login", account.sign_in_page, None),
+        to.post("/login", account.sign_in, None, changes=False),
+        to.post("/logout", account.sign_out, Role.NONE, changes=False),
+        to.get("/welcome/{token}", account.welcome_page, None),
+        to.post("/welcome/{token}", account.welcome, None, changes=False),
+        to.post("/preferences", account.set_preferences, None, changes=False),
+        to.get("/account", account.account_page, Role.NONE),
+        to.post("/account", account.change_password, Role.NONE, changes=False),
+        to.get("/users", users.page, Role.ADMIN),
+        to.post("/users", users.invite, Role.ADMIN),
+        to.post("/users/{name}", users.change, Role.ADMIN),
+        to.get("/audit", users.audit_log, Role.NONE),
+        to.get("/registries", registries.page, Role.NONE),
+        to.get("/registries/live", registries.live, Role.NONE),
+        to.post("/registries", registries.add, Role.ADMIN),
+        to.post("/registries/{name}/drop", registries.drop, Role.ADMIN),
     ]
 
 
-def _of_a_registry(doors: _Doors) -> list[BaseRoute]:
+def _registry_pages(to: _RouteFactory) -> list[BaseRoute]:
     return [
-        doors.seen("/jobs", overview.overview),
-        doors.seen("/jobs/live", overview.live),
-        doors.seen("/servers", servers.page),
-        doors.seen("/servers/live", servers.live),
-        doors.done("/servers/{ip}/{action}", servers.act),
-        doors.seen("/history", history.page),
-        doors.seen("/history/{run}", history.run),
-        doors.seen("/export", configuring.export, Role.OPERATOR),
-        doors.seen("/transfer", configuring.transfer, Role.OPERATOR),
-        doors.done("/transfer", configuring.take_in),
-        doors.seen("/job/{job}", job.page),
-        doors.seen("/job/{job}/live", job.live),
-        doors.seen("/job/{job}/dump", job.dump, Role.OPERATOR),
-        doors.seen("/job/{job}/settings", configuring.page),
-        doors.done("/job/{job}/settings", configuring.save),
-        doors.done("/job/{job}/preview", configuring.preview, changes=False),
-        doors.seen("/job/{job}/do/{action}", job.confirm, Role.OPERATOR),
-        doors.done("/job/{job}/do/{action}", job.act),
+        to.get("/live", frame.live),
+        to.get("/jobs", overview.page),
+        to.get("/jobs/live", overview.live),
+        to.get("/servers", servers.page),
+        to.get("/servers/live", servers.live),
+        to.post("/servers/{ip}/{action}", servers.act),
+        to.get("/history", history.page),
+        to.get("/history/{run}", history.run),
+        to.get("/export", transfer.export, Role.OPERATOR),
+        to.get("/transfer", transfer.page, Role.OPERATOR),
+        to.post("/transfer", transfer.import_jobs),
+        to.get("/job/{job}", job.page),
+        to.get("/job/{job}/live", job.live),
+        to.get("/job/{job}/dump", job.dump, Role.OPERATOR),
+        to.get("/job/{job}/settings", configuring.page),
+        to.post("/job/{job}/settings", configuring.save),
+        to.post("/job/{job}/preview", configuring.preview, changes=False),
+        to.get("/job/{job}/do/{action}", job.confirm, Role.TRIGGER),
+        to.post("/job/{job}/do/{action}", job.act, Role.TRIGGER),
     ]
 
 

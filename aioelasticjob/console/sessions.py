@@ -1,4 +1,4 @@
-"""Who is signed in: random ids kept on our side, so that signing out and expiry really end a session."""
+"""The sessions of people who are signed in.  The database keeps them, so that signing out really ends one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itsdangerous import BadSignature, Signer
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.console.accounts import Person, Role
+from aioelasticjob.console.accounts import Person, Role, grants_of
 from aioelasticjob.console.database import Database
 from aioelasticjob.console.settings import ConsoleSettings
 
@@ -27,6 +27,8 @@ class SignedIn:
     person: Person
     token: str
     """What every form of this session carries."""
+    from_proxy: bool = False
+    """Whether a trusted proxy has signed this person in; there is no cookie then."""
 
 
 class Sessions:
@@ -55,11 +57,15 @@ class Sessions:
             key = self._signer.unsign(cookie).decode()
         except (BadSignature, UnicodeDecodeError):
             return None
-        row = await self._database.run(lambda db: self._look_up(db, _hash(key), _hash(agent)))
-        if row is None:
+        person = await self._database.run(lambda db: self._look_up(db, _hash(key), _hash(agent)))
+        if person is None:
             return None
-        person = Person(row["name"], Role(row["role"]), row["user_created"])
         return SignedIn(_hash(key), person, self.form_token(key))
+
+    def from_proxy(self, person: Person) -> SignedIn:
+        """Return the session of somebody whom a trusted proxy has signed in."""
+        key = f"proxy:{person.name}"
+        return SignedIn(key, person, self.form_token(key), from_proxy=True)
 
     async def end(self, session: SignedIn, *, everywhere: bool = False) -> None:
         """Sign out, here or everywhere."""
@@ -70,7 +76,7 @@ class Sessions:
         """Return what a form has to carry to be believed to come from the page we gave to ``key``."""
         return hmac.new(self._secret, b"form:" + key.encode(), hashlib.sha256).hexdigest()
 
-    def _look_up(self, db: sqlite3.Connection, session: str, agent: str) -> sqlite3.Row | None:
+    def _look_up(self, db: sqlite3.Connection, session: str, agent: str) -> Person | None:
         now = self._clock.now()
         row: sqlite3.Row | None = db.execute(
             "select sessions.*, users.name, users.role, users.created as user_created"
@@ -83,7 +89,8 @@ class Sessions:
             return None
         if row["seen"] < now - TOUCH:
             db.execute("update sessions set seen = ? where id = ?", (now, session))
-        return row
+        name = row["name"]
+        return Person(name, Role(row["role"]), row["user_created"], grants=grants_of(db, name))
 
     def _oldest(self, now: float) -> tuple[float, float]:
         """Return when a session must have been seen, and begun, at the earliest."""

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from aioelasticjob.addresses import Address
+from aioelasticjob.console.live_pages import LivePageLimits
+from aioelasticjob.console.proxies import TrustedProxies
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.tls import TlsSettings
 
@@ -33,15 +36,15 @@ class RegistrySettings:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or set(self.name) <= {"."}:
             raise InvalidSetting("name", self.name, "1 to 60 letters, digits, '_', '-' or '.'")
-        if self.place().private:
+        if self.parsed_address().private:
             raise InvalidSetting("address", self.address, "a private registry lives within its process: nothing to see")
         if self.event_store is not None:
             from aioelasticjob.observers.sql import EventStoreSettings  # SQLAlchemy, where there is a store to ask
 
             EventStoreSettings.of(self.event_store)
 
-    def place(self, patience: float = 15.0) -> Address:
-        """Return how to connect, waiting ``patience`` seconds at most.
+    def parsed_address(self, timeout: float = 15.0) -> Address:
+        """Return how to connect, waiting ``timeout`` seconds at most.
 
         Raises:
             InvalidSetting: the address, the credentials or the certificates make no sense.
@@ -53,7 +56,7 @@ class RegistrySettings:
             sasl=self.sasl,
             sasl_file=self.sasl_file,
             tls=self.tls,
-            connection_timeout=patience,
+            connection_timeout=timeout,
         )
 
 
@@ -65,18 +68,30 @@ class ConsoleSettings:
     data_dir: Path | None = None
     """Where users, sessions, the audit log and added registries are kept; the user's data directory by default."""
     read_only: bool = False
+    time_zone: str = "UTC"
+    """The time zone in which times are shown and read, until a viewer chooses another one."""
     idle: float = 12 * 3600
     """A session ends when nothing was asked for so long."""
     lifetime: float = 7 * 86_400
     """A session ends so long after it began, whatever happens."""
     largest_form: int = 1_000_000
     """Bytes of a request's body."""
+    live_pages: LivePageLimits = field(default_factory=LivePageLimits)
+    allowed_addresses: tuple[str, ...] = ()
+    """Patterns of registries and event stores that administrators may add on the page; none by default."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks of the proxies whose headers are believed; none by default."""
+    user_header: str = ""
+    """The header by which trusted proxies sign users in; none by default."""
 
     def __post_init__(self) -> None:
         names = [registry.name for registry in self.registries]
         for name in names:
             if names.count(name) > 1:
                 raise InvalidSetting("registries", name, "two registries need two names")
+        if not is_zone(self.time_zone):
+            raise InvalidSetting("time_zone", self.time_zone, "a time zone such as UTC or Asia/Shanghai")
+        TrustedProxies.parse(self.trusted_proxies, self.user_header)
         for setting in ("idle", "lifetime", "largest_form"):
             if not getattr(self, setting) > 0:
                 raise InvalidSetting(setting, getattr(self, setting), "a number above 0")
@@ -90,8 +105,17 @@ class ConsoleSettings:
         return Path(home) / "aioelasticjob" / "console"
 
 
-def named(address: str) -> str:
+def is_zone(name: str) -> bool:
+    """Whether there is a time zone of this name."""
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):  # a name may also be a path that cannot be read
+        return False
+    return True
+
+
+def registry_name(address: str) -> str:
     """Return a name for a registry that came without one: its namespace, or its first host."""
     settings = Address.parse(address).settings
-    told = settings.namespace.replace("/", "-") or settings.hosts[0][0]
-    return re.sub(r"[^\w.-]", "-", told)[:60]
+    name = settings.namespace.replace("/", "-") or settings.hosts[0][0]
+    return re.sub(r"[^\w.-]", "-", name)[:60]

@@ -1,7 +1,7 @@
-"""Live pages: what has changed since the browser last heard goes out as server-sent events, at a bounded rate.
+"""Live pages: what has changed since the last event goes out as server-sent events, at a bounded rate.
 
-Level-triggered like everything here: an event carries what a piece of the page is *now*.  A browser that was away names
-the last version it saw (``Last-Event-ID``) and gets what has changed since; one that is slow skips, and never lags.
+An event carries the present content of a piece of the page, not a difference.  A browser that reconnects names the last
+version it saw (``Last-Event-ID``) and gets what has changed since.  A slow one skips versions and never falls behind.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ from typing import Final, Protocol
 
 import anyio
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.console.live import Picture, Watched
-from aioelasticjob.console.visit import SESSION, Visit
+from aioelasticjob.console.live_pages import Reader, TooManyLivePages
+from aioelasticjob.console.registry_watch import RegistrySnapshot
+from aioelasticjob.console.request import PageRequest, find_session
+from aioelasticjob.latest import Latest
 
-GAP: Final = 0.1
-"""Seconds between two events of a page at least: an eye does not follow more."""
-RATE: Final = 40_000
+MIN_INTERVAL: Final = 0.1
+"""Seconds between two events of a page at least: people see no more changes than that."""
+BYTES_PER_SECOND: Final = 40_000
 """Bytes a page is sent per second in the long run."""
-BURST: Final = 120_000
+BURST_BYTES: Final = 120_000
 """Bytes a page may be sent at once after it was quiet."""
-BEAT: Final = 5.0
-"""Seconds after which a silent stream says that it lives, and looks whether its session does."""
-LOOK: Final = 1.0
+SESSION_CHECK_INTERVAL: Final = 5.0
+"""Seconds after which a silent stream sends a sign of life, and checks that its session has not ended."""
+REFRESH_INTERVAL: Final = 1.0
 """Seconds after which pieces are looked at again though nothing has changed: what was held back goes out then."""
-CHUNK: Final = 20_000
+EVENT_BYTES: Final = 20_000
 """Bytes of one event, about: what is more waits for the next, so that no page is sent all at once."""
-MOST: Final = 500
-"""Streams that may be open at a time, over all pages."""
+RETRY_AFTER: Final = 5
+"""Seconds after which a page that was refused may ask again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +47,33 @@ class Piece:
 
 
 class Feed(Protocol):
-    """What one open page has been told so far."""
+    """The changes of one open page: it knows what the browser has been sent."""
 
-    async def news(self, picture: Picture) -> Sequence[Piece]:
+    async def changes(self, snapshot: RegistrySnapshot) -> Sequence[Piece]:
         """Return the pieces that have changed."""
         ...
 
     @property
-    def more(self) -> bool:
-        """Whether there is news that has been held back."""
+    def has_more(self) -> bool:
+        """Whether changes have been held back for the next event."""
         ...
 
     @property
-    def place(self) -> str:
-        """What the browser is to name when it comes back."""
+    def position(self) -> str:
+        """The version that the browser names when it reconnects."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class PieceGroup:
+    """A piece that consists of many others, such as a table of its rows."""
+
+    target: str
+    parts: Sequence[Piece]
+    whole: Callable[[Sequence[Piece]], str]
+    """Returns the HTML of the group from its parts."""
+    shape: object = None
+    """What the page must have as well, besides the same parts, if parts are to be sent singly."""
 
 
 class Sent:
@@ -66,6 +81,33 @@ class Sent:
 
     def __init__(self) -> None:
         self._sent: dict[str, int] = {}
+        self._shapes: dict[str, object] = {}
+        self.has_more = False
+        """Whether parts of groups have been held back, so that no event grows too large."""
+
+    def changed_parts(self, group: PieceGroup, size: int = 0) -> Sequence[Piece]:
+        """Return the parts that differ, or the whole group if it has other parts than the page; they count as sent.
+
+        ``size`` is the number of bytes that the event has already.
+        """
+        if self._shapes.get(group.target) != _shape(group):
+            self.assume(group)
+            return [Piece(group.target, group.whole(group.parts))]
+        found = list[Piece]()
+        for part in group.parts:
+            if size > EVENT_BYTES:
+                self.has_more = True
+                break
+            if self.differs(part):
+                found.append(part)
+                size += len(part.html)
+        return found
+
+    def assume(self, group: PieceGroup) -> None:
+        """Take a group for sent as it is: the page has it already."""
+        self._shapes[group.target] = _shape(group)
+        for part in group.parts:
+            self.differs(part)
 
     def differs(self, piece: Piece) -> bool:
         """Whether the piece reads differently from the last one sent there; it counts as sent then."""
@@ -76,75 +118,100 @@ class Sent:
         return True
 
 
+def _shape(group: PieceGroup) -> object:
+    return tuple(part.target for part in group.parts), group.shape
+
+
 class Pieces:
     """A feed of a few pieces, each sent when it reads differently from what was sent."""
 
-    def __init__(self, render: Callable[[Picture], Awaitable[Sequence[Piece]]]) -> None:
+    def __init__(self, render: Callable[[RegistrySnapshot], Awaitable[Sequence[Piece]]]) -> None:
         self._render, self._sent = render, Sent()
 
-    async def news(self, picture: Picture) -> Sequence[Piece]:
+    async def changes(self, snapshot: RegistrySnapshot) -> Sequence[Piece]:
         """Return the pieces that have changed."""
-        return [piece for piece in await self._render(picture) if self._sent.differs(piece)]
+        return [piece for piece in await self._render(snapshot) if self._sent.differs(piece)]
 
     @property
-    def more(self) -> bool:
-        """Nothing is held back: it is little."""
+    def has_more(self) -> bool:
+        """Nothing is held back, since the pieces are few."""
         return False
 
     @property
-    def place(self) -> str:
-        """Nothing to remember: whoever comes back is told everything."""
+    def position(self) -> str:
+        """Empty: a browser that reconnects gets every piece."""
         return ""
 
 
 @dataclass
-class Purse:
-    """Bytes that may be sent: filled steadily, up to a burst."""
+class ByteBudget:
+    """The bytes that a page may be sent: the budget grows steadily, up to a burst."""
 
     clock: Clock
-    filled: float = BURST
+    filled: float = BURST_BYTES
     at: float = 0.0
 
-    def pay(self, size: int) -> float:
-        """Take ``size`` bytes out and return the seconds until there is something in it again."""
+    def spend(self, size: int) -> float:
+        """Take ``size`` bytes and return the seconds to wait until the budget is positive again."""
         now = self.clock.now()
-        self.filled = min(BURST, self.filled + (now - self.at) * RATE) - size
+        self.filled = min(BURST_BYTES, self.filled + (now - self.at) * BYTES_PER_SECOND) - size
         self.at = now
-        return max(0.0, -self.filled / RATE)
+        return max(0.0, -self.filled / BYTES_PER_SECOND)
 
 
-def stream(visit: Visit, feed: Feed) -> Response:
-    """Answer with the live pieces of a page of the visit's registry."""
-    assert visit.registry is not None
-    if len(visit.console.streams) >= MOST:
-        return Response("503: too many live pages are open\n", 503, media_type="text/plain")
-    events, headers = _events(visit, visit.registry, feed), {"X-Accel-Buffering": "no"}  # nginx would wait for more
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+class LiveResponse(StreamingResponse):
+    """Streams events while the page counts as open; refuses to if too many are."""
+
+    def __init__(self, request: PageRequest, feed: Feed) -> None:
+        headers = {"X-Accel-Buffering": "no"}  # nginx would wait for more
+        super().__init__(_events(request, feed), media_type="text/event-stream", headers=headers)
+        viewer = request.viewer
+        session = viewer.session.id if viewer.session else ""
+        self._pages, self._reader = request.state.live_pages, Reader(session, viewer.address, viewer.operates_somewhere)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the page is closed."""
+        try:
+            with self._pages.opened(self._reader):
+                await super().__call__(scope, receive, send)
+        except TooManyLivePages as error:
+            headers = {"Retry-After": str(RETRY_AFTER)}
+            refusal = Response(f"503: {error}\n", 503, media_type="text/plain", headers=headers)
+            await refusal(scope, receive, send)
 
 
-async def _events(visit: Visit, registry: Watched, feed: Feed) -> AsyncIterator[bytes]:
-    streams, me, purse = visit.console.streams, object(), Purse(visit.console.clock, at=visit.console.clock.now())
-    streams.add(me)
-    try:
-        yield b"retry: 1000\n\n"
-        checked = visit.console.clock.now()
-        while not visit.console.leaving:
-            picture = registry.picture.value
-            if body := "".join(map(_partial, await feed.news(picture))):
-                told = _event(body, feed.place)
-                yield told
-                await anyio.sleep(max(GAP, purse.pay(len(told))))
-            if not feed.more:
-                with anyio.move_on_after(min(LOOK, BEAT)):
-                    await registry.picture.until(partial(is_not, picture))
-            if (now := visit.console.clock.now()) >= checked + BEAT:
-                checked = now
-                if await visit.console.sessions.find(visit.request.cookies.get(SESSION), visit.agent) is None:
-                    yield b"event: over\ndata: signed out\n\n"
-                    return
-                yield b":\n\n"
-    finally:
-        streams.discard(me)
+def stream(request: PageRequest, feed: Feed) -> Response:
+    """Answer with the live pieces of a page."""
+    return LiveResponse(request, feed)
+
+
+async def _events(request: PageRequest, feed: Feed) -> AsyncIterator[bytes]:
+    state = request.state
+    budget, checked = ByteBudget(state.clock, at=state.clock.now()), state.clock.now()
+    yield b"retry: 1000\n\n"
+    while not state.closing:
+        snapshots = _snapshots_of(request)
+        snapshot = snapshots.value
+        if body := "".join(map(_partial, await feed.changes(snapshot))):
+            event = _event(body, feed.position)
+            yield event
+            await anyio.sleep(max(MIN_INTERVAL, budget.spend(len(event))))
+        if not feed.has_more:
+            with anyio.move_on_after(min(REFRESH_INTERVAL, SESSION_CHECK_INTERVAL)):
+                await snapshots.until(partial(is_not, snapshot))
+        if (now := state.clock.now()) >= checked + SESSION_CHECK_INTERVAL:
+            checked = now
+            session = await find_session(state, request.http, request.viewer.agent)
+            if session is None or session != request.viewer.session:  # of another role, the page shows other things
+                yield b"event: over\ndata: signed out\n\n"
+                return
+            yield b"event: alive\ndata:\n\n"  # our script notices when none of these comes any more
+
+
+def _snapshots_of(request: PageRequest) -> Latest[RegistrySnapshot]:
+    """Return what a page follows: its registry, or on a page about none the first one, or nothing."""
+    watched = next(iter(request.registries_shown), None)
+    return Latest(RegistrySnapshot()) if watched is None else watched.snapshot
 
 
 def _partial(piece: Piece) -> str:

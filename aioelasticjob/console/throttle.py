@@ -1,4 +1,4 @@
-"""How often somebody may guess: so many failures within a while, then a wait."""
+"""Limits to wrong passwords: after a number of failures within some minutes, the next attempt has to wait."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Throttle:
         while len(self._seen) > self.most_keys:
             self._seen.popitem(last=False)
 
-    def forgive(self, key: str) -> None:
+    def reset(self, key: str) -> None:
         """Forget the failures of somebody who got it right."""
         self._seen.pop(key, None)
 
@@ -43,27 +43,43 @@ class Throttle:
         return max(0.0, failures[0] + self.within - now)
 
 
-class Guesses:
-    """Wrong passwords.  Few are let pass for one name from one address, so that nobody locks others out from afar."""
+class LoginThrottle:
+    """Counts wrong passwords.  The limit for a name from one address is low; that for a name from anywhere is high.
+
+    So nobody can lock other people out from another address; from the same one, a browser in which somebody has signed
+    in before is counted by itself.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._together = Throttle(clock, failures=5, within=300)
         self._by_address = Throttle(clock, failures=20, within=300)
         self._by_name = Throttle(clock, failures=200, within=300)
+        self._by_device = Throttle(clock, failures=5, within=300)
 
-    def wait(self, name: str, address: str) -> float:
-        """Return the seconds until this name may be tried from there; 0 if now."""
+    def wait(self, name: str, address: str, device: str | None = None) -> float:
+        """Return the seconds until this name may be tried from there; 0 if now.
+
+        ``device`` stands for a browser in which this person has signed in before: only what was tried there counts.
+        """
+        if device is not None:
+            return self._by_device.wait(device)
         name = name.casefold()
         both = self._together.wait(f"{address} {name}")
         return max(both, self._by_address.wait(address), self._by_name.wait(name))
 
-    def failed(self, name: str, address: str) -> None:
+    def failed(self, name: str, address: str, device: str | None = None) -> None:
         """Count a wrong one."""
+        if device is not None:
+            self._by_device.failed(device)
+            return
         name = name.casefold()
         self._together.failed(f"{address} {name}")
         self._by_address.failed(address)
         self._by_name.failed(name)
 
-    def forgive(self, name: str, address: str) -> None:
-        """Forget the wrong ones before the right one."""
-        self._together.forgive(f"{address} {name.casefold()}")
+    def reset(self, name: str, address: str, device: str | None = None) -> None:
+        """Forget the wrong passwords that came before the right one."""
+        if device is not None:
+            self._by_device.reset(device)
+            return
+        self._together.reset(f"{address} {name.casefold()}")

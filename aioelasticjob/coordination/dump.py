@@ -1,9 +1,12 @@
-"""Renders a tree as text: one line for each node, on request with masked addresses."""
+"""Renders a tree as text: one line for each node, on request without addresses and credentials."""
 
 from __future__ import annotations
 
-from aioelasticjob.coordination.masking import Mask
+from collections.abc import Callable
+
+from aioelasticjob.coordination.masking import Mask, config_without_credentials
 from aioelasticjob.coordination.view import is_item
+from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Node, Tree
 
@@ -11,12 +14,14 @@ from aioelasticjob.registry.tree import Node, Tree
 def render(tree: Tree, layout: Layout, *, masked: bool = False, limit: int | None = None) -> str:
     """Return ``path | data | version`` of every node, sorted by path; items are sorted by number.
 
-    ``masked`` replaces addresses and the servers' host names.  Nodes beyond ``limit`` characters are only counted.
+    ``masked`` replaces addresses, the servers' host names and credentials.  Nodes beyond ``limit`` characters are
+    only counted.
     """
     mask, paths = Mask(tree, layout) if masked else None, sorted(tree, key=_place)
     lines, size = list[str](), 0
     for number, path in enumerate(paths):
-        line = _line(path, tree.get(path), mask)
+        hide = config_without_credentials if path == layout.config else hide_in_text
+        line = _line(path, tree.get(path), None if mask is None else (mask, hide))
         size += len(line) + 1
         if limit is not None and size > limit:
             lines.append(f"… and {len(paths) - number} nodes more")
@@ -25,10 +30,11 @@ def render(tree: Tree, layout: Layout, *, masked: bool = False, limit: int | Non
     return "\n".join(lines)
 
 
-def _line(path: str, node: Node | None, mask: Mask | None) -> str:
+def _line(path: str, node: Node | None, masks: tuple[Mask, Callable[[str], str]] | None) -> str:
     data = _text(node)
-    if mask is not None:
-        path, data = mask(path), mask(data)
+    if masks is not None:
+        mask, hide = masks
+        path, data = mask(path), mask(hide(data))
     owner = "" if node is None or not node.stat.ephemeral_owner else f"ephemeral {node.stat.ephemeral_owner:#x} "
     version = 0 if node is None else node.stat.version
     return f"{_escaped(path)} | {_escaped(data)} | {owner}v{version}"

@@ -1,13 +1,16 @@
-"""Finds addresses and host names in text, also where they touch words, and replaces them."""
+"""Finds addresses, host names and credentials in what the registry holds of a job, and replaces them."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import Any
 
 from aioelasticjob.coordination.view import instance_data, is_host
+from aioelasticjob.credentials import hide_in_json, hide_in_text
+from aioelasticjob.jobs.kinds import without_secrets
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Node, Tree
 
@@ -73,6 +76,27 @@ class Mask:
     def _next(self) -> str:
         odd = sum(mask.startswith("ip") for mask in self._names.values())
         return f"ip{len(self._addresses) + odd + 1}"
+
+
+def config_without_credentials(text: str) -> str:
+    """Return a job's configuration, as its node holds it, without credentials and what its kind marks as secret."""
+    try:
+        settings = json.loads(text)
+        hidden = settings_without_credentials(settings) if isinstance(settings, dict) else None
+    except (ValueError, RecursionError):
+        hidden = settings = None
+    if hidden is None:
+        return hide_in_text(text)
+    return text if hidden == settings else json.dumps(hidden, ensure_ascii=False, indent=1)
+
+
+def settings_without_credentials(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job's settings under the keys of the registry, without credentials and what its kind marks as secret."""
+    hidden = hide_in_json({key: value for key, value in settings.items() if key != "options"})
+    assert isinstance(hidden, dict)
+    if "options" in settings:
+        hidden["options"] = without_secrets(settings.get("jobType"), settings["options"])
+    return hidden
 
 
 def _sixes(text: str) -> Iterator[tuple[int, int]]:

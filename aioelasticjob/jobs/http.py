@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, JsonValue, field_validator, model_validator
 
+from aioelasticjob.credentials import SECRET
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.jobs.context import AnyContext, described
 from aioelasticjob.jobs.kinds import Kind, Options
@@ -55,9 +56,9 @@ def _statuses(given: object) -> object:
 class Request(Options):
     """The settings that only HTTP jobs have."""
 
-    url: str
+    url: Annotated[str, SECRET]
     method: str = "GET"
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
     environment_headers: dict[str, str] = Field(default_factory=dict)
     """Environment variables by header, read by the process that runs the job: so a secret stays out of the registry."""
     body: JsonValue = None

@@ -5,18 +5,19 @@ Kinds are found by name; packages add more by entry points ``aioelasticjob.kinds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.credentials import Secret, hide_all, hide_in_json
 from aioelasticjob.errors import InvalidSetting, error_text
 from aioelasticjob.jobs.base import Handler
 from aioelasticjob.jobs.inspection import is_async
@@ -187,6 +188,20 @@ def fits(config: JobConfig) -> None:
         raise InvalidSetting(f"options.{mistake.setting}", mistake.value, mistake.expected) from None
 
 
+def without_secrets(job_type: object, options: object) -> object:
+    """Return the options of a job without credentials and without what its kind marks as secret.
+
+    Of a kind that this process does not know only the names of the options are left.
+    """
+    if not isinstance(job_type, str) or job_type in CODED:
+        return hide_in_json(options)
+    try:
+        kind = find(job_type)
+    except InvalidSetting:
+        return hide_all(options)
+    return hide_in_json(options, frozenset(_secret_names(kind.options, set())))
+
+
 def handler(kind: Kind[Any]) -> Handler:
     """Return a handler for jobs of this kind; at each run it reads the options that hold then."""
     if is_async(kind.run):
@@ -200,6 +215,24 @@ def handler(kind: Kind[Any]) -> Handler:
         kind.run(context, kind.parse(context.options))
 
     return run_in_thread
+
+
+def _secret_names(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[str]:
+    """Yield the names of the settings that a model, or a model below it, marks as secret, in all their spellings."""
+    seen.add(model)
+    for name, one in model.model_fields.items():
+        if any(isinstance(mark, Secret) for mark in one.metadata):
+            yield from {name, one.alias or name, one.serialization_alias or name}
+        for below in _models(one.annotation):
+            if below not in seen:
+                yield from _secret_names(below, seen)
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
 
 
 def _named(kind: Kind[Any], options: Mapping[str, object]) -> dict[str, object]:

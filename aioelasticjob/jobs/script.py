@@ -22,6 +22,7 @@ from typing import IO, Annotated
 from anyio import CancelScope, create_task_group, current_time, lowlevel, sleep
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from aioelasticjob.credentials import SECRET
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.jobs.context import AnyContext, ItemContext, RunLease, described, run_lease
 from aioelasticjob.jobs.kinds import Kind, Options
@@ -83,7 +84,7 @@ class Script(Options):
     """Whether the context is the last argument, as JSON (``$1`` with a shell); the environment has it in any case."""
     directory: str | None = None
     """The script's working directory; by default that of this process."""
-    environment: dict[str, str] = Field(default_factory=dict)
+    environment: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
     """Environment variables in addition to those of this process."""
     exit_codes: list[Annotated[int, Field(ge=0, le=255)]] = Field(default=[0], min_length=1)
     """The exit codes that mean success."""

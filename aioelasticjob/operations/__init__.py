@@ -25,13 +25,14 @@ from aioelasticjob.operations.status import (
     ServerStatus,
     by_server,
 )
-from aioelasticjob.operations.transfer import export_jobs, import_jobs
+from aioelasticjob.operations.transfer import ImportedJob, export_jobs, import_jobs, preview_import
 from aioelasticjob.operations.watching import StatusStream, watch, watch_all
 
 __all__ = [
     "ActiveRun",
     "ChangedMeanwhile",
     "HostStatus",
+    "ImportedJob",
     "InstanceStatus",
     "ItemStatus",
     "JobStatus",
@@ -56,6 +57,7 @@ __all__ = [
     "pause",
     "pause_server",
     "preview",
+    "preview_import",
     "remove",
     "remove_server",
     "resume",

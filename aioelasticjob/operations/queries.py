@@ -55,7 +55,7 @@ async def names(session: Session) -> tuple[str, ...]:
 
 
 async def dump(session: Session, name: str, *, masked: bool = False) -> str:
-    """Return every node of a job as text; with ``mask`` without addresses and host names.
+    """Return every node of a job as text; with ``masked`` without addresses, host names and credentials.
 
     Raises:
         InvalidSetting: there is no such job.

@@ -71,13 +71,7 @@ async def import_jobs(session: Session, text: str, *, overwrite: bool = False) -
         ChangedMeanwhile: somebody else wrote one of them meanwhile.
         RegistryError: the registry could not be read or written.
     """
-    configs = _configs(_entries(text))
-    await session.sync()
-    layouts = [Layout(config.job_name) for config in configs]
-    nodes = await session.get_many([path for layout in layouts for path in (layout.root, layout.config)])
-    plan = _Import(overwrite)
-    for config, layout, root, node in zip(configs, layouts, nodes[::2], nodes[1::2], strict=True):
-        plan.add(config, layout, root, node)
+    plan = await _plan(session, text, overwrite)
     if plan.refused:
         many = "jobs are" if len(plan.refused) > 1 else "job is"
         raise NotPossible(
@@ -89,12 +83,53 @@ async def import_jobs(session: Session, text: str, *, overwrite: bool = False) -
     return await commit_groups(session, plan.groups, plan.summary, "jobs")
 
 
+@dataclass(frozen=True, slots=True)
+class ImportedJob:
+    """What an import does, or would do, to one job."""
+
+    name: str
+    effect: Literal["new", "replaced", "unchanged", "refused"]
+    """``refused``: the job is there already with other settings, and may not be overwritten."""
+    changes: Mapping[str, tuple[object, object]] = field(default_factory=dict)
+    """By setting: its value in the registry, None where there is none, and its value in the text."""
+
+
+async def preview_import(session: Session, text: str, *, overwrite: bool = False) -> tuple[ImportedJob, ...]:
+    """Return what ``import_jobs`` would do to each job of the text.  Nothing is written.
+
+    Raises:
+        InvalidSetting: the text is none, or a configuration in it is wrong; names the job.
+        JobConflict: the name belongs to another kind of job.
+        RegistryError: the registry could not be read.
+    """
+    return tuple((await _plan(session, text, overwrite)).jobs)
+
+
+async def _plan(session: Session, text: str, overwrite: bool) -> _Import:
+    configs = _configs(_entries(text))
+    await session.sync()
+    layouts = [Layout(config.job_name) for config in configs]
+    nodes = await session.get_many([path for layout in layouts for path in (layout.root, layout.config)])
+    plan = _Import(overwrite)
+    for config, layout, root, node in zip(configs, layouts, nodes[::2], nodes[1::2], strict=True):
+        plan.add(config, layout, root, node)
+    return plan
+
+
+def _changes(before: JobConfig | None, after: JobConfig) -> dict[str, tuple[object, object]]:
+    """Return the settings that differ; of a new job those that are not the default."""
+    old = before or JobConfig(job_name=after.job_name)
+    pairs = {name: (getattr(old, name), getattr(after, name)) for name in JobConfig.model_fields}
+    return {name: (None if before is None else one, two) for name, (one, two) in pairs.items() if one != two}
+
+
 @dataclass(slots=True)
 class _Import:
     """An import that is being prepared: what it will write, and the counts for its summary."""
 
     overwrite: bool
     groups: list[list[Op]] = field(default_factory=list)
+    jobs: list[ImportedJob] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
@@ -120,6 +155,7 @@ class _Import:
             if root is not None:
                 raise InvalidSetting("job", name, "a node of that name is there that is no job: choose another name")
             self.new.append(name)
+            self.jobs.append(ImportedJob(name, "new", _changes(None, config)))
             self.groups.append([Create(layout.root), Create(layout.config, config.to_json())])
             return
         try:
@@ -128,12 +164,15 @@ class _Import:
             present = None
         if present == (config := config.in_place_of(node.data)):
             self.same.append(name)
+            self.jobs.append(ImportedJob(name, "unchanged"))
         elif not self.overwrite:
             self.refused.append(name)
+            self.jobs.append(ImportedJob(name, "refused", _changes(present, config)))
         elif present is not None and present.job_type != config.job_type:
             raise JobConflict("job", name, f"is a {present.job_type} job there, and {config.job_type} in the text")
         else:
             self.replaced.append(name)
+            self.jobs.append(ImportedJob(name, "replaced", _changes(present, config)))
             self.groups.append([Set(layout.config, config.to_json(), node.stat.version)])
 
 

@@ -34,7 +34,7 @@ MAX_DUMP_BYTES = 8 * 1024 * 1024
 MAX_CONNECTIONS = 8
 """How many clients may be connected at a time."""
 COMMANDS = {"dump": False, "dump@masked": True}
-"""The commands, and whether each one masks addresses."""
+"""The commands, and whether each one masks addresses and credentials."""
 
 log = logging.getLogger(__name__)
 

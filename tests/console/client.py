@@ -208,5 +208,5 @@ class Stream:
 
 
 def invitation_of(console: Console) -> str:
-    assert console.invitation is not None
-    return console.invitation
+    assert console.state.invitation is not None
+    return console.state.invitation

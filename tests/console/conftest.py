@@ -13,31 +13,23 @@ from uuid import uuid4
 import anyio
 import pytest
 from anyio.abc import TaskGroup
-from argon2 import PasswordHasher
 
 from aioelasticjob import ElasticJob, ItemContext
-from aioelasticjob.clock import SystemClock
 from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
 from aioelasticjob.console.accounts import Role
-from aioelasticjob.console.live import Picture
+from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.errors import unwrapped
 from aioelasticjob.operations import InstanceStatus
+from tests.console.browsing import chromium, nothing_goes_wrong_unseen, open_page, there, workers
 from tests.console.client import PASSWORD, Browser, invitation_of
+from tests.console.site import CHEAP, BentClock
+from tests.observers.conftest import sqlite_url
 from tests.support.embedded import EmbeddedServer
 
-CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-"""Hashes that take no time: their strength is argon2's affair."""
+__all__ = ["chromium", "nothing_goes_wrong_unseen", "open_page", "sqlite_url", "there", "workers"]
+"""Fixtures that other modules define."""
+
 NEVER = "0 0 0 1 1 ? 2099"
-
-
-@dataclass
-class BentClock:
-    """The host's clock, put forward at will."""
-
-    ahead: float = 0.0
-
-    def now(self) -> float:
-        return SystemClock().now() + self.ahead
 
 
 @dataclass
@@ -52,15 +44,15 @@ class Scene:
 
     @property
     def registry(self) -> Any:
-        found = self.console.registries.get("billing")
+        found = self.console.state.registries.get("billing")
         assert found is not None
         return found
 
-    async def seen(self, holds: Callable[[Picture], bool]) -> Picture:
+    async def seen(self, holds: Callable[[RegistrySnapshot], bool]) -> RegistrySnapshot:
         """Wait until the console sees what it should."""
         with anyio.fail_after(90):
-            picture: Picture = await self.registry.picture.until(holds)
-            return picture
+            snapshot: RegistrySnapshot = await self.registry.snapshot.until(holds)
+            return snapshot
 
     async def run_job(self, name: str = "report", **settings: Any) -> anyio.Event:
         """Run an instance of a job until the scene ends, or until the event returned is set."""
@@ -82,13 +74,13 @@ class Scene:
 
     def instances(self, name: str = "report") -> Sequence[InstanceStatus]:
         """Return the instances of a job that the console sees."""
-        status = self.registry.picture.value.jobs.get(name)
+        status = self.registry.snapshot.value.jobs.get(name)
         return () if status is None else status.instances
 
     async def operator(self, **traits: Any) -> Browser:
-        """Return somebody who has set the first password, or signs in with it."""
+        """Return the administrator, who has set the first password or signs in with it."""
         browser = Browser(self.console, **traits)
-        if self.console.invitation is not None:
+        if self.console.state.invitation is not None:
             await browser.accept(invitation_of(self.console))
         else:
             await browser.sign_in()
@@ -96,12 +88,16 @@ class Scene:
 
     async def viewer(self, **traits: Any) -> Browser:
         """Return somebody who may only look."""
-        if self.console.invitation is not None:
+        return await self.person("vera", Role.VIEWER, **traits)
+
+    async def person(self, name: str, role: Role, **traits: Any) -> Browser:
+        """Return somebody with a role who has signed in."""
+        if self.console.state.invitation is not None:
             await self.operator()
-        token = await self.console.accounts.invite("vera", Role.VIEWER)
-        await self.console.accounts.accept(token, "vera", PASSWORD)
+        accounts = self.console.state.storage.accounts
+        await accounts.accept(await accounts.invite(name, role), name, PASSWORD)
         browser = Browser(self.console, **traits)
-        await browser.sign_in("vera")
+        await browser.sign_in(name)
         return browser
 
 

@@ -1,4 +1,4 @@
-"""``python -m tests.console.screenshots [DIRECTORY]``: a picture of each page of the console, for the documentation.
+"""``python -m tests.console.screenshots [DIRECTORY]``: a snapshot of each page of the console, for the documentation.
 
 It runs a console, an embedded registry and three processes with a shop's jobs for some minutes, and kills one of them.
 """

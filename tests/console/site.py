@@ -6,24 +6,44 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import anyio
 import uvicorn
+from argon2 import PasswordHasher
 
+from aioelasticjob.clock import SystemClock
 from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
+from aioelasticjob.console.registry_watch import RegistryWatch
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.zookeeper.server import serve
-from tests.console.conftest import CHEAP, BentClock
+from tests.support.ports import reserved_ports
+
+T = TypeVar("T")
 
 TIMEOUT = 90.0
 """Seconds after which what should be there is missing."""
 TICK = 100
 """Milliseconds: a session is over two seconds after its process was killed."""
+
+
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+"""Hashes that take no time: their strength is argon2's affair."""
+
+
+@dataclass
+class BentClock:
+    """The host's clock, put forward at will."""
+
+    ahead: float = 0.0
+
+    def now(self) -> float:
+        return SystemClock().now() + self.ahead
 
 
 @dataclass(frozen=True)
@@ -34,22 +54,52 @@ class Site:
     registry: str
     """The registry's address."""
     console: Console
-    clock: BentClock = field(default_factory=BentClock)
+    server: Registry
+    clock: BentClock
+    loop: asyncio.AbstractEventLoop
 
     @property
     def invitation(self) -> str:
         """The link to set the first password."""
-        assert self.console.invitation is not None
-        return f"{self.url}{self.console.invitation}"
+        assert self.console.state.invitation is not None
+        return f"{self.url}{self.console.state.invitation}"
+
+    @property
+    def watch(self) -> RegistryWatch:
+        """What the console sees of the registry."""
+        found = self.console.state.registries.get("billing")
+        assert found is not None
+        return found
 
     def until(self, holds: Callable[[Mapping[str, JobStatus]], bool]) -> None:
         """Wait until the console sees the jobs so."""
-        watched = self.console.registries.get("billing")
-        assert watched is not None
+        self.wait(lambda: holds(self.watch.snapshot.value.jobs))
+
+    def wait(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds in the console's thread: no event crosses threads."""
         end = time.monotonic() + TIMEOUT
-        while not holds(watched.picture.value.jobs):
-            assert time.monotonic() < end, watched.picture.value
-            time.sleep(0.02)  # another thread's state, and no event crosses threads
+        while not holds():
+            assert time.monotonic() < end, self.watch.snapshot.value
+            time.sleep(0.02)
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine in the console's loop."""
+        return asyncio.run_coroutine_threadsafe(work(), self.loop).result(TIMEOUT)
+
+
+class Registry:
+    """A registry that can be stopped and started again with what it held."""
+
+    def __init__(self, port: int, data: Path) -> None:
+        self.address = f"zk://127.0.0.1:{port}/billing"
+        self._port, self._data = port, data
+        self._stack = AsyncExitStack()
+
+    async def start(self) -> None:
+        await self._stack.enter_async_context(serve("127.0.0.1", self._port, tick_time=TICK, data_dir=self._data))
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
 
 
 @asynccontextmanager
@@ -67,23 +117,28 @@ async def serving(console: Console) -> AsyncIterator[str]:
 
 
 @contextmanager
-def site(data: Path, *, event_store: str | None = None) -> Iterator[Site]:
+def site(data: Path, *, event_store: str | None = None, **settings: Any) -> Iterator[Site]:
     """Yield a console with one registry, ``billing``."""
-    started: Future[tuple[Site, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+    started: Future[tuple[Site, asyncio.Event]] = Future()
 
-    async def main() -> None:
+    async def main(port: int) -> None:
         stop, clock = asyncio.Event(), BentClock()
-        async with serve("127.0.0.1", 0, tick_time=TICK) as server:
-            address = f"zk://{server.host}:{server.port}/billing"
-            registry = RegistrySettings("billing", address, event_store=event_store)
-            console = Console(ConsoleSettings((registry,), data), clock=clock, hasher=CHEAP)
+        server = Registry(port, data / "registry")
+        await server.start()
+        try:
+            registry = RegistrySettings("billing", server.address, event_store=event_store)
+            console = Console(ConsoleSettings((registry,), data, **settings), clock=clock, hasher=CHEAP)
             async with console.running(), serving(console) as url:
-                started.set_result((Site(url, address, console, clock), asyncio.get_running_loop(), stop))
+                loop = asyncio.get_running_loop()
+                started.set_result((Site(url, server.address, console, server, clock, loop), stop))
                 await stop.wait()
+        finally:
+            await server.stop()
 
     def run() -> None:
         try:
-            asyncio.run(main())
+            with reserved_ports(1) as (port,):
+                asyncio.run(main(port))
         except BaseException as error:
             if started.done():
                 raise
@@ -92,10 +147,10 @@ def site(data: Path, *, event_store: str | None = None) -> Iterator[Site]:
     thread = threading.Thread(target=run, name="console")
     thread.start()
     try:
-        found, loop, stop = started.result(timeout=90)
+        found, stop = started.result(timeout=90)
         try:
             yield found
         finally:
-            loop.call_soon_threadsafe(stop.set)
+            found.loop.call_soon_threadsafe(stop.set)
     finally:
         thread.join(timeout=90)

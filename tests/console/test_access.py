@@ -1,4 +1,4 @@
-"""Who gets in, who does not, and what a stranger may try."""
+"""Who gets in, who does not, and what a form_key may try."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 from argon2 import PasswordHasher
 
 from aioelasticjob.console import Console, ConsoleSettings, asgi
-from aioelasticjob.console.accounts import Accounts, LastOperator, Role
+from aioelasticjob.console.accounts import Accounts, LastAdmin, Role
+from aioelasticjob.console.audit import AuditRecord
 from aioelasticjob.console.database import DataUnusable, open_database
-from aioelasticjob.console.visit import own_path
+from aioelasticjob.console.pages.account import own_path
 from aioelasticjob.errors import InvalidSetting
 from tests.console.client import PASSWORD, Browser, invitation_of
 from tests.console.conftest import CHEAP, Play, Scene
@@ -25,7 +26,7 @@ def test_the_first_password_is_set_by_a_link_that_works_once(play: Play) -> None
         await browser.get(link)  # a mail program that looks at links must not spend it
         assert (await browser.accept(link)).status == 303
         assert (await browser.get("/r/billing/jobs")).status == 200
-        assert scene.console.invitation is None
+        assert scene.console.state.invitation is None
         assert (await Browser(scene.console).get(link)).status == 410
 
     play(act)
@@ -65,15 +66,15 @@ def test_nobody_sees_anything_without_signing_in(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job()
         await scene.operator()
-        stranger = Browser(scene.console)
+        form_key = Browser(scene.console)
         pages = ("/", "/r/billing/jobs", "/r/billing/job/report", "/r/billing/job/report/dump", "/users", "/audit")
         for page in (*pages, "/registries", "/r/billing/export", "/r/billing/history", "/account"):
-            answer = await stranger.get(page)
+            answer = await form_key.get(page)
             assert (answer.status, answer.location.partition("?")[0]) == (303, "/login"), page
             assert "report" not in answer.text
-        assert (await stranger.get("/r/billing/jobs/live")).status == 401
-        token = (await stranger.get("/login")).token
-        refused = await stranger.post("/r/billing/job/report/do/trigger", {"csrf": token})
+        assert (await form_key.get("/r/billing/jobs/live")).status == 401
+        token = (await form_key.get("/login")).token
+        refused = await form_key.post("/r/billing/job/report/do/trigger", {"csrf": token})
         assert (refused.status, refused.location) == (303, "/login")
         assert scene.runs == []
 
@@ -107,6 +108,59 @@ def test_guessing_names_from_one_address_gets_slow_too(play: Play) -> None:
         assert (await Browser(scene.console, address="10.0.0.9").sign_in()).status == 303
 
     play(act)
+
+
+def test_guesses_from_a_shared_address_do_not_lock_out_who_signed_in_there_before(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        owner = await scene.operator()
+        guesser = Browser(scene.console)
+        for number in range(25):
+            await guesser.sign_in("ada" if number < 5 else f"name{number}", "wrong password")
+        assert (await guesser.sign_in("ada", PASSWORD)).status == 429
+        del owner.cookies["aioej_session"]
+        assert (await owner.sign_in()).status == 303
+        stolen = Browser(scene.console, cookies={"aioej_device": owner.cookies["aioej_device"]})
+        assert (await stolen.sign_in("eve", PASSWORD)).status == 429  # it is good for its owner's name only
+        statuses = [(await stolen.sign_in("ada", f"wrong password {n}")).status for n in range(6)]
+        assert statuses == [401] * 5 + [429]
+        forged = Browser(scene.console, cookies={"aioej_device": "x" + owner.cookies["aioej_device"]})
+        assert (await forged.sign_in()).status == 429
+
+    play(act)
+
+
+def test_many_wrong_log_ins_are_one_entry_of_the_audit_log_and_a_summary(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        admin = await scene.operator()
+        for number in range(150):
+            await Browser(scene.console, address=f"10.0.{number}.1").sign_in(f"name{number % 3}", "wrong password")
+        failed = await _failures(admin, scene)
+        assert [one.summary for one in failed] == ["149 more with a wrong name or password", "wrong name or password"]
+        assert failed[0].entry.asked["names"] == "name1 (50), name2 (50), name0 (49)"
+        assert "and 139 more" in str(failed[0].entry.asked["addresses"])
+        scene.clock.ahead += 301
+        await Browser(scene.console, address="10.0.0.1").sign_in("ada", "wrong password")
+        assert (await _failures(admin, scene))[0].entry.who == "ada"
+
+    play(act)
+
+
+async def _failures(admin: Browser, scene: Scene) -> list[AuditRecord]:
+    assert (await admin.get("/audit")).status == 200
+    return [one for one in await scene.console.state.storage.audit.entries() if one.done is False]
+
+
+def test_wrong_log_ins_that_were_only_counted_are_written_down_when_the_console_ends(tmp_path: Path) -> None:
+    async def main() -> None:
+        console = Console(ConsoleSettings((), tmp_path), hasher=CHEAP)
+        async with console.running():
+            for _ in range(3):
+                await Browser(console).sign_in("ada", "wrong password")
+        async with console.running():
+            found = await console.state.storage.audit.entries()
+            assert [one.summary[:6] for one in found] == ["2 more", "wrong "]
+
+    anyio.run(main)
 
 
 def test_a_session_ends_when_idle_and_for_good(play: Play) -> None:
@@ -154,8 +208,8 @@ def test_a_cookie_that_was_tampered_with_is_nobody(play: Play) -> None:
         other = "A" if signature[5] != "A" else "B"  # not the last character, of which two bits mean nothing
         forged = f"{key}.{signature[:5]}{other}{signature[6:]}"
         for bad in (forged, f"x{good}", key, f"{key}.", "x" * 5000, "ä.ö", "..", ""):
-            stranger = Browser(scene.console, cookies={"aioej_session": bad})
-            assert (await stranger.get("/account")).status == 303
+            form_key = Browser(scene.console, cookies={"aioej_session": bad})
+            assert (await form_key.get("/account")).status == 303
         assert (await browser.get("/account")).status == 200
 
     play(act)
@@ -266,6 +320,28 @@ def test_a_viewer_sees_everything_and_changes_nothing(play: Play) -> None:
 NEVER_AGAIN = "0 0 0 1 1 ? 2098"
 
 
+def test_credentials_in_values_are_shown_to_operators_only_and_never_audited(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        command = "DB_PASSWORD=s3cret curl -u bob:s3cret https://bob:s3cret@example.org/?token=s3cret"
+        given = {"job_parameter": command, "description": "token: s3cret", "sharding_item_parameters": {0: command}}
+        await scene.run_job(error_handler="webhook", error_handler_options={"url": "https://h/s3cret"}, **given)
+        viewer, admin = await scene.viewer(), await scene.operator()
+        for page in ("", "/settings"):
+            masked = (await viewer.get(f"/r/billing/job/report{page}")).text
+            assert "s3cret" not in masked
+            assert "DB_PASSWORD=…" in masked
+            assert "s3cret" in (await admin.get(f"/r/billing/job/report{page}")).text
+        page = await admin.get("/r/billing/job/report/settings")
+        form = {"csrf": page.token, "version": page.value("version"), "job_parameter": "token=other-s3cret"}
+        assert (await admin.post("/r/billing/job/report/settings", form)).status == 303
+        await admin.get("/account")  # shows the notice of what was done
+        log = (await admin.get("/audit")).text
+        assert "job_parameter" in log
+        assert "s3cret" not in log
+
+    play(act)
+
+
 def test_a_console_that_is_read_only_changes_nothing_for_anybody(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job()
@@ -279,7 +355,7 @@ def test_a_console_that_is_read_only_changes_nothing_for_anybody(play: Play) -> 
     play(act, read_only=True)
 
 
-def test_operators_invite_others_change_their_roles_and_lock_them_out(play: Play) -> None:
+def test_administrators_invite_others_change_their_roles_and_lock_them_out(play: Play) -> None:
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
         invited = await browser.submit("/users", {"name": "grace", "role": "viewer"})
@@ -291,7 +367,8 @@ def test_operators_invite_others_change_their_roles_and_lock_them_out(play: Play
         await browser.submit("/users", {"role": "operator"}, to="/users/grace")
         assert (await guest.get("/account")).status == 303  # signed out: what was shown was a viewer's
         await guest.sign_in("grace")
-        assert (await guest.get("/users")).status == 200
+        assert (await guest.get("/users")).status == 403
+        assert (await guest.get("/r/billing/transfer")).status == 200
         await browser.submit("/users", {"disabled": "1"}, to="/users/grace")
         assert (await guest.sign_in("grace")).status == 401
         refused = await browser.submit("/users", {"disabled": "1"}, to="/users/ada")
@@ -301,11 +378,11 @@ def test_operators_invite_others_change_their_roles_and_lock_them_out(play: Play
     play(act)
 
 
-def test_nobody_locks_out_the_last_operator(play: Play) -> None:
+def test_nobody_locks_out_the_last_administrator(play: Play) -> None:
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
-        with pytest.raises(LastOperator):
-            await scene.console.accounts.change("ada", role=Role.VIEWER)
+        with pytest.raises(LastAdmin):
+            await scene.console.state.storage.accounts.change("ada", role=Role.VIEWER)
         assert (await browser.get("/users")).status == 200  # nothing was written, not even the end of sessions
 
     play(act)
@@ -328,11 +405,14 @@ def test_a_password_of_ones_own_is_changed_and_the_old_one_is_good_for_nothing(p
 def test_a_hash_of_a_weaker_kind_is_renewed_when_its_password_is_used(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.operator()
+        storage = scene.console.state.storage
         stronger = Accounts(
-            scene.console.database, scene.clock, PasswordHasher(time_cost=2, memory_cost=16, parallelism=1)
+            storage.database,
+            scene.clock,
+            PasswordHasher(time_cost=2, memory_cost=16, parallelism=1),
         )
         assert await stronger.check("ada", PASSWORD)
-        row = await scene.console.database.run(lambda db: db.execute("select password from users").fetchone())
+        row = await storage.database.run(lambda db: db.execute("select password from users").fetchone())
         assert "$m=16,t=2" in row["password"]
         assert await stronger.check("ada", PASSWORD)
 
@@ -344,7 +424,7 @@ def test_a_role_that_does_not_exist_is_refused_and_nobody_is_changed_who_is_not_
         browser = await scene.operator()
         assert (await browser.submit("/users", {"name": "grace", "role": "king"})).status == 409
         assert (await browser.submit("/users", {"role": "viewer"}, to="/users/nobody")).status == 409
-        assert [person.name for person in await scene.console.accounts.everybody()] == ["ada"]
+        assert [person.name for person in await scene.console.state.storage.accounts.everybody()] == ["ada"]
 
     play(act)
 
@@ -486,7 +566,7 @@ def test_workers_of_one_application_start_at_once_and_one_of_their_links_is_used
         console = Console(ConsoleSettings((), tmp_path), hasher=CHEAP)
         async with console.running():
             assert (await Browser(console).accept(links[1])).status == 303
-            for link in (*links, invitation_of(console) if console.invitation else links[0]):
+            for link in (*links, invitation_of(console) if console.state.invitation else links[0]):
                 assert (await Browser(console).get(link)).status == 410
 
     anyio.run(follow)

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Locator, Page, expect
 
 from aioelasticjob.console.accounts import Role
-from aioelasticjob.operations import InstanceStatus, JobStatus
+from tests.console.browsing import in_a_browser
 from tests.console.client import PASSWORD
-from tests.console.site import Site, site
+from tests.console.site import Site
 from tests.support.processes import ChildProcess
 
-CHROMIUM = shutil.which("chromium")
-QUIETLY = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-PATIENCE = 90_000
-"""Milliseconds until something that should be on a page has not come."""
-
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.skipif(CHROMIUM is None, reason="Debian's chromium is not installed"),
-]
+pytestmark = in_a_browser
 
 LABELS = """() => [...document.querySelectorAll('input, select, textarea, button, a[href], summary, [role=img]')]
   .filter((one) => one.type !== 'hidden' && !one.labels?.length && !one.textContent.trim()
@@ -45,109 +26,12 @@ IDS = """() => [...document.querySelectorAll('[id]')].map((one) => one.id)
 WIDTH = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIETLY)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """One console for all tests of this file; its operator is Ada, its viewer Vera."""
-    with site(tmp_path_factory.mktemp("console")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def visitor(chromium: Browser, there: Site) -> Iterator[Callable[..., Page]]:
-    """Opens pages as somebody; what goes wrong in any of them fails the test."""
-    opened: list[BrowserContext] = []
-    _first_password(chromium, there)
-
-    def visit(path: str, *, name: str | None = "ada", width: int = 1280, scheme: str = "light") -> Page:
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light"
-        )
-        opened.append(context)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE)
-        page.on("pageerror", lambda error: _complaints.append(str(error)))
-        page.on("console", lambda said: _complaints.append(said.text) if said.type == "error" else None)
-        if name is None:
-            page.goto(f"{there.url}{path}")
-        else:
-            _sign_in(page, f"{there.url}/login?next={path}", name, PASSWORD)
-        return page
-
-    yield visit
-    for context in opened:
-        context.close()
-
-
-_complaints: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong_unseen() -> Iterator[None]:
-    """Scripts that fail and contents that the policy refuses are told on the browser's console."""
-    _complaints.clear()
-    yield
-    refused = re.compile(
-        r"status of (401|403|404|409)|ERR_INTERNET_DISCONNECTED|Failed to fetch"
-    )  # what a test does on purpose
-    assert [said for said in _complaints if not refused.search(said)] == []
-
-
-@pytest.fixture
-def workers(there: Site, tmp_path: Path) -> Iterator[Callable[[], ChildProcess]]:
-    """Starts instances of the job; what is left of them is killed, and seen to be gone."""
-    started: list[ChildProcess] = []
-
-    def instances(jobs: Mapping[str, JobStatus]) -> Sequence[InstanceStatus]:
-        return jobs["report"].instances if "report" in jobs else ()
-
-    def start() -> ChildProcess:
-        command = [sys.executable, "-m", "tests.console.worker", there.registry]
-        process = ChildProcess(command, tmp_path / f"worker{len(started)}.log")
-        started.append(process)
-        there.until(lambda jobs: any(one.pid == process.pid for one in instances(jobs)) and jobs["report"].settled)
-        return process
-
-    yield start
-    for process in started:
-        if process.exit_code is None:
-            process.terminate()  # in good order: that is quicker than a session's end
-    there.until(lambda jobs: not instances(jobs))
-
-
-def _first_password(chromium: Browser, there: Site) -> None:
-    context = chromium.new_context()
-    page = context.new_page()
-    page.goto(there.invitation)
-    page.get_by_label("Name").fill("ada")
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_label("The same again").fill(PASSWORD)
-    page.get_by_role("button", name="Set the password").click()
-    expect(page).to_have_url(re.compile(r"/r/billing/jobs$"))
-    context.close()
-
-
-def _sign_in(page: Page, address: str, name: str, password: str) -> None:
-    page.goto(address)
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill(password)
-    page.get_by_role("button", name="Sign in").click()
-
-
 def _lane_of(page: Page, item: int) -> Locator:
     return page.locator(".lane", has=page.locator(f"#item-{item}"))
 
 
-def test_a_wrong_password_is_said_and_the_right_one_leads_on(visitor: Callable[..., Page]) -> None:
-    page = visitor("/r/billing/servers", name=None)
+def test_a_wrong_password_is_said_and_the_right_one_leads_on(open_page: Callable[..., Page]) -> None:
+    page = open_page("/r/billing/servers", name=None)
     page.get_by_label("Name").fill("ada")
     page.get_by_label("Password").fill("not my password")
     page.keyboard.press("Enter")
@@ -158,9 +42,9 @@ def test_a_wrong_password_is_said_and_the_right_one_leads_on(visitor: Callable[.
 
 
 def test_items_are_seen_to_move_when_an_instance_is_killed(
-    visitor: Callable[..., Page], workers: Callable[[], ChildProcess]
+    open_page: Callable[..., Page], workers: Callable[[], ChildProcess]
 ) -> None:
-    page = visitor("/r/billing/jobs")
+    page = open_page("/r/billing/jobs")
     first, second = workers(), workers()
     row = page.get_by_role("row", name=re.compile("report"))
     expect(row.get_by_text("4 / 2")).to_be_visible()
@@ -179,10 +63,10 @@ def test_items_are_seen_to_move_when_an_instance_is_killed(
 
 
 def test_pause_resume_and_run_now_are_seen_at_once(
-    visitor: Callable[..., Page], workers: Callable[[], ChildProcess]
+    open_page: Callable[..., Page], workers: Callable[[], ChildProcess]
 ) -> None:
     workers()
-    page = visitor("/r/billing/job/report")
+    page = open_page("/r/billing/job/report")
     head = page.locator("#job-head")
     expect(head.locator("h1 .state")).to_have_text("waiting")
     head.get_by_role("button", name="Pause").click()
@@ -195,16 +79,16 @@ def test_pause_resume_and_run_now_are_seen_at_once(
     page.get_by_role("button", name="Run now").first.click()
     expect(page.locator("#row-0")).to_contain_text("completed")
     expect(page.locator("#job-timeline rect.ok").first).to_be_attached()
-    expect(page.get_by_label("Parameter for this run")).to_have_value("by hand")  # what is typed is not swept away
+    expect(page.get_by_label("Parameter for this run")).to_have_value("")  # it was for one run
 
 
 def test_a_changed_cron_changes_the_next_fire(
-    visitor: Callable[..., Page], workers: Callable[[], ChildProcess]
+    open_page: Callable[..., Page], workers: Callable[[], ChildProcess]
 ) -> None:
     workers()
-    open_elsewhere = visitor("/r/billing/job/report")
+    open_elsewhere = open_page("/r/billing/job/report")
     expect(open_elsewhere.locator("#cron")).to_have_text("0 0 2 * * ?")
-    page = visitor("/r/billing/job/report/settings")
+    page = open_page("/r/billing/job/report/settings")
     cron = page.get_by_label("Cron", exact=True)
     cron.fill("0 0 25 * * ?")
     expect(page.locator("#preview")).to_contain_text("cron")
@@ -219,11 +103,11 @@ def test_a_changed_cron_changes_the_next_fire(
 
 
 def test_a_viewer_finds_nothing_to_press_and_is_refused(
-    there: Site, visitor: Callable[..., Page], workers: Callable[[], ChildProcess]
+    there: Site, open_page: Callable[..., Page], workers: Callable[[], ChildProcess]
 ) -> None:
     workers()
-    _invite(there, visitor)
-    page = visitor("/r/billing/job/report", name="vera")
+    _invite(there, open_page)
+    page = open_page("/r/billing/job/report", name="vera")
     expect(page.get_by_role("heading", name=re.compile("report"))).to_be_visible()
     expect(page.get_by_role("button", name="Run now")).to_have_count(0)
     expect(page.get_by_role("link", name="Users")).to_have_count(0)
@@ -236,13 +120,13 @@ def test_a_viewer_finds_nothing_to_press_and_is_refused(
     expect(page.get_by_role("heading", name="Not allowed")).to_be_visible()
 
 
-def _invite(there: Site, visitor: Callable[..., Page]) -> None:
-    page = visitor("/users")
+def _invite(there: Site, open_page: Callable[..., Page]) -> None:
+    page = open_page("/users")
     page.get_by_label("Name").fill("vera")
     page.get_by_label("Role").select_option(Role.VIEWER.value)
     page.get_by_role("button", name="Make a one-time link").click()
     link = page.locator("code.link").inner_text()
-    guest = visitor("/login", name=None)
+    guest = open_page("/login", name=None)
     guest.goto(link)
     guest.get_by_label("Password").fill(PASSWORD)
     guest.get_by_label("The same again").fill(PASSWORD)
@@ -251,10 +135,10 @@ def _invite(there: Site, visitor: Callable[..., Page]) -> None:
 
 
 def test_an_open_page_asks_to_sign_in_when_its_session_has_expired(
-    there: Site, visitor: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+    there: Site, open_page: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.stream.BEAT", 0.1)
-    page = visitor("/r/billing/jobs")
+    monkeypatch.setattr("aioelasticjob.console.stream.SESSION_CHECK_INTERVAL", 0.1)
+    page = open_page("/r/billing/jobs")
     expect(page.locator("#jobs")).to_be_visible()
     there.clock.ahead += 13 * 3600
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
@@ -263,10 +147,10 @@ def test_an_open_page_asks_to_sign_in_when_its_session_has_expired(
 
 @pytest.mark.parametrize("width", [390, 2560])
 def test_every_page_can_be_read_by_everybody(
-    there: Site, visitor: Callable[..., Page], workers: Callable[[], ChildProcess], width: int
+    there: Site, open_page: Callable[..., Page], workers: Callable[[], ChildProcess], width: int
 ) -> None:
     workers()
-    page = visitor("/r/billing/jobs", width=width, scheme="dark")
+    page = open_page("/r/billing/jobs", width=width, scheme="dark")
     expect(page.locator("#jobs")).to_be_visible()
     job = "/r/billing/job/report"
     for path in (
@@ -291,17 +175,17 @@ def test_every_page_can_be_read_by_everybody(
 
 
 def test_a_page_says_when_the_console_does_not_answer_and_goes_on_when_it_does(
-    visitor: Callable[..., Page], workers: Callable[[], ChildProcess]
+    open_page: Callable[..., Page], workers: Callable[[], ChildProcess]
 ) -> None:
     workers()
-    page = visitor("/r/billing/jobs")
+    page = open_page("/r/billing/jobs")
     row = page.get_by_role("row", name=re.compile("report"))
     expect(row.locator(".state")).to_have_text("waiting")
     page.wait_for_function("() => document.querySelector('.live')._htmx?.sse?.reader")
     page.context.set_offline(True)
     page.evaluate("() => document.querySelector('.live')._htmx.sse.reader.cancel()")  # offline keeps what is open
     expect(page.get_by_text("The console does not answer.")).to_be_visible()
-    other = visitor("/r/billing/job/report")
+    other = open_page("/r/billing/job/report")
     other.get_by_role("button", name="Pause").first.click()
     expect(other.locator("h1 .state")).to_have_text("switched off")
     page.context.set_offline(False)
@@ -311,8 +195,8 @@ def test_a_page_says_when_the_console_does_not_answer_and_goes_on_when_it_does(
     expect(row.locator(".state")).to_have_text("waiting")
 
 
-def test_the_keyboard_is_enough(visitor: Callable[..., Page]) -> None:
-    page = visitor("/r/billing/jobs")
+def test_the_keyboard_is_enough(open_page: Callable[..., Page]) -> None:
+    page = open_page("/r/billing/jobs")
     expect(page.locator("#jobs")).to_be_visible()
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
@@ -330,8 +214,8 @@ def test_the_keyboard_is_enough(visitor: Callable[..., Page]) -> None:
     expect(page.get_by_role("button", name="Sign out")).not_to_be_visible()
 
 
-def test_language_and_colours_are_switched_on_the_page(visitor: Callable[..., Page]) -> None:
-    page = visitor("/r/billing/jobs")
+def test_language_and_colours_are_switched_on_the_page(open_page: Callable[..., Page]) -> None:
+    page = open_page("/r/billing/jobs")
     page.get_by_role("button", name="中文").click()
     expect(page.get_by_role("link", name="服务器")).to_be_visible()
     expect(page).to_have_url(re.compile("/r/billing/jobs$"))

@@ -8,7 +8,6 @@ import re
 import sqlite3
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -19,15 +18,15 @@ from starlette.routing import Mount
 from aioelasticjob import ElasticJob, ItemContext, operations
 from aioelasticjob.config import JobConfig
 from aioelasticjob.console import Console, asgi
-from aioelasticjob.console.drawing import BARS, Window, bar, sparkline, spell, timeline
-from aioelasticjob.console.live import Picture, Seen
+from aioelasticjob.console.application import _added_registries
+from aioelasticjob.console.drawing import BARS, bar, duration_text, sparkline
+from aioelasticjob.console.i18n import language
+from aioelasticjob.console.live_pages import LivePageLimits
 from aioelasticjob.console.palette import COLOURS, Palette
-from aioelasticjob.console.past import runs_between
-from aioelasticjob.console.stream import BURST, CHUNK, RATE, Piece, Purse, Sent
+from aioelasticjob.console.registry_watch import ObservedRun, RegistrySnapshot
+from aioelasticjob.console.stream import BURST_BYTES, BYTES_PER_SECOND, EVENT_BYTES, ByteBudget, Piece, Sent
 from aioelasticjob.console.throttle import Throttle
-from aioelasticjob.console.words import language
 from aioelasticjob.layout import Layout
-from aioelasticjob.observers.sql import Filter, Page, RunEntry, StateEntry
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.zookeeper.server import serve
 from tests.console.client import Browser, invitation_of
@@ -91,13 +90,13 @@ def test_many_rows_go_out_in_small_events_and_the_last_one_names_the_version(pla
         path = _connected((await browser.get("/r/billing/jobs")).text)
         async with browser.listening(path) as stream:
             first = await stream.event("tiles")
-            old: Picture = scene.registry.picture.value
+            old: RegistrySnapshot = scene.registry.snapshot.value
             later = dict.fromkeys(old.jobs, old.version + 1)  # everything has changed at once
-            scene.registry.picture.set(replace(old, version=old.version + 1, changed=later))
+            scene.registry.snapshot.set(replace(old, version=old.version + 1, changed=later))
             events = [await stream.event("<tr")]
             while sum(event.count("<tr") for event in events) < 90:
                 events.append(await stream.event("<tr"))
-        assert max(map(len, events)) < 2 * CHUNK
+        assert max(map(len, events)) < 2 * EVENT_BYTES
         assert len(events) > 2
         places = [_place(event) for event in events]
         assert set(places[:-1]) == {_place(first)}  # who loses the stream here gets all of it again
@@ -130,7 +129,7 @@ def test_items_move_on_the_jobs_page_when_an_instance_goes(play: Play) -> None:
         leave = await scene.run_job(sharding_total_count=4)
         await scene.seen(lambda _: [len(one.holds) for one in scene.instances()] == [2, 2])
         browser = await scene.operator()
-        async with browser.listening(_connected((await browser.get(REPORT)).text)) as stream:
+        async with browser.listening(f"{REPORT}/live") as stream:
             first = await stream.event("job-lanes")
             assert first.count('class="lane c-') == 2
             leave.set()
@@ -144,13 +143,13 @@ def test_an_instance_that_finishes_what_it_runs_is_marked_as_leaving(play: Play)
     async def act(scene: Scene) -> None:
         await scene.run_job()
         browser = await scene.operator()
-        async with browser.listening(_connected((await browser.get(REPORT)).text)) as stream:
+        async with browser.listening(f"{REPORT}/live") as stream:
             assert "leaving" not in await stream.event("job-lanes", "leads")
             (me,) = (one.id for one in scene.instances())
             session, path = scene.registry.session, Layout("report").instance(me)
             leaving = json.dumps({**json.loads((await session.get(path)).data), "leaving": True}).encode()
             await session.commit([Set(path, leaving, -1)], incarnation=session.incarnation)
-            event = await stream.event("job-lanes", "leaving")
+            event = await stream.event("lane-0", "leaving")
             assert event.count('<span class="chip warn">leaving</span>') == 2
 
     play(act)
@@ -173,52 +172,14 @@ def test_a_job_of_many_items_is_a_bar_of_shares(play: Play) -> None:
         await scene.run_job(sharding_total_count=60)
         browser = await scene.operator()
         page = await browser.get("/r/billing/jobs")
-        assert 'aria-label="60 items on 1 instances"' in page.text
+        assert 'aria-label="60 items on 1 instance"' in page.text
         assert page.text.count('width="99.00"') == 1
 
     play(act)
 
 
-def test_misfires_and_runs_of_the_event_store_come_onto_the_timeline(play: Play) -> None:
-    at = datetime(2026, 11, 20, 12, tzinfo=UTC)
-    asked = []
-
-    class Store:
-        """Answers as the event store does, in two pages."""
-
-        async def history(self, which: Filter, *, after: str | None, limit: int) -> Page[RunEntry]:
-            asked.append((which.job, after))
-            run = RunEntry(
-                "id", "report", "task", 1, "CRON", "h", "ip", "i", at, at, at + timedelta(seconds=2), "failed", 2, ""
-            )
-            flying = replace(run, outcome="running", ended=None)
-            return (
-                Page((run, flying), "more")
-                if after is None
-                else Page((replace(run, outcome="cut off", ended=None),), None)
-            )
-
-        async def states(self, which: Filter, *, limit: int) -> Page[StateEntry]:
-            assert which.state == "TASK_MISFIRED"
-            return Page(
-                (StateEntry("id", "report", "", "0,2", "CRON", "", "i", "TASK_MISFIRED", None, at, None),), None
-            )
-
-    async def act(scene: Scene) -> None:
-        await scene.run_job()
-        scene.registry.store = Store()
-        status = scene.registry.picture.value.jobs["report"]
-        runs = await runs_between(scene.registry, status, at.timestamp() - 60, at.timestamp() + 60)
-        found = [(run.item, run.outcome, run.ended - run.begun) for run in runs.seen]
-        assert found == [(1, "failed", 2000), (1, "cut off", 0), (0, "misfired", 0), (2, "misfired", 0)]
-        assert asked == [("report", None), ("report", "more")]
-        assert runs.stored
-
-    play(act)
-
-
 def test_a_stream_ends_when_its_session_does(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aioelasticjob.console.stream.BEAT", 0.05)
+    monkeypatch.setattr("aioelasticjob.console.stream.SESSION_CHECK_INTERVAL", 0.05)
 
     async def act(scene: Scene) -> None:
         await scene.run_job()
@@ -228,40 +189,44 @@ def test_a_stream_ends_when_its_session_does(play: Play, monkeypatch: pytest.Mon
             async with browser.listening(path) as stream:
                 assert stream.status == 200
                 await stream.event("hx-partial")
-                assert scene.console.streams
+                assert scene.console.state.live_pages
                 if path.endswith("servers/live"):
                     await browser.post("/logout", {"csrf": account.token})
                     await stream.event("event: over")
-            assert not scene.console.streams
+            assert not scene.console.state.live_pages
 
     play(act)
 
 
 def test_open_pages_are_let_go_when_the_console_is_about_to_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aioelasticjob.console.stream.LOOK", 0.05)
+    monkeypatch.setattr("aioelasticjob.console.stream.REFRESH_INTERVAL", 0.05)
 
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
         async with browser.listening("/r/billing/jobs/live") as stream:
             await stream.event("tiles")
-            scene.console.leaving = True
+            scene.console.state.closing = True
             await stream.end()
-        assert not scene.console.streams
+        assert not scene.console.state.live_pages
 
     play(act)
 
 
-def test_there_are_only_so_many_streams(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aioelasticjob.console.stream.MOST", 1)
-
+def test_a_viewer_has_only_so_many_live_pages_and_keeps_no_operator_out(play: Play) -> None:
     async def act(scene: Scene) -> None:
-        browser = await scene.operator()
-        async with browser.listening("/r/billing/jobs/live") as stream:
-            await stream.event("tiles")
-            async with browser.listening("/r/billing/jobs/live") as refused:
+        viewer, admin = await scene.viewer(), await scene.operator()
+        async with viewer.listening("/r/billing/jobs/live") as first, viewer.listening("/live") as second:
+            await first.event("tiles")
+            assert second.status == 200
+            async with viewer.listening("/r/billing/jobs/live") as refused:
                 assert refused.status == 503
+            async with admin.listening("/r/billing/jobs/live") as stream:
+                await stream.event("tiles")
+        async with viewer.listening("/r/billing/jobs/live") as again:
+            assert again.status == 200
+        assert not scene.console.state.live_pages
 
-    play(act)
+    play(act, live_pages=LivePageLimits(total=3, kept_for_operators=1, per_session=3, per_address=2))
 
 
 def test_a_registry_that_goes_is_said_on_the_open_page_which_goes_on_when_it_is_back(tmp_path: Path) -> None:
@@ -310,20 +275,20 @@ def test_a_registry_that_has_forgotten_everything_is_shown_as_it_is_now(tmp_path
 def test_a_mistake_in_watching_one_registry_is_told_and_tried_again(
     play: Play, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.live.AGAIN", 0.05)
+    monkeypatch.setattr("aioelasticjob.console.registry_watch.RECONNECT_DELAY", 0.05)
 
     async def act(scene: Scene) -> None:
         with monkeypatch.context() as broken:
-            broken.setattr("aioelasticjob.console.live.operations.watch_all", lambda *_, **__: 1 / 0)
-            scene.console.registries.add(replace(scene.registry.settings, name="second"))
-            second = scene.console.registries.get("second")
+            broken.setattr("aioelasticjob.console.registry_watch.operations.watch_all", lambda *_, **__: 1 / 0)
+            scene.console.state.registries.add(replace(scene.registry.settings, name="second"))
+            second = scene.console.state.registries.get("second")
             assert second is not None
             with anyio.fail_after(90):
-                await second.picture.until(lambda now: "ZeroDivisionError" in (now.lost or ""))
+                await second.snapshot.until(lambda now: "ZeroDivisionError" in (now.lost or ""))
         with anyio.fail_after(90):
-            await second.picture.until(lambda now: now.lost is None)
+            await second.snapshot.until(lambda now: now.lost is None)
         assert "cannot watch" in caplog.text
-        assert scene.registry.picture.value.lost is None
+        assert scene.registry.snapshot.value.lost is None
 
     play(act)
 
@@ -332,35 +297,36 @@ def test_a_registry_that_was_added_and_makes_no_sense_any_more_is_left_out(play:
     def spoil(db: sqlite3.Connection) -> None:
         db.execute("insert into registries values ('old', 'gone://nowhere', null, null)")
         db.execute("insert into registries values ('new', 'zk://127.0.0.1:1/x', null, null)")
+        db.execute("insert into registries values ('forbidden', 'zk://127.0.0.1:2/x', null, null)")
 
     async def act(scene: Scene) -> None:
-        await scene.console.database.run(spoil)
-        assert [one.name for one in await scene.console._added()] == ["new"]
+        await scene.console.state.storage.database.run(spoil)
+        assert [one.name for one in await _added_registries(scene.console.state)] == ["new"]
 
-    play(act)
+    play(act, allowed_addresses=("zk://127.0.0.1:1",))
 
 
 def test_a_registry_that_is_not_there_at_the_start_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aioelasticjob.console.live.PATIENCE", 0.2)
-    monkeypatch.setattr("aioelasticjob.console.live.AGAIN", 0.05)
+    monkeypatch.setattr("aioelasticjob.console.registry_watch.CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr("aioelasticjob.console.registry_watch.RECONNECT_DELAY", 0.05)
 
     async def main(port: int) -> None:
         console = asgi(f"zk://127.0.0.1:{port}/billing", data_dir=tmp_path)
         async with console.running():
             browser = Browser(console)
             await browser.accept(invitation_of(console))
-            watched = console.registries.get("billing")
+            watched = console.state.registries.get("billing")
             assert watched is not None
             with anyio.fail_after(90):
-                await watched.picture.until(lambda now: "no registry" in (now.lost or ""))
+                await watched.snapshot.until(lambda now: "no registry" in (now.lost or ""))
             page = await browser.get("/r/billing/jobs")
             assert "The registry billing is not there" in page.text
             assert (await browser.get(REPORT)).status == 503
             async with serve("127.0.0.1", port, tick_time=100):
                 with anyio.fail_after(90):
-                    await watched.picture.until(lambda now: now.read and now.lost is None)
+                    await watched.snapshot.until(lambda now: now.read and now.lost is None)
 
     with reserved_ports(1) as (port,):
         asyncio.run(main(port))
@@ -431,11 +397,11 @@ def test_sparklines_begin_with_what_the_event_store_remembers(play: Play, tmp_pa
             assert answer.status == 400, wrong
         assert (await browser.get("/r/billing/history/no-such-run")).status in (404, 409)
         fresh = replace(scene.registry.settings, name="again")
-        scene.console.registries.add(fresh)
-        again = scene.console.registries.get("again")
+        scene.console.state.registries.add(fresh)
+        again = scene.console.state.registries.get("again")
         assert again is not None
         with anyio.fail_after(90):
-            await again.picture.until(lambda now: now.read)
+            await again.snapshot.until(lambda now: now.read)
         assert sorted((seen.item, seen.outcome) for seen in again.runs["report"]) == [(0, "completed"), (1, "failed")]
 
     play(act, event_store=store)
@@ -462,11 +428,11 @@ def test_without_an_event_store_the_history_says_what_to_do(play: Play) -> None:
 
 def test_a_purse_lets_a_burst_through_and_then_so_many_bytes_a_second() -> None:
     clock = BentClock()
-    purse = Purse(clock, at=clock.now())
-    assert purse.pay(BURST) < 0.1
-    assert purse.pay(RATE) == pytest.approx(1, abs=0.1)
+    budget = ByteBudget(clock, at=clock.now())
+    assert budget.spend(BURST_BYTES) < 0.1
+    assert budget.spend(BYTES_PER_SECOND) == pytest.approx(1, abs=0.1)
     clock.ahead = 1000
-    assert purse.pay(BURST) == 0
+    assert budget.spend(BURST_BYTES) == 0
 
 
 def test_a_piece_is_sent_again_only_when_it_reads_differently() -> None:
@@ -491,39 +457,17 @@ def test_failures_are_forgotten_with_time_and_names_that_are_made_up_fill_no_mem
 
 def test_an_instance_keeps_its_colour_while_it_is_there() -> None:
     palette = Palette()
-    palette.see(["a", "b"])
-    a, b = palette.of("a"), palette.of("b")
-    palette.see(["c", "b"])
-    assert (palette.of("b"), palette.of("a")) == (b, "c-none")
-    assert palette.of("c") == a
-    palette.see(f"i{number}" for number in range(COLOURS + 3))
-    assert len({palette.of(f"i{number}") for number in range(COLOURS + 3)}) == COLOURS
+    palette.update(["a", "b"])
+    a, b = palette.css_class("a"), palette.css_class("b")
+    palette.update(["c", "b"])
+    assert (palette.css_class("b"), palette.css_class("a")) == (b, "c-none")
+    assert palette.css_class("c") == a
+    palette.update(f"i{number}" for number in range(COLOURS + 3))
+    assert len({palette.css_class(f"i{number}") for number in range(COLOURS + 3)}) == COLOURS
 
 
-def _run(item: int, begun: int, took: int, outcome: str = "completed", source: str = "CRON") -> Seen:
-    return Seen(item, begun, begun + took, source, outcome, "an instance")
-
-
-def test_a_timeline_shows_failures_misfires_and_rescues_apart() -> None:
-    runs = [
-        _run(0, 1_000, 500),
-        _run(1, 3_000, 500, "failed"),
-        _run(1, 6_000, 500, source="FAILOVER"),
-        _run(0, 8_000, 0, "misfired"),
-        _run(7, 9_000, 500),  # an item that is not there any more
-        _run(0, 90_000, 500),  # not in the window
-    ]
-    drawn = timeline([0, 1], runs, Window(0, 10), language("en"))
-    assert [drawn.count(f'class="{look}"') for look in ("ok", "bad", "ok rescued", "miss")] == [1, 1, 1, 1]
-    assert "item 1: failed" in drawn
-    assert drawn == timeline([0, 1], list(reversed(runs)), Window(0, 10), language("en"))
-
-
-def test_a_timeline_of_many_runs_stays_small_and_hides_no_failure() -> None:
-    runs = [_run(n % 10, n * 100, 80, "failed" if n == 4321 else "completed") for n in range(20_000)]
-    drawn = timeline(range(10), runs, Window(0, 2000), language("en"))
-    assert len(drawn) < 150_000
-    assert drawn.count('class="bad"') == 1
+def _run(item: int, begun: int, took: int, outcome: str = "completed", source: str = "CRON") -> ObservedRun:
+    return ObservedRun(item, begun, begun + took, source, outcome, "an instance")
 
 
 def test_a_sparkline_shows_the_newest_runs_and_says_so() -> None:
@@ -551,14 +495,14 @@ def test_the_shares_of_a_bar_are_as_wide_as_they_are_large() -> None:
     ],
 )
 def test_durations_are_said_in_the_units_that_matter(milliseconds: int, said: str) -> None:
-    assert spell(milliseconds) == said
+    assert duration_text(milliseconds) == said
 
 
 def test_a_picture_says_since_when_each_job_looks_as_it_does(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job("report")
         await scene.run_job("quiet")
-        before: Picture = scene.registry.picture.value
+        before: RegistrySnapshot = scene.registry.snapshot.value
         await operations.pause(scene.registry.session, "report")
         after = await scene.seen(lambda now: now.jobs["report"].servers[0].paused)
         assert after.changed["report"] > before.version

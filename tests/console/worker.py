@@ -1,4 +1,4 @@
-"""``python -m tests.console.worker ADDRESS``: an instance of the job that browsers look at."""
+"""``python -m tests.console.worker ADDRESS [CRON] [ITEMS]``: an instance of the job that browsers look at."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from aioelasticjob import ElasticJob, ItemContext
 CITIES = {0: "Beijing", 1: "Shanghai", 2: "Guangzhou", 3: "Shenzhen"}
 
 
-def main(address: str) -> None:
+def main(address: str, cron: str = "0 0 2 * * ?", items: str = "4") -> None:
     """Run until killed."""
     app = ElasticJob(address, session_timeout=1.5)
 
     @app.job(
         "report",
-        cron="0 0 2 * * ?",
-        sharding_total_count=4,
+        cron=cron,
+        sharding_total_count=int(items),
         sharding_item_parameters=CITIES,
         failover=True,
         sharding_quiet=0.1,
@@ -30,4 +30,4 @@ def main(address: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

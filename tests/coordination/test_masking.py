@@ -99,3 +99,47 @@ def test_masking_takes_no_time_to_speak_of(piece: str) -> None:
     began = time.process_time()
     Mask(tree({}), LAYOUT)(piece * (100_000 // len(piece)))
     assert time.process_time() - began < 5
+
+
+def _dump_of(config: dict[str, object], **nodes: str) -> str:
+    at = {f"/job/{name}": data for name, data in nodes.items()}
+    return render(tree({LAYOUT.config: json.dumps(config), **at}), LAYOUT, masked=True)
+
+
+def test_what_a_kind_marks_as_secret_is_hidden_with_everything_below_it() -> None:
+    http = {
+        "url": "https://example.org/trigger/s3cret",
+        "headers": {"X-Any": "s3cret"},
+        "body": {"pin": 1, "token": "s3cret"},
+    }
+    text = _dump_of({"jobName": "job", "jobType": "HTTP", "options": http})
+    assert "s3cret" not in text
+    assert "example.org/…" in text
+    assert "X-Any" in text
+    script = {"command": "DB_PASSWORD=s3cret backup --db shop", "environment": {"ANY": "s3cret"}}
+    text = _dump_of({"jobName": "job", "jobType": "SCRIPT", "options": script})
+    assert "s3cret" not in text
+    assert "backup --db shop" in text
+
+
+def test_of_a_kind_that_is_not_installed_only_the_names_of_its_options_are_shown() -> None:
+    text = _dump_of(
+        {"jobName": "job", "jobType": "NOWHERE", "options": {"statement": "s3cret", "more": [{"a": "s3cret"}]}}
+    )
+    assert "s3cret" not in text
+    assert "statement" in text
+
+
+def test_credentials_are_hidden_in_alerts_parameters_offsets_and_nonsense() -> None:
+    alerts = {"webhook": "https://example.org/robot/s3cret", "header.X-Any": "s3cret", "password": "s3cret"}
+    config: dict[str, object] = {
+        "jobName": "job",
+        "errorHandlerOptions": alerts,
+        "jobParameter": "mode=fast;token=s3cret",
+    }
+    config["shardingItemParameters"] = {"0": "postgres://bob:s3cret@db/x"}
+    text = _dump_of(config, trigger="--password s3cret", offset='{"apiKey": "s3cret"}')
+    assert "s3cret" not in text
+    assert "mode=fast" in text
+    assert "s3cret" not in render(tree({LAYOUT.config: '{"token": "s3cret"'}), LAYOUT, masked=True)
+    assert "s3cret" in render(tree({LAYOUT.config: json.dumps(config)}), LAYOUT)

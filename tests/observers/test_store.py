@@ -338,3 +338,27 @@ def test_whoever_only_reads_needs_no_right_to_write(postgres_url: str) -> None:
             await connection.exec_driver_sql(f"DROP ROLE {reader}")
 
     play(postgres_url, scene)
+
+
+def test_runs_are_counted_by_items_and_time_in_the_database(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        for n in range(6):
+            outcome = Outcome.FAILED if n == 5 else Outcome.COMPLETED
+            failure = raised() if n == 5 else None
+            slot = NOON + 10_000 * n
+            await store.write(batch(*beginning(slot, n), end(slot, n, outcome, failure=failure)))
+        await store.write(batch(Misfired("report", ME, NOON, NOON, (1,), 1, "busy")))
+        which = Filter(job="report", since=moment(NOON / 1000), until=moment(NOON / 1000 + 60))
+        counts = sorted(
+            (one.band, one.column, one.runs, one.failures) for one in await store.timeline(which, band=4, column=20)
+        )
+        assert counts == [(0, 0, 2, 0), (0, 1, 2, 0), (1, 2, 2, 1)]
+        some = replace(which, items=(2, 5))
+        counts = sorted((one.band, one.column, one.runs) for one in await store.timeline(some, band=2, column=60))
+        assert counts == [(0, 0, 2), (1, 0, 2)]
+        assert [run.item for run in (await store.history(replace(which, items=(4, 9)))).rows] == [5, 4]
+        assert await store.count_states(Filter(state="TASK_MISFIRED")) == 1
+        with pytest.raises(InvalidSetting, match="timeline"):
+            await store.timeline(Filter(job="report"))
+
+    play(url, scene)

@@ -48,6 +48,25 @@ def test_what_was_exported_is_imported_as_it_was(form: str) -> None:
     simulate(scene)
 
 
+def test_an_import_is_previewed_setting_by_setting_and_the_preview_writes_nothing() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await settle(here, REPORT)
+        text = json.dumps(
+            {"jobs": [{"jobName": "report", "cron": "0 0 5 * * ?"}, {"jobName": "fresh", "cron": "0 0 12 * * ?"}]}
+        )
+        preview = await operations.preview_import(here.observer, text)
+        assert [(job.name, job.effect) for job in preview] == [("report", "refused"), ("fresh", "new")]
+        assert preview[0].changes["cron"] == (REPORT.cron, "0 0 5 * * ?")
+        assert preview[1].changes == {"cron": (None, "0 0 12 * * ?")}
+        preview = await operations.preview_import(here.observer, text, overwrite=True)
+        assert [(job.name, job.effect) for job in preview] == [("report", "replaced"), ("fresh", "new")]
+        (same,) = await operations.preview_import(here.observer, await operations.export_jobs(here.observer))
+        assert (same.effect, same.changes) == ("unchanged", {})
+        assert await configs(here) == {"report": REPORT}
+
+    simulate(scene)
+
+
 def test_chosen_jobs_are_exported() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await settle(here, REPORT, OTHER)

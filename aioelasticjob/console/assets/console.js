@@ -3,7 +3,10 @@
 (() => {
   const words = document.body.dataset;
   const ahead = Number(words.now) - Date.now(); // the server's clock against ours
-  const now = () => Date.now() + ahead;
+  let heard = Date.now() + ahead; // when the console was last heard of, by its clock
+  let gone = ""; // the sentence that says why this page is not live; empty while it is
+  const asOf = () => gone ? heard : Number(document.querySelector("#state [data-as-of]")?.dataset.asOf) || null;
+  const now = () => asOf() ?? Date.now() + ahead; // clocks stand still while what they belong to is not there
   const language = document.documentElement.lang;
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -23,12 +26,11 @@
   }
 
   const say = (sentence, time) => sentence.replace("{time}", time);
-  const full = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" });
-  const clocks = {
-    short: new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hour12: false }),
-    second: new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false }),
-    day: new Intl.DateTimeFormat(language, { month: "2-digit", day: "2-digit" }),
-  };
+  const timeZone = words.zone; // one for all that is shown and typed
+  const full = new Intl.DateTimeFormat(language, {
+    timeZone, timeZoneName: "short", year: "numeric", month: "short", day: "numeric",
+    hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
+  });
 
   function read(element) {
     const { until, ago, clock } = element.dataset;
@@ -50,12 +52,6 @@
         const { until, ago, clock } = element.dataset;
         element.title = full.format(Number(until || ago || element.dataset.for || clock));
       }
-    }
-    for (const label of document.querySelectorAll("text[data-clock]:not([data-read])")) {
-      const step = Number(label.dataset.step);
-      const format = step >= 86400 ? clocks.day : step >= 60 ? clocks.short : clocks.second;
-      label.textContent = format.format(Number(label.dataset.clock) * 1000);
-      label.dataset.read = "";
     }
   }
 
@@ -86,26 +82,60 @@
   document.addEventListener("htmx:after:swap", tick);
 
   // The console itself may go, or sign us out -----------------------------------------------------------------------------
-  function lost(is) {
+  const MAX_SILENCE = 20000; // milliseconds; the console sends something every five seconds
+
+  function lost(sentence) { // empty: the page is live
     let banner = document.getElementById("gone");
-    if (!is) { banner?.remove(); return; }
-    if (banner) return;
-    banner = Object.assign(document.createElement("p"), { id: "gone", className: "lost", role: "status", textContent: words.lost });
+    if (!sentence) heard = Date.now() + ahead;
+    if (gone === sentence) return;
+    gone = sentence;
+    document.body.classList.toggle("silent", Boolean(sentence));
+    banner?.remove();
+    if (!sentence) return;
+    const textContent = say(sentence, full.format(heard));
+    banner = Object.assign(document.createElement("p"), { id: "gone", className: "lost", role: "status", textContent });
     document.querySelector("header.top").after(banner);
   }
 
+  const reason = (status) => status === 503 ? words.full : words.lost;
+
   document.addEventListener("over", () => location.reload());
-  document.addEventListener("htmx:sse:after:connection", () => lost(false));
+  document.addEventListener("htmx:sse:after:connection", () => lost(""));
+  document.addEventListener("htmx:sse:after:message", () => lost(""));
+  document.addEventListener("visibilitychange", () => { if (!gone) heard = Date.now() + ahead; });
+  setInterval(() => { // a connection that is open and says nothing is as good as none
+    if (gone || document.hidden || Date.now() + ahead - heard < MAX_SILENCE) return;
+    const stream = document.querySelector(".live")?._htmx?.sse;
+    if (!stream) return;
+    lost(words.lost);
+    stream.reader?.cancel();
+  }, 1000);
+
+  document.addEventListener("submit", (event) => { // before htmx: a deed must not wait for a console that is not there
+    if (gone !== words.lost || event.target.method !== "post") return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    const told = Object.assign(document.createElement("p"), { className: "notice bad", textContent: words.refused });
+    document.getElementById("notices").replaceChildren(told);
+  }, true);
+
   document.addEventListener("htmx:sse:error", (event) => {
     if (event.detail.status === 401) location.reload();
-    else if (!document.hidden) lost(true);
+    else if (!document.hidden) lost(reason(event.detail.status));
   });
 
   for (const name of ["htmx:response:error", "htmx:error"]) document.addEventListener(name, (event) => {
     if (!event.target.matches?.(".live")) return; // the stream did not even begin: htmx would not ask again
-    if (event.detail.ctx?.response?.status === 401) location.reload();
-    else setTimeout(() => event.target.dispatchEvent(new Event("again")), 3000);
+    const status = event.detail.ctx?.response?.status;
+    if (status === 401) { location.reload(); return; }
+    if (!document.hidden) lost(reason(status));
+    setTimeout(() => event.target.dispatchEvent(new Event("again")), 3000);
   });
+
+  // The time zone: that of the browser can be chosen as well ---------------------------------------------------------
+  const zones = document.querySelector("select[name=zone]"), own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (own && ![...zones.options].some((one) => one.value === own)) zones.add(new Option(own));
+  zones.addEventListener("change", () => zones.form.requestSubmit());
 
   // Menus close when something else is meant ---------------------------------------------------------------------------
   const menus = () => document.querySelectorAll("details.menu[open]");
@@ -118,6 +148,11 @@
       const search = document.querySelector("input[type=search]");
       if (search) { event.preventDefault(); search.focus(); }
     }
+  });
+
+  // What was typed for one run is not meant for the next one ----------------------------------------------------------
+  document.addEventListener("htmx:after:request", (event) => {
+    if (event.target.matches?.("form.trigger") && event.detail.ctx?.response?.raw?.ok) event.target.reset();
   });
 
   // A form that was refused says where ------------------------------------------------------------------------------------

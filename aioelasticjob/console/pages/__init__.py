@@ -1,1 +1,1 @@
-"""The console's pages: each a function of a visit."""
+"""The console's pages: each a function of a request."""

@@ -1,15 +1,16 @@
-"""What has been run: the event store's rows with filters, and one run with its states and its failure."""
+"""The history: the event store's runs with filters, and the page of one run with its states and its failure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from aioelasticjob.console.visit import Visit
+from aioelasticjob.console.request import PageRequest, registry_of
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.model import FireSource
 from aioelasticjob.observers.sql import EventStore, Filter
@@ -31,42 +32,42 @@ STATES: Final = {
 FIELDS: Final = ("job", "item", "instance", "outcome", "source", "since", "until", "text")
 
 
-async def page(visit: Visit) -> Response:
+async def page(request: PageRequest) -> Response:
     """Show runs, newest first."""
-    asked = {name: visit.request.query_params.get(name, "").strip()[:200] for name in FIELDS}
+    asked = {name: request.http.query_params.get(name, "").strip()[:200] for name in FIELDS}
     context: dict[str, object] = {"asked": asked, "outcomes": OUTCOMES, "sources": tuple(FireSource), "tab": "history"}
-    store = _store(visit)
+    store = _store(request)
     if store is None:
-        return visit.page("history.html", store=False, rows=(), next=None, counts={}, problem="", **context)
+        return request.page("history.html", store=False, rows=(), next=None, counts={}, problem="", **context)
     try:
-        which = _filter(asked)
-        found = await store.history(which, after=visit.request.query_params.get("after") or None, limit=ROWS)
+        which = _filter(asked, request.viewer.zone)
+        found = await store.history(which, after=request.http.query_params.get("after") or None, limit=ROWS)
         counts = await store.counts(which)
     except ElasticJobError as error:
         status = 400 if isinstance(error, InvalidSetting) else 503
-        return visit.page(
+        return request.page(
             "history.html", status, store=True, rows=(), next=None, counts={}, problem=str(error), **context
         )
-    return visit.page(
+    return request.page(
         "history.html", store=True, rows=found.rows, next=found.next, counts=counts, problem="", **context
     )
 
 
-async def run(visit: Visit) -> Response:
+async def run(request: PageRequest) -> Response:
     """Show one run."""
-    store = _store(visit)
-    details = None if store is None else await store.run(visit.request.path_params["run"])
+    store = _store(request)
+    details = None if store is None else await store.run(request.http.path_params["run"])
     if details is None:
-        raise HTTPException(404, visit.words("There is no such run."))
-    return visit.page("run.html", details=details, run=details.run, states=STATES, tab="history")
+        raise HTTPException(404, request.translate("There is no such run."))
+    return request.page("run.html", details=details, run=details.run, states=STATES, tab="history")
 
 
-def _store(visit: Visit) -> EventStore | None:
-    assert visit.registry is not None
-    return visit.registry.store
+def _store(request: PageRequest) -> EventStore | None:
+    watch = registry_of(request).store
+    return None if watch is None else watch.store
 
 
-def _filter(asked: Mapping[str, str]) -> Filter:
+def _filter(asked: Mapping[str, str], zone: str) -> Filter:
     item = asked["item"]
     if item and not (item.isascii() and item.isdecimal() and len(item) < 10):
         raise InvalidSetting("item", item, "a whole number")
@@ -76,15 +77,15 @@ def _filter(asked: Mapping[str, str]) -> Filter:
         instance=asked["instance"] or None,
         outcome=asked["outcome"] or None,
         source=asked["source"] or None,
-        since=_moment("since", asked["since"]),
-        until=_moment("until", asked["until"]),
+        since=_moment("since", asked["since"], zone),
+        until=_moment("until", asked["until"], zone),
         text=asked["text"] or None,
     )
 
 
-def _moment(setting: str, text: str) -> datetime | None:
-    """Read what a browser's field for date and time gives: the pages ask for it in UTC."""
+def _moment(setting: str, text: str, zone: str) -> datetime | None:
+    """Read what a browser's field for date and time gives: the page asks for it in the viewer's time zone."""
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
+        return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)) if text else None
     except ValueError:
-        raise InvalidSetting(setting, text, "a moment like 2026-11-20T14:30, in UTC") from None
+        raise InvalidSetting(setting, text, f"a moment like 2026-11-20T14:30, in {zone}") from None

@@ -11,12 +11,13 @@ from typing import Final
 from markupsafe import Markup, escape
 from starlette.responses import Response
 
-from aioelasticjob.console.drawing import bar, sparkline
-from aioelasticjob.console.live import Picture, Watched
+from aioelasticjob.console.drawing import bar, held_label, sparkline
+from aioelasticjob.console.frame import frame_pieces
+from aioelasticjob.console.health import GROUPS, Health
 from aioelasticjob.console.palette import Palette
-from aioelasticjob.console.standing import GROUPS, Standing, tone_of
-from aioelasticjob.console.stream import CHUNK, Piece, Sent, stream
-from aioelasticjob.console.visit import Visit
+from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.console.request import PageRequest, registry_of
+from aioelasticjob.console.stream import EVENT_BYTES, Piece, Sent, stream
 from aioelasticjob.operations import ItemStatus, JobStatus
 
 PAGE: Final = 100
@@ -25,11 +26,9 @@ MOST: Final = 2000
 SQUARES: Final = 40
 """Items shown one by one; of more, the share of each instance."""
 
-_HELD: Final = "{items} items on {instances} instances"
-
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class JobQuery:
     """What part of the jobs somebody wants to see."""
 
     text: str = ""
@@ -38,9 +37,9 @@ class Wish:
     size: int = PAGE
 
     @classmethod
-    def of(cls, visit: Visit) -> Wish:
+    def of(cls, request: PageRequest) -> JobQuery:
         """Return what the page's address asks for; nonsense is ignored."""
-        query = visit.request.query_params
+        query = request.http.query_params
         group = query.get("show", "")
         return cls(
             query.get("q", "").strip()[:200],
@@ -55,145 +54,142 @@ def row_id(name: str) -> str:
     return f"j{blake2s(name.encode(), digest_size=6).hexdigest()}"
 
 
-async def overview(visit: Visit) -> Response:
+async def page(request: PageRequest) -> Response:
     """Show the jobs, or only the list of them to our script."""
-    assert visit.registry is not None
-    wish, picture = Wish.of(visit), visit.registry.picture.value
-    view = View(visit, wish)
-    return visit.page("overview.html", view=view, picture=picture, wish=wish, tab="jobs")
+    query, snapshot = JobQuery.of(request), registry_of(request).snapshot.value
+    feed = OverviewFeed(request, query)
+    return request.page("overview.html", feed=feed, snapshot=snapshot, query=query, tab="jobs")
 
 
-async def live(visit: Visit) -> Response:
+async def live(request: PageRequest) -> Response:
     """Stream what changes on the overview."""
-    at = visit.request.headers.get("last-event-id") or visit.request.query_params.get("at", "")
-    return stream(visit, View(visit, Wish.of(visit), at))
+    at = request.http.headers.get("last-event-id") or request.http.query_params.get("at", "")
+    return stream(request, OverviewFeed(request, JobQuery.of(request), at))
 
 
-class View:
-    """The overview as one visitor sees it, and how much of it their browser has."""
+class OverviewFeed:
+    """The overview as one viewer sees it, and how much of it their browser has."""
 
-    def __init__(self, visit: Visit, wish: Wish, at: str = "") -> None:
-        assert visit.registry is not None
-        self._visit, self._wish = visit, wish
-        self._registry: Watched = visit.registry
-        self._standing = visit.console.standings.setdefault(self._registry, Standing())
+    def __init__(self, request: PageRequest, query: JobQuery, at: str = "") -> None:
+        self._request, self._query = request, query
+        self._registry: RegistryWatch = registry_of(request)
         epoch, _, rest = at.partition(".")
         version, _, shown = rest.partition(".")
         known = epoch == self._registry.epoch and version.isdecimal()
         self._version = int(version) if known else -1
         self._shown = shown if known else ""
         self._sent, self._ahead = Sent(), dict[str, int]()
-        self.more = False
+        self.has_more = False
         """Whether rows have been held back, so that no event grows too large."""
 
-    async def news(self, picture: Picture) -> Sequence[Piece]:
+    async def changes(self, snapshot: RegistrySnapshot) -> Sequence[Piece]:
         """Return what has changed since the browser's version: rows, or the whole list when it holds others now.
 
         Of many rows some go ahead, the longest changed first; the version moves on when all are there.
         """
         around = (
-            Piece("state", self._visit.render("state.html", picture=picture)),
-            Piece("tiles", self.tiles(picture)),
+            *frame_pieces(self._request),
+            Piece("tiles", self.tiles(snapshot)),
         )
-        found, names = [piece for piece in around if self._sent.differs(piece)], self.names(picture)
+        found, names = [piece for piece in around if self._sent.differs(piece)], self.names(snapshot)
         if self._shown != _mark(names):
             self._shown = _mark(names)
-            found.append(Piece("jobs", self.list(picture)))
+            found.append(Piece("jobs", self.list(snapshot)))
             fresh = []
         else:
-            fresh = self._fresh(picture, names)
+            fresh = self._fresh(snapshot, names)
             size = 0
-            while fresh and size < CHUNK:
+            while fresh and size < EVENT_BYTES:
                 name = fresh.pop(0)
-                found.append(Piece(row_id(name), self.row(picture, name)))
-                self._ahead[name] = picture.changed[name]
+                found.append(Piece(row_id(name), self.row(snapshot, name)))
+                self._ahead[name] = snapshot.changed[name]
                 size += len(found[-1].html)
-        self.more = bool(fresh)
+        self.has_more = bool(fresh)
         if not fresh:
-            self._version, self._ahead = picture.version, {}
+            self._version, self._ahead = snapshot.version, {}
         return found
 
-    def _fresh(self, picture: Picture, names: Sequence[str]) -> list[str]:
-        changed = picture.changed
+    def _fresh(self, snapshot: RegistrySnapshot, names: Sequence[str]) -> list[str]:
+        changed = snapshot.changed
         fresh = [name for name in names if changed[name] > max(self._version, self._ahead.get(name, -1))]
         return sorted(fresh, key=changed.__getitem__)
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """What the browser has when it has got what it was sent."""
         return f"{self._registry.epoch}.{self._version}.{self._shown}"
 
-    def placed(self, picture: Picture) -> str:
+    def position_at(self, snapshot: RegistrySnapshot) -> str:
         """Return the same for a browser that has just been given the page."""
-        return f"{self._registry.epoch}.{picture.version}.{_mark(self.names(picture))}"
+        return f"{self._registry.epoch}.{snapshot.version}.{_mark(self.names(snapshot))}"
 
-    def names(self, picture: Picture) -> Sequence[str]:
+    def names(self, snapshot: RegistrySnapshot) -> Sequence[str]:
         """Return the jobs shown, by name."""
-        found = self.matching(picture)
-        first = (self._wish.page - 1) * self._wish.size
-        return found[first : first + self._wish.size]
+        found = self.matching(snapshot)
+        first = (self._query.page - 1) * self._query.size
+        return found[first : first + self._query.size]
 
-    def matching(self, picture: Picture) -> list[str]:
+    def matching(self, snapshot: RegistrySnapshot) -> list[str]:
         """Return all jobs that were asked for, on whatever page."""
-        text, group = self._wish.text.casefold(), self._wish.group
+        text, group = self._query.text.casefold(), self._query.group
         if not text and not group:
-            return list(picture.jobs)
-        groups = self._standing.see(picture).groups
+            return list(snapshot.jobs)
+        health = self._request.state.health_of(self._registry, snapshot).of
         return [
             name
-            for name, status in picture.jobs.items()
+            for name, status in snapshot.jobs.items()
             if (not text or text in name.casefold() or text in status.config.description.casefold())
-            and (not group or groups[name] == group)
+            and (not group or health[name].group == group)
         ]
 
-    def pages(self, picture: Picture) -> int:
+    def pages(self, snapshot: RegistrySnapshot) -> int:
         """Return how many pages there are."""
-        return max(1, -(-len(self.matching(picture)) // self._wish.size))
+        return max(1, -(-len(self.matching(snapshot)) // self._query.size))
 
-    def tiles(self, picture: Picture) -> str:
+    def tiles(self, snapshot: RegistrySnapshot) -> str:
         """Return the counts."""
-        counts = self._standing.see(picture).counts
-        return self._visit.render("tiles.html", counts=counts, total=len(picture.jobs), wish=self._wish, groups=GROUPS)
+        counts, total = self._request.state.health_of(self._registry, snapshot).counts, len(snapshot.jobs)
+        return self._request.render("tiles.html", counts=counts, total=total, query=self._query, groups=GROUPS)
 
-    def list(self, picture: Picture) -> str:
+    def list(self, snapshot: RegistrySnapshot) -> str:
         """Return the list with all its rows."""
-        rows = [self.row(picture, name) for name in self.names(picture)]
-        return self._visit.render("jobs.html", rows=rows, view=self, picture=picture, wish=self._wish)
+        rows = [self.row(snapshot, name) for name in self.names(snapshot)]
+        return self._request.render("jobs.html", rows=rows, feed=self, snapshot=snapshot, query=self._query)
 
-    def row(self, picture: Picture, name: str) -> str:
+    def row(self, snapshot: RegistrySnapshot, name: str) -> str:
         """Return a job's row, rendered once for all pages of a language."""
-        visit, version = self._visit, picture.changed[name]
-        rows = visit.console.rows.setdefault(self._registry, {}).setdefault((visit.words.code, visit.root), {})
+        request, version = self._request, snapshot.changed[name]
+        rows = request.state.rows.setdefault(self._registry, {}).setdefault((request.translate.code, request.root), {})
         kept = rows.get(name)
-        if len(rows) > 2 * len(picture.jobs) + PAGE:  # most are of jobs that are gone
+        if len(rows) > 2 * len(snapshot.jobs) + PAGE:  # most are of jobs that are gone
             rows.clear()
         if kept is None or kept[0] != version:
-            kept = rows[name] = (version, self._row(picture.jobs[name]))
+            health = request.state.health_of(self._registry, snapshot).of[name]
+            kept = rows[name] = (version, self._row(snapshot.jobs[name], health))
         return kept[1]
 
-    def _row(self, status: JobStatus) -> str:
-        registry, visit = self._registry, self._visit
-        return visit.render(
+    def _row(self, status: JobStatus, health: Health) -> str:
+        registry, request = self._registry, self._request
+        label = held_label(len(status.items), len(status.instances), request.translate)
+        return request.render(
             "row.html",
             job=status,
             id=row_id(status.name),
-            href=visit.here("job", status.name),
-            tone=tone_of(status),
-            spark=sparkline(registry.runs.get(status.name, ()), visit.words),
-            held=picture_of(
-                status, registry, visit.words(_HELD, items=len(status.items), instances=len(status.instances))
-            ),
+            href=request.registry_url("job", status.name),
+            health=health,
+            spark=sparkline(registry.runs.get(status.name, ()), request.translate),
+            held=items_drawing(status, registry, label),
         )
 
 
-def picture_of(status: JobStatus, registry: Watched, label: str) -> Markup:
+def items_drawing(status: JobStatus, registry: RegistryWatch, label: str) -> Markup:
     """Draw who holds the items: a square for each, or of many each instance's share of a bar."""
     palette = registry.palettes[status.name]
     if len(status.items) > SQUARES:
         there = [one.id for one in status.instances]
         counts = Counter(item.holder if item.holder in there else None for item in status.items)
         order = [*there, None]
-        shares = [(palette.of(holder), counts[holder]) for holder in order if counts[holder]]
+        shares = [(palette.css_class(holder), counts[holder]) for holder in order if counts[holder]]
         return bar(shares, label)
     squares = [f'<i class="{_look(item, palette)}"></i>' for item in status.items]
     return Markup(f'<span class="strip" role="img" aria-label="{escape(label)}">{"".join(squares)}</span>')
@@ -201,7 +197,7 @@ def picture_of(status: JobStatus, registry: Watched, label: str) -> Markup:
 
 def _look(item: ItemStatus, palette: Palette) -> str:
     marks = (("off", item.disabled), ("orphan", item.orphaned), ("run", item.run is not None))
-    return " ".join([palette.of(item.holder), *(mark for mark, holds in marks if holds)])
+    return " ".join([palette.css_class(item.holder), *(mark for mark, holds in marks if holds)])
 
 
 def _mark(names: Sequence[str]) -> str:

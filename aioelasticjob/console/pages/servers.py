@@ -10,9 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aioelasticjob import operations
-from aioelasticjob.console.live import Picture
+from aioelasticjob.console.frame import frame_pieces
+from aioelasticjob.console.registry_watch import RegistrySnapshot
+from aioelasticjob.console.request import PageRequest, registry_of
 from aioelasticjob.console.stream import Piece, Pieces, stream
-from aioelasticjob.console.visit import Visit
 from aioelasticjob.operations import HostStatus, OperationResult
 from aioelasticjob.registry.session import Session
 
@@ -34,44 +35,42 @@ ACTIONS: Final[Mapping[str, Action]] = {
 }
 
 
-async def page(visit: Visit) -> Response:
+async def page(request: PageRequest) -> Response:
     """Show the hosts."""
-    assert visit.registry is not None
-    picture = visit.registry.picture.value
-    pieces = {piece.target: piece.html for piece in await _render(visit)(picture)}
-    return visit.page("servers.html", pieces=pieces, picture=picture, tab="servers")
+    snapshot = registry_of(request).snapshot.value
+    pieces = {piece.target: piece.html for piece in await _render(request)(snapshot)}
+    return request.page("servers.html", pieces=pieces, snapshot=snapshot, tab="servers")
 
 
-async def live(visit: Visit) -> Response:
+async def live(request: PageRequest) -> Response:
     """Stream what changes among them."""
-    return stream(visit, Pieces(_render(visit)))
+    return stream(request, Pieces(_render(request)))
 
 
-async def act(visit: Visit) -> Response:
+async def act(request: PageRequest) -> Response:
     """Do something to a host in all jobs, and write down who did what."""
-    assert visit.registry is not None
-    ip, deed = visit.request.path_params["ip"], visit.request.path_params["action"]
-    action = ACTIONS.get(deed)
+    ip, kind = request.http.path_params["ip"], request.http.path_params["action"]
+    action = ACTIONS.get(kind)
     if action is None:
-        raise HTTPException(404, visit.words("There is no such page."))
-    session = visit.registry.session
-    before = _facts(hosts(visit.registry.picture.value), ip)
-    async with visit.console.audit.doing(visit.deed(f"{deed} server", ip, before=before)) as result:
+        raise HTTPException(404, request.translate("There is no such page."))
+    session = registry_of(request).session
+    before = _facts(hosts(registry_of(request).snapshot.value), ip)
+    async with request.audited(f"{kind} server", ip, before=before) as result:
         done = await action.do(session, ip)
-        statuses = await operations.jobs(session, now=visit.console.clock.now())
+        statuses = await operations.jobs(session, now=request.state.clock.now())
         result.summary, result.after = done.summary, _facts(operations.by_server(statuses), ip)
-    return visit.go(visit.here("servers"), done.summary)
+    return request.redirect(request.registry_url("servers"), done.summary)
 
 
-def hosts(picture: Picture) -> Sequence[HostStatus]:
+def hosts(snapshot: RegistrySnapshot) -> Sequence[HostStatus]:
     """Return the hosts of all jobs."""
-    return operations.by_server(picture.jobs.values())
+    return operations.by_server(snapshot.jobs.values())
 
 
-def _render(visit: Visit) -> Callable[[Picture], Awaitable[Sequence[Piece]]]:
-    async def render(picture: Picture) -> Sequence[Piece]:
-        state = Piece("state", visit.render("state.html", picture=picture))
-        return [state, Piece("servers", visit.render("servers-list.html", hosts=hosts(picture), picture=picture))]
+def _render(request: PageRequest) -> Callable[[RegistrySnapshot], Awaitable[Sequence[Piece]]]:
+    async def render(snapshot: RegistrySnapshot) -> Sequence[Piece]:
+        servers = request.render("servers-list.html", hosts=hosts(snapshot), snapshot=snapshot)
+        return [*frame_pieces(request), Piece("servers", servers)]
 
     return render
 

@@ -80,6 +80,18 @@ class SparklineEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class TimelineCount:
+    """The number of runs of some items that began in one piece of time."""
+
+    band: int
+    """Which items: 0 stands for the first ones."""
+    column: int
+    """Which piece of time: 0 stands for the first one."""
+    runs: int
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """Which runs, or which states; None asks for all of them."""
 
@@ -97,6 +109,8 @@ class Filter:
     """Only runs that began before this moment; an aware datetime."""
     text: str | None = None
     """Text that the failure, its stack or the message of a state contains, in upper or lower case."""
+    items: tuple[int, int] | None = None
+    """The first and the last of some items; only for queries of runs."""
 
 
 @dataclass(frozen=True, slots=True)

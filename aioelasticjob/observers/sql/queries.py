@@ -10,9 +10,11 @@ from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     FromClause,
+    Integer,
     RowMapping,
     Select,
     and_,
+    bindparam,
     case,
     false,
     func,
@@ -20,15 +22,20 @@ from sqlalchemy import (
     select,
     union_all,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from aioelasticjob.config import MAX_ITEMS
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.sql.history import RUNNING, Filter, RunEntry, SparklineEntry, StateEntry
 from aioelasticjob.observers.sql.rows import CUT_OFF, HANDED_OVER
-from aioelasticjob.observers.sql.schema import RUNS, STATES
+from aioelasticjob.observers.sql.schema import RUNS, STATES, Moment
 
 MAX_PAGE_ROWS = 1000
+GOOD = (Outcome.COMPLETED.value, HANDED_OVER)
+"""Outcomes that are no failure."""
 OUTCOME = case(
     (RUNS.c.complete_time.is_(None), RUNNING),
     (RUNS.c.outcome.is_not(None), RUNS.c.outcome),
@@ -90,6 +97,53 @@ def counts(which: Filter) -> Select[Any]:
     return select(found.c.job_name, found.c.result, func.count()).group_by(found.c.job_name, found.c.result)
 
 
+class _SecondsBetween(FunctionElement[int]):
+    """The whole seconds from the first moment to the second one; each database writes it in its own way."""
+
+    inherit_cache = True
+    type = Integer()
+
+
+@compiles(_SecondsBetween)
+def _seconds_in_sqlite(element: _SecondsBetween, compiler: SQLCompiler, **options: Any) -> str:
+    first, second = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"CAST((julianday({second}) - julianday({first})) * 86400 + 0.0005 AS INTEGER)"
+
+
+@compiles(_SecondsBetween, "postgresql")
+def _seconds_in_postgresql(element: _SecondsBetween, compiler: SQLCompiler, **options: Any) -> str:
+    first, second = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"CAST(FLOOR(EXTRACT(EPOCH FROM ({second} - {first}))) AS BIGINT)"
+
+
+@compiles(_SecondsBetween, "mysql", "mariadb")
+def _seconds_in_mysql(element: _SecondsBetween, compiler: SQLCompiler, **options: Any) -> str:
+    first, second = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"TIMESTAMPDIFF(SECOND, {first}, {second})"
+
+
+def timeline(which: Filter, band: int, column: int) -> Select[Any]:
+    """Return the query for the number of runs by items and time: ``band`` items and ``column`` seconds each."""
+    if which.since is None:
+        raise InvalidSetting("since", None, "a timeline begins at a moment")
+    first = which.items[0] if which.items else 0
+    start = bindparam("timeline_start", _naive(which.since), Moment)
+    failed = case((and_(RUNS.c.complete_time.is_not(None), OUTCOME.element.not_in(GOOD)), 1), else_=0)
+    cells = select(
+        ((RUNS.c.sharding_item - first) // band).label("band"),
+        (_SecondsBetween(start, RUNS.c.start_time) // column).label("slot"),
+        failed.label("failed"),
+    ).where(*_conditions(which))
+    found = cells.subquery()
+    counts = (func.count().label("runs"), func.sum(found.c.failed).label("failures"))
+    return select(found.c.band, found.c.slot, *counts).group_by(found.c.band, found.c.slot)
+
+
+def number_of_states(which: Filter) -> Select[Any]:
+    """Return the query for the number of rows of the status trace."""
+    return select(func.count().label("number")).select_from(STATES).where(*_state_conditions(which))
+
+
 def read_run(row: RowMapping) -> RunEntry:
     """Return a row as a run."""
     instance, ip = row["instance"], row["ip"]
@@ -148,6 +202,8 @@ def _conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
         if not 0 <= which.item < MAX_ITEMS:
             raise InvalidSetting("item", which.item, f"a number from 0 to {MAX_ITEMS - 1}")
         yield RUNS.c.sharding_item == which.item
+    if which.items is not None:
+        yield RUNS.c.sharding_item.between(*which.items)
     if which.instance is not None:
         yield or_(RUNS.c.instance == which.instance, RUNS.c.ip == which.instance)
     if which.source is not None:

@@ -27,7 +27,15 @@ from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql import queries
 from aioelasticjob.observers.sql.engine import engine_for, widths
-from aioelasticjob.observers.sql.history import Filter, Page, RunDetails, RunEntry, SparklineEntry, StateEntry
+from aioelasticjob.observers.sql.history import (
+    Filter,
+    Page,
+    RunDetails,
+    RunEntry,
+    SparklineEntry,
+    StateEntry,
+    TimelineCount,
+)
 from aioelasticjob.observers.sql.rows import Batch
 from aioelasticjob.observers.sql.schema import RUNS, STATES, is_fit, naive, upgrade
 from aioelasticjob.observers.sql.writes import Writes
@@ -153,6 +161,20 @@ class EventStore:
             job, outcome, number = row.values()
             found.setdefault(job, {})[outcome] = number
         return found
+
+    async def timeline(self, which: Filter, *, band: int = 1, column: int = 60) -> tuple[TimelineCount, ...]:
+        """Return the number of runs and failures by ``band`` items and ``column`` seconds, counted by the database.
+
+        Raises:
+            InvalidSetting: a filter makes no sense.
+        """
+        rows = await self._ask(queries.timeline(which, band, column))
+        return tuple(TimelineCount(row["band"], row["slot"], row["runs"], int(row["failures"])) for row in rows)
+
+    async def count_states(self, which: Filter = Filter()) -> int:  # noqa: B008
+        """Return the number of rows of the status trace."""
+        number: int = (await self._ask(queries.number_of_states(which)))[0]["number"]
+        return number
 
     async def job_names(self) -> tuple[str, ...]:
         """Return the names of the jobs that have a history."""

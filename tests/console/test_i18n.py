@@ -13,15 +13,16 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.drawing import _TONES
 from aioelasticjob.console.fields import SECTIONS, field_of
+from aioelasticjob.console.health import _REASONS_IN_PLACE
+from aioelasticjob.console.i18n import NOUNS, choose, language
 from aioelasticjob.console.pages import history, job, servers
-from aioelasticjob.console.words import choose, language
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.operations.settings import UNCHANGEABLE
 
 CONSOLE = Path(job.__file__).parents[1]
-SAID = re.compile(r"""(?:\b_|\bwords)\(\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
+SAID = re.compile(r"""(?:\b_|\btranslate)\(\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
 STATES = ("running", "waiting", "assigning", "switched off", "nobody there", "nobody able", "finished", "faulty")
-DEEDS = re.compile(r"""(?:\bdeed\(|Deed\([^\n"]*)"([a-z ]+)\"""")
+ACTIONS = re.compile(r"""(?:\baudited\(|_entry\(request, |AuditEntry\([^\n"]*)"([a-z ]+)\"""")
 CATALOGUE = json.loads((CONSOLE / "locale" / "zh.json").read_text())
 
 
@@ -34,6 +35,9 @@ def _written() -> set[str]:
 def _made() -> Iterator[str]:
     """Yield the words that come out of values."""
     yield from STATES
+    yield from _REASONS_IN_PLACE
+    yield from (sentence for noun in NOUNS.values() for sentence in noun)
+    yield from re.findall(r'Reason\("[^"]*", "([^"]+)"', (CONSOLE / "attention.py").read_text())
     yield from (*Role, *FireSource, *Outcome, *history.OUTCOMES, *history.STATES.values(), *_TONES)
     for action in job.ACTIONS.values():
         yield action.label
@@ -49,7 +53,7 @@ def _made() -> Iterator[str]:
             choice for choice in field.choices if field.kind == "choice" and choice not in ("", "true", "false")
         )
     for file in CONSOLE.rglob("*.py"):
-        yield from DEEDS.findall(file.read_text())
+        yield from ACTIONS.findall(file.read_text())
 
 
 def test_the_chinese_catalogue_has_every_sentence() -> None:

@@ -1,4 +1,4 @@
-"""What the console says, in English and in Chinese.  English sentences are their own keys; Chinese has a catalogue."""
+"""The console's sentences in English and in Chinese.  The English sentence is the key of the Chinese catalogue."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from importlib.resources import files
 from typing import Final
 
 NAMES: Final = {"en": "English", "zh": "中文"}
-"""The languages by code, each in its own words."""
+"""The languages by code, each by its own name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language to speak; call it with an English sentence."""
+    """A language of the console; call it with an English sentence to translate it."""
 
     code: str
     phrases: Mapping[str, str] = field(repr=False)
@@ -24,6 +24,23 @@ class Language:
         """Return the sentence in this language with its ``{names}`` filled in; an unknown one stays English."""
         said = self.phrases.get(sentence, sentence)
         return said.format(**values) if values else said
+
+    def count(self, number: int, noun: str) -> str:
+        """Return a number with what it counts, such as "1 item" and "2 items"."""
+        one, many = NOUNS[noun]
+        return self(one if number == 1 else many, number=f"{number:,}")
+
+
+NOUNS: Final = {
+    "item": ("{number} item", "{number} items"),
+    "instance": ("{number} instance", "{number} instances"),
+    "job": ("{number} job", "{number} jobs"),
+    "run": ("{number} run", "{number} runs"),
+    "misfire": ("{number} misfire", "{number} misfires"),
+    "failure": ("{number} failure", "{number} failures"),
+    "change": ("{number} change", "{number} changes"),
+}
+"""What is counted: a sentence for one of it and one for any other number."""
 
 
 @cache

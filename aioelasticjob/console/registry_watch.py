@@ -1,4 +1,4 @@
-"""What the registries look like now: each watched once, however many pages are open."""
+"""The registries under watch: each is read once, however many pages are open."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from aioelasticjob.operations import ItemStatus, JobStatus
 from aioelasticjob.registry.session import Session, SessionState, beside
 
 if TYPE_CHECKING:
-    from aioelasticjob.observers.sql import EventStore
+    from aioelasticjob.console.store_watch import StoreWatch
 
-AGAIN: Final = 2.0
+RECONNECT_DELAY: Final = 2.0
 """Seconds until a registry that could not be reached is tried again."""
-PATIENCE: Final = 10.0
+CONNECT_TIMEOUT: Final = 10.0
 """Seconds a connection may take before the page says why there is none."""
-RECALLING: Final = 5.0
-"""Seconds the event store has to tell the newest runs before the pages go without."""
-REMEMBERED: Final = 120
-"""Runs of a job that are remembered for its sparkline and its timeline where no event store tells of more."""
+RECALL_TIMEOUT: Final = 5.0
+"""Seconds that the event store has to return the newest runs; then the pages begin without them."""
+RUNS_KEPT: Final = 120
+"""Runs of a job that are kept in memory for its sparkline, and for its timeline where there is no event store."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A run as its record told of it, or a mark; times in milliseconds since the epoch."""
+class ObservedRun:
+    """A run as its record describes it, or a misfire; times in milliseconds since the epoch."""
 
     item: int
     begun: int
@@ -52,10 +52,12 @@ class Seen:
     source: str
     outcome: str
     instance: str
+    id: str = ""
+    """Its key in the event store; empty where only the registry has been seen."""
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class RegistrySnapshot:
     """A registry at one moment."""
 
     version: int = 0
@@ -67,21 +69,26 @@ class Picture:
     lost: str | None = None
     """Why the registry is not there; None while it is."""
     since: float = 0.0
-    """When it was lost, or found."""
+    """When it was lost, or found.  While it is lost, ``jobs`` are as of then."""
 
 
-class Watched:
+class RegistryWatch:
     """One registry under watch."""
 
     def __init__(self, settings: RegistrySettings, clock: Clock) -> None:
         self.settings, self._clock = settings, clock
-        self.picture = Latest(Picture(lost="connecting", since=clock.now()))
-        self.runs: dict[str, deque[Seen]] = {}
+        self.snapshot = Latest(RegistrySnapshot(lost="connecting", since=clock.now()))
+        self.runs: dict[str, deque[ObservedRun]] = {}
         self.palettes: dict[str, Palette] = {}
         self.epoch = token_hex(4)
-        """Versions of another epoch, of a console that ran before, mean nothing."""
-        self.store: EventStore | None = None
-        """Where the history of its runs is; None without one."""
+        """Stands for this start of the console: versions that an earlier one gave out are not compared."""
+        self.store: StoreWatch | None = None
+        """The history of its runs; None without an event store."""
+        self.store_problem: str | None = None
+        """Why the event store that the settings name cannot be used at all."""
+        self._statuses: tuple[JobStatus, ...] | None = None
+        """The newest list of jobs that the present session has read."""
+        self._connected = False
         self._session: Session | None = None
 
     @property
@@ -91,84 +98,107 @@ class Watched:
         Raises:
             Suspended: the registry is not there.
         """
-        if self._session is None or self.picture.value.lost is not None:
+        if self._session is None or self.snapshot.value.lost is not None:
             raise Suspended(f"the registry {self.settings.name} is not there at the moment; nothing was written")
         return self._session
 
     async def watch(self) -> None:
-        """Watch for ever; a registry that is not there is tried again and again."""
+        """Watch until cancelled; connect again whenever the registry is lost."""
         async with AsyncExitStack() as stack:
             if self.settings.event_store is not None:
+                from aioelasticjob.console.store_watch import StoreWatch
                 from aioelasticjob.observers.sql import open_store  # SQLAlchemy, where there is a store to ask
 
                 store = open_store(self.settings.event_store, clock=self._clock)
                 try:
-                    self.store = await stack.enter_async_context(store)
+                    opened = await stack.enter_async_context(store)
                 except ElasticJobError as error:  # such as a directory that was there yesterday
-                    self._complain("no event store", error)
+                    self.store_problem = str(error)
+                    self._log_problem("no event store", error)
+                else:
+                    self.store = StoreWatch(opened, self._clock, self.settings.name)
+                    await stack.enter_async_context(beside(self.store.watch))
             await self._watch()
 
     async def _watch(self) -> None:
         while True:
             try:
-                async with open_registry(self.settings.place(PATIENCE), clock=self._clock) as session:
+                async with open_registry(self.settings.parsed_address(CONNECT_TIMEOUT), clock=self._clock) as session:
                     self._session = session
-                    await self._follow(session)
+                    await self._follow_jobs(session)
             except ElasticJobError as error:
-                self._lose(str(error))
-                self._complain("registry lost", error)
-            except Exception as error:  # a mistake of ours in one registry is no reason to lose sight of the others
-                self._lose(f"{type(error).__name__}: {error}")
+                self._mark_lost(str(error))
+                self._log_problem("registry lost", error)
+            except Exception as error:  # a bug that one registry shows must not end the watch of the others
+                self._mark_lost(f"{type(error).__name__}: {error}")
                 log.exception("cannot watch", extra={"registry": self.settings.name})
             finally:
                 self._session = None
-            await anyio.sleep(AGAIN)
+            await anyio.sleep(RECONNECT_DELAY)
 
-    async def _follow(self, session: Session) -> None:
+    async def _follow_jobs(self, session: Session) -> None:
+        """Publish the jobs while the session is connected.
+
+        The list of jobs is also renewed when a next fire has passed, which needs no registry.  Such a list is not
+        published without a connection: it would make the pages look as if the registry were back.
+        """
+        self._statuses, self._connected = None, False
         async with (
-            beside(partial(self._listen, session)),
+            beside(partial(self._follow_session_state, session)),
             operations.watch_all(session, clock=self._clock) as lists,
         ):
             async for statuses in lists:
-                if not self.picture.value.read:
-                    await self._recall([status.name for status in statuses])
-                self._look(statuses)
+                if not self.snapshot.value.read:
+                    await self._load_recent_runs([status.name for status in statuses])
+                self._statuses = statuses
+                if self._connected:
+                    self._publish(statuses)
 
-    async def _listen(self, session: Session) -> None:
+    async def _follow_session_state(self, session: Session) -> None:
         async for status in session.status:
-            if status.state is not SessionState.CONNECTED:
-                self._lose(f"the connection to {session.settings.servers} is {status.state.value}")
-            elif self.picture.value.read:
-                self._find()
+            self._connected = status.state is SessionState.CONNECTED
+            if not self._connected:
+                self._mark_lost(f"the connection to {session.settings.servers} is {status.state.value}")
+            elif self._statuses is not None:
+                self._publish(self._statuses)
 
-    async def _recall(self, jobs: Sequence[str]) -> None:
-        """Fetch the newest runs out of the event store, so that sparklines do not begin empty."""
+    async def _load_recent_runs(self, jobs: Sequence[str]) -> None:
+        """Read the newest runs from the event store, so that sparklines are not empty after a start."""
         if self.store is None or not jobs:
             return
         try:
-            with anyio.fail_after(RECALLING):
-                sparklines = await self.store.sparklines(jobs, last=30)
+            with anyio.fail_after(RECALL_TIMEOUT):
+                sparklines = await self.store.store.sparklines(jobs, last=30)
         except (ElasticJobError, TimeoutError) as error:
-            self._complain("event store does not answer", error)
+            self._log_problem("event store does not answer", error)
             return
         for name, strokes in sparklines.items():
             known = [stroke for stroke in strokes if stroke.seconds is not None]
-            seen = [_of_beat(stroke.item, stroke.began, stroke.seconds or 0, stroke.outcome) for stroke in known]
-            self.runs[name] = deque(seen, maxlen=REMEMBERED)
+            seen = [_stored_run(stroke.item, stroke.began, stroke.seconds or 0, stroke.outcome) for stroke in known]
+            self.runs[name] = deque(seen, maxlen=RUNS_KEPT)
 
-    def _look(self, statuses: tuple[JobStatus, ...]) -> None:
-        old = self.picture.value
+    def _kept_runs(self, job: str, items: int) -> deque[ObservedRun]:
+        """Return the runs of a job that are kept in memory: of one with many items several fires."""
+        kept, size = self.runs.get(job), max(RUNS_KEPT, 3 * items)
+        if kept is None or (kept.maxlen or 0) < size:
+            kept = self.runs[job] = deque(kept or (), maxlen=size)
+        return kept
+
+    def _publish(self, statuses: tuple[JobStatus, ...]) -> None:
+        old = self.snapshot.value
         jobs = {status.name: status for status in statuses}
         version = old.version + 1
         changed = {
             name: old.changed[name] if (before := old.jobs.get(name)) is status or before == status else version
             for name, status in jobs.items()
         }
-        self._remember(old.jobs, jobs, changed, version)
+        self._record_runs(old.jobs, jobs, changed, version)
         since = old.since if old.lost is None else self._clock.now()
-        self.picture.set(Picture(version, MappingProxyType(jobs), MappingProxyType(changed), True, None, since))
+        self.snapshot.set(
+            RegistrySnapshot(version, MappingProxyType(jobs), MappingProxyType(changed), True, None, since)
+        )
 
-    def _remember(
+    def _record_runs(
         self, old: Mapping[str, JobStatus], new: Mapping[str, JobStatus], changed: Mapping[str, int], version: int
     ) -> None:
         for name in self.runs.keys() - new.keys():
@@ -177,44 +207,43 @@ class Watched:
         for name, status in new.items():
             if changed[name] == version:
                 before = {item.item: item for item in old[name].items} if name in old else {}
-                runs = self.runs.setdefault(name, deque(maxlen=REMEMBERED))
-                self.palettes.setdefault(name, Palette()).see(one.id for one in status.instances)
+                runs = self._kept_runs(name, len(status.items))
+                self.palettes.setdefault(name, Palette()).update(one.id for one in status.instances)
                 known = {(seen.item, seen.begun // 1000) for seen in runs} if not old else set()
-                news = [seen for seen in _news(before, status.items) if (seen.item, seen.begun // 1000) not in known]
-                runs.extend(sorted(news, key=lambda seen: seen.ended))
+                fresh = [
+                    seen for seen in _new_runs(before, status.items) if (seen.item, seen.begun // 1000) not in known
+                ]
+                runs.extend(sorted(fresh, key=lambda seen: seen.ended))
 
-    def _complain(self, message: str, error: Exception) -> None:
+    def _log_problem(self, message: str, error: Exception) -> None:
         log.warning(message, extra={"registry": self.settings.name, "reason": str(error)})
 
-    def _lose(self, reason: str) -> None:
-        old = self.picture.value
+    def _mark_lost(self, reason: str) -> None:
+        old = self.snapshot.value
         since = self._clock.now() if old.lost is None else old.since
-        self.picture.set(replace(old, version=old.version + 1, lost=reason, since=since))
-
-    def _find(self) -> None:
-        old = self.picture.value
-        if old.lost is not None:
-            self.picture.set(replace(old, version=old.version + 1, lost=None, since=self._clock.now()))
+        self.snapshot.set(replace(old, version=old.version + 1, lost=reason, since=since))
 
 
-def _news(before: Mapping[int, ItemStatus], items: Iterable[ItemStatus]) -> list[Seen]:
+def _new_runs(before: Mapping[int, ItemStatus], items: Iterable[ItemStatus]) -> list[ObservedRun]:
     """Return the runs that have ended, and the misfires marked, since ``before``."""
-    found = list[Seen]()
+    found = list[ObservedRun]()
     for item in items:
         old = before.get(item.item)
         record = item.record
         if record is not None and _ended(record) and (old is None or old.record != record):
             found.append(
-                Seen(item.item, record.begun, record.completed_at, record.source, record.outcome, record.instance)
+                ObservedRun(
+                    item.item, record.begun, record.completed_at, record.source, record.outcome, record.instance
+                )
             )
         if item.misfired and old is not None and not old.misfired and record is not None:
-            found.append(Seen(item.item, record.slot, record.slot, "CRON", "misfired", ""))
+            found.append(ObservedRun(item.item, record.slot, record.slot, "CRON", "misfired", ""))
     return found
 
 
-def _of_beat(item: int, began: datetime, seconds: float, outcome: str) -> Seen:
+def _stored_run(item: int, began: datetime, seconds: float, outcome: str) -> ObservedRun:
     begun = int(began.timestamp() * 1000)
-    return Seen(item, begun, begun + int(seconds * 1000), "", outcome, "")
+    return ObservedRun(item, begun, begun + int(seconds * 1000), "", outcome, "")
 
 
 def _ended(record: Record) -> bool:
@@ -226,7 +255,7 @@ class Registries:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._watched: dict[str, tuple[Watched, anyio.CancelScope]] = {}
+        self._watched: dict[str, tuple[RegistryWatch, anyio.CancelScope]] = {}
         self._tasks: TaskGroup | None = None
 
     @asynccontextmanager
@@ -243,7 +272,7 @@ class Registries:
     def add(self, settings: RegistrySettings) -> None:
         """Watch one more."""
         assert self._tasks is not None, "registries are watched inside watching()"
-        scope, watched = anyio.CancelScope(), Watched(settings, self._clock)
+        scope, watched = anyio.CancelScope(), RegistryWatch(settings, self._clock)
         self._watched[settings.name] = watched, scope
 
         async def watch() -> None:
@@ -252,15 +281,15 @@ class Registries:
 
         self._tasks.start_soon(watch)
 
-    def drop(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Watch one no more."""
         with suppress(KeyError):
             self._watched.pop(name)[1].cancel()
 
-    def get(self, name: str) -> Watched | None:
+    def get(self, name: str) -> RegistryWatch | None:
         """Return a registry by name."""
         found = self._watched.get(name)
         return None if found is None else found[0]
 
-    def __iter__(self) -> Iterator[Watched]:
+    def __iter__(self) -> Iterator[RegistryWatch]:
         return iter([watched for watched, _ in self._watched.values()])

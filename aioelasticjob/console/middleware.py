@@ -38,8 +38,8 @@ class TooLarge(HTTPException):
         super().__init__(413, "that is more than this console takes in one request")
 
 
-class Gate:
-    """The outermost layer of the console."""
+class HeadersAndLimits:
+    """The outermost layer of the console: it adds security headers to every answer, and limits every body."""
 
     def __init__(self, app: ASGIApp, largest: int) -> None:
         self._app, self._largest = app, largest
@@ -49,35 +49,35 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if _announced(scope) > self._largest:
+        if _announced_size(scope) > self._largest:
             await _refuse(send)
             return
-        taken = 0
+        received = 0
 
-        async def take() -> Message:
-            nonlocal taken
+        async def limited_receive() -> Message:
+            nonlocal received
             message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > self._largest:
+            received += len(message.get("body", b""))
+            if received > self._largest:
                 raise TooLarge
             return message
 
-        async def give(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _furnish(message)
+                _add_headers(message)
             await send(message)
 
-        await self._app(scope, take, give)
+        await self._app(scope, limited_receive, send_with_headers)
 
 
-def _furnish(message: Message) -> None:
+def _add_headers(message: Message) -> None:
     headers = MutableHeaders(scope=message)
     for name, value in HEADERS.items():
         headers.setdefault(name, value)
     headers.setdefault("Cache-Control", "no-store")
 
 
-def _announced(scope: Scope) -> int:
+def _announced_size(scope: Scope) -> int:
     length = Headers(scope=scope).get("content-length", "0")
     return int(length) if length.isdecimal() else 0
 
@@ -86,6 +86,6 @@ async def _refuse(send: Send) -> None:
     """Answer without reading any of it."""
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
     start: Message = {"type": "http.response.start", "status": 413, "headers": headers}
-    _furnish(start)
+    _add_headers(start)
     await send(start)
     await send({"type": "http.response.body", "body": f"413: {TooLarge().detail}\n".encode()})

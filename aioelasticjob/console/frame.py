@@ -1,0 +1,25 @@
+"""The frame of every page: the registries in the header, and the banner that says which of them is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.responses import Response
+
+from aioelasticjob.console.registry_watch import RegistrySnapshot
+from aioelasticjob.console.request import PageRequest
+from aioelasticjob.console.stream import Piece, Pieces, stream
+
+
+def frame_pieces(request: PageRequest) -> list[Piece]:
+    """Return the pieces of the frame that change while a page is open."""
+    return [Piece("state", request.render("state.html")), Piece("switch", request.render("switch.html"))]
+
+
+async def live(request: PageRequest) -> Response:
+    """Stream the changes of the frame, for pages of which nothing else is live."""
+
+    async def render(_: RegistrySnapshot) -> Sequence[Piece]:
+        return frame_pieces(request)
+
+    return stream(request, Pieces(render))

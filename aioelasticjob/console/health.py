@@ -1,0 +1,97 @@
+"""The health of jobs: a group for the tiles, a colour for the dots, a word and the reasons; computed for all pages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.console.attention import Reason, reasons
+from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.operations import JobStatus
+
+GROUPS: Final = ("attention", "running", "waiting", "off")
+"""What the tiles count; the group that needs a person comes first."""
+_GROUP: Final = {
+    "running": "running",
+    "waiting": "waiting",
+    "assigning": "waiting",
+    "finished": "waiting",
+    "switched off": "off",
+}
+_COLOUR: Final = {"running": "run", "waiting": "ok", "assigning": "busy"}
+_WARNINGS: Final = ("nobody there", "misfiring", "unreliable")
+"""Reasons that are shown in amber; the others are shown in red."""
+_REASONS_IN_PLACE: Final = ("failing", "misfiring", "unreliable", "given up", "cut off", "not converging")
+"""Reasons whose word stands in place of the job's state."""
+_NO_FIRES: Final = ("switched off", "nobody there", "nobody able", "faulty")
+"""States of a job whose next fire nobody runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How one job is."""
+
+    group: str
+    """The tile that counts it."""
+    colour: str
+    """The style class of its dot."""
+    word: str
+    """Its state in one or two words; a key of the catalogue."""
+    fires: bool
+    """Whether its next fire will be run as things are."""
+    reasons: tuple[Reason, ...] = ()
+    """Why it needs attention."""
+
+
+def health_of(status: JobStatus, found: tuple[Reason, ...]) -> Health:
+    """Return the health of a job that needs attention for the reasons ``found``."""
+    state = status.state
+    fires = state not in _NO_FIRES
+    if not found:
+        return Health(_GROUP.get(state, "attention"), _COLOUR.get(state, "off"), state, fires)
+    gravest = found[0].kind
+    colour = "warn" if gravest in _WARNINGS else "bad"
+    return Health("attention", colour, gravest if gravest in _REASONS_IN_PLACE else state, fires, found)
+
+
+class HealthGroups:
+    """The health of a registry's jobs."""
+
+    def __init__(self, watch: RegistryWatch, clock: Clock) -> None:
+        self._watch, self._clock = watch, clock
+        self._snapshot: RegistrySnapshot | None = None
+        self._unsettled: dict[str, float] = {}
+        """By job, when its assignment was first seen not to stand."""
+        self.of: Mapping[str, Health] = {}
+        """By job."""
+        self.counts: Counter[str] = Counter()
+        """Jobs in each group."""
+
+    def update(self, snapshot: RegistrySnapshot) -> HealthGroups:
+        """Compute the health of the jobs that have changed since the last snapshot, and of those that do not settle."""
+        old = self._snapshot
+        if old is snapshot and not self._unsettled:
+            return self
+        known = {} if old is None else old.changed
+        self._note_unsettled(snapshot)
+        self.of = {
+            name: self.of[name]
+            if known.get(name) == snapshot.changed[name] and name not in self._unsettled
+            else self._health(status)
+            for name, status in snapshot.jobs.items()
+        }
+        self._snapshot, self.counts = snapshot, Counter(health.group for health in self.of.values())
+        return self
+
+    def _note_unsettled(self, snapshot: RegistrySnapshot) -> None:
+        now = self._clock.now()
+        unsettled = [name for name, status in snapshot.jobs.items() if status.instances and not status.settled]
+        self._unsettled = {name: self._unsettled.get(name, now) for name in unsettled}
+
+    def _health(self, status: JobStatus) -> Health:
+        now = self._clock.now()
+        unsettled_for = now - self._unsettled.get(status.name, now)
+        return health_of(status, reasons(status, list(self._watch.runs.get(status.name, ())), unsettled_for))

@@ -1,0 +1,99 @@
+"""The users of the console, and the audit log."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from aioelasticjob.console.accounts import INVITATION, Role
+from aioelasticjob.console.request import PageRequest, require_role
+from aioelasticjob.errors import InvalidSetting
+
+IN = "in:"
+"""Begins the name of a form's field for the role in one registry."""
+LINES = 50
+"""Entries of the log on a page."""
+
+
+async def page(request: PageRequest) -> Response:
+    """Show everybody."""
+    return request.page(
+        "users.html",
+        people=await request.state.storage.accounts.everybody(),
+        roles=tuple(Role),
+        link="",
+        invited="",
+        tab="users",
+    )
+
+
+async def invite(request: PageRequest) -> Response:
+    """Make a one-time link for somebody new, or for somebody who has forgotten a password; shown this once."""
+    name, state = request.form.get("name", "").strip(), request.state
+    role = _role(request.form.get("role", "viewer"))
+    async with request.audited("invite", name, asked={"role": role.value}):
+        token = await state.storage.accounts.invite(name, role)
+    base = request.http.base_url
+    link = f"{base.scheme}://{base.netloc}{request.url('welcome', token)}"
+    people = await state.storage.accounts.everybody()
+    return request.page(
+        "users.html", people=people, roles=tuple(Role), link=link, invited=name, hours=INVITATION / 3600, tab="users"
+    )
+
+
+async def change(request: PageRequest) -> Response:
+    """Give somebody another role, or let them in no more, or again."""
+    name, state, form = request.http.path_params["name"], request.state, request.form
+    role = _role(request.form["role"]) if "role" in request.form else None
+    disabled = request.form["disabled"] == "1" if "disabled" in request.form else None
+    found = next((person for person in await state.storage.accounts.everybody() if person.name == name), None)
+    if found is None:
+        raise InvalidSetting("user", name[:100], "there is nobody of that name")
+    before: dict[str, object] = {"role": found.role.value, "disabled": found.disabled}
+    asked = {key: form[key] for key in form if key in ("role", "disabled") or key.startswith(IN)}
+    grants = {key.removeprefix(IN): _grant(form[key]) for key in form if key.startswith(IN)}
+    before |= {key: found.grants.get(key) for key in grants}
+    async with request.audited("change a user", name, asked=asked, before=before) as result:
+        await state.storage.accounts.change(name, role=role, disabled=disabled, grants=grants)
+        result.after = {
+            "role": (role or found.role).value,
+            "disabled": found.disabled if disabled is None else disabled,
+            **grants,
+        }
+    return request.redirect(
+        request.url("users"), request.translate("{name} has been changed and signed out.", name=name)
+    )
+
+
+async def audit_log(request: PageRequest) -> Response:
+    """Show the log, newest first; operators see what was done in their registries, administrators everything."""
+    if not request.viewer.operates_somewhere:
+        require_role(request, Role.OPERATOR)
+    registries = None if request.viewer.is_admin else _operated(request)
+    query = request.http.query_params
+    await request.state.storage.failed_sign_ins.flush()
+    text, below = query.get("q", "")[:200], query.get("below", "")
+    start = int(below) if below.isascii() and below.isdecimal() and len(below) < 16 else None
+    records = await request.state.storage.audit.entries(below=start, text=text, most=LINES + 1, registries=registries)
+    more = records[LINES - 1].id if len(records) > LINES else None
+    return request.page("audit.html", records=records[:LINES], more=more, text=text, tab="audit")
+
+
+def _operated(request: PageRequest) -> list[str]:
+    assert request.viewer.session is not None
+    person, names = request.viewer.session.person, [one.settings.name for one in request.state.registries]
+    return [name for name in names if person.role_in(name).includes(Role.OPERATOR)]
+
+
+def _grant(text: str) -> Role | None:
+    """Read the role in one registry; empty for the same one as elsewhere."""
+    role = _role(text) if text else None
+    if role is Role.ADMIN:
+        raise InvalidSetting("role", text, "administrators are so in all registries")
+    return role
+
+
+def _role(text: str) -> Role:
+    try:
+        return Role(text)
+    except ValueError:
+        raise InvalidSetting("role", text[:40], f"one of {', '.join(Role)}") from None

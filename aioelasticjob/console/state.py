@@ -1,0 +1,88 @@
+"""What the pages of one console share.  It imports none of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
+
+from anyio import CancelScope
+from argon2 import PasswordHasher
+from jinja2 import Environment
+
+from aioelasticjob.clock import Clock
+from aioelasticjob.console.accounts import Accounts
+from aioelasticjob.console.audit import Audit
+from aioelasticjob.console.database import Database, open_database
+from aioelasticjob.console.devices import Devices
+from aioelasticjob.console.failed_sign_ins import FailedSignIns
+from aioelasticjob.console.health import HealthGroups
+from aioelasticjob.console.live_pages import LivePages
+from aioelasticjob.console.registry_watch import Registries, RegistrySnapshot, RegistryWatch
+from aioelasticjob.console.sessions import Sessions, secret_of
+from aioelasticjob.console.settings import ConsoleSettings
+from aioelasticjob.console.throttle import LoginThrottle
+
+RenderedRows: TypeAlias = dict[tuple[str, str], dict[str, tuple[int, str]]]
+"""By language and root, then by job: the version since which the row looks so, and its HTML."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What the console keeps in its own database."""
+
+    database: Database
+    accounts: Accounts
+    sessions: Sessions
+    audit: Audit
+    failed_sign_ins: FailedSignIns
+    devices: Devices
+
+
+@dataclass
+class ConsoleState:
+    """The state of one console."""
+
+    settings: ConsoleSettings
+    clock: Clock
+    templates: Environment
+    registries: Registries
+    login_throttle: LoginThrottle
+    live_pages: LivePages
+    storage: Storage = field(init=False)
+    """There while the console is open."""
+    invitation: str | None = None
+    """The path of the one-time link to set the first password; None once somebody has."""
+    closing: bool = False
+    """Set by the server that is about to stop: open pages end, and reconnect to the next console."""
+    health: WeakKeyDictionary[RegistryWatch, HealthGroups] = field(default_factory=WeakKeyDictionary)
+    """The health of each registry's jobs."""
+    rows: WeakKeyDictionary[RegistryWatch, RenderedRows] = field(default_factory=WeakKeyDictionary)
+    """The rows of each registry's overview, rendered once for all pages."""
+
+    def health_of(self, watch: RegistryWatch, snapshot: RegistrySnapshot) -> HealthGroups:
+        """Return the health of a registry's jobs at a moment."""
+        groups = self.health.get(watch)
+        if groups is None:
+            groups = self.health[watch] = HealthGroups(watch, self.clock)
+        return groups.update(snapshot)
+
+
+@asynccontextmanager
+async def open_storage(settings: ConsoleSettings, clock: Clock, hasher: PasswordHasher) -> AsyncIterator[Storage]:
+    """Open the console's own database.
+
+    Raises:
+        DataUnusable: the data directory cannot be used.
+    """
+    async with open_database(settings.directory) as database:
+        secret, audit = await secret_of(database), Audit(database, clock)
+        sessions, accounts = Sessions(database, settings, clock, secret), Accounts(database, clock, hasher)
+        failed = FailedSignIns(audit, clock)
+        try:
+            yield Storage(database, accounts, sessions, audit, failed, Devices(secret))
+        finally:
+            with CancelScope(shield=True):
+                await failed.flush()

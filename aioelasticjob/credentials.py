@@ -1,0 +1,178 @@
+"""Hides credentials in text and in JSON: what is marked as secret, and what looks like a credential."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+HIDDEN: Final = "…"
+"""What stands in place of a credential."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Marks a setting of a kind of job: its value, and everything below it, is shown to operators only."""
+
+
+SECRET: Final = Secret()
+
+_SECRET_NAME: Final = re.compile(
+    r"passw|passphrase|passwd|secret|token|credential|apikey|accesskey|authkey|privatekey|pass\d*$"
+    r"|(^|_)(pwd|key|keys|auth|authorization|authentication|cookie|cookies|dsn|sig|sign|signature|jwt|bearer|webhook)"
+    r"\d*(_|$)"
+)
+_CONTAINERS: Final = ("headers", "environment", "environ", "env", "url", "uri")
+"""Names below which nothing is shown but the host of a URL, as they often hold credentials."""
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.DOTALL)
+_URL: Final = re.compile(r"(?<![\w+.-])([\w+.-]+)://([^\s\"'<>`|\\]+)")
+_HOOK: Final = re.compile(r"hook|/robot/|/bot\d|api\.telegram", re.IGNORECASE)
+_PAIR: Final = re.compile(r"(?P<name>[^?&#;=]+)=(?P<value>[^&#;]*)")
+_QUOTED: Final = r"\\\"(?:(?!\\\").)*\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
+_BARE: Final = r"(?:\\.|[^\s;&\"'\\])+"
+_ASSIGNMENT: Final = re.compile(
+    rf"(?<![\w.-])(?P<head>(?P<name>[\w.-]+)\\?[\"']?\s*(?:=>|:=|=|(?P<colon>:))[ \t]*)"
+    rf"(?P<value>(?:{_QUOTED})(?:{_QUOTED}|{_BARE})*|(?(colon)[^\n\"']+|{_BARE}(?:{_QUOTED}|{_BARE})*))"
+)
+_OPTION: Final = re.compile(rf"(?<!\S)(?P<head>--?(?P<name>[A-Za-z][\w-]*)\s+)(?P<value>(?:{_QUOTED}|(?!-){_BARE})+)")
+_SCHEME: Final = re.compile(r"\b(Bearer|(?:Basic|Token|Digest)(?=\s+\S*[\d=]))\s+[\w.~+/=-]{6,}", re.IGNORECASE)
+_USER: Final = re.compile(r"(?<!\S)((?:-u|-U|--user|--proxy-user)[\s=]*)[\"']?[^\s:\"']+:[^\s\"']+[\"']?")
+_COMMAND: Final = re.compile(r"\b(mysql\w*|mariadb[\w-]*|sshpass|redis-cli)\b[^\n;|]*")
+_COMMAND_PASSWORD: Final = re.compile(r"(?<=\s)(-[pa]\s*)(?:\"[^\"]*\"|'[^']*'|\S+)")
+_KNOWN: Final = re.compile(
+    r"\b(?:gh[a-z]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[a-z]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{30,}"
+    r"|[srp]k[_-][\w-]{16,}|eyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?)"
+)
+_LONG: Final = re.compile(r"(?<![\w-])[A-Za-z0-9_-]{24,}")
+_LETTERS_AND_DIGITS: Final = re.compile(r"[A-Za-z0-9]{12,}")
+_HEX: Final = re.compile(r"(?=.*\d)(?=.*[a-fA-F])[0-9a-fA-F]{32,}")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a setting, variable, option or header of this name usually holds a credential."""
+    if name.endswith(("Error", "Exception")):
+        return False
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", _CAMEL.sub("_", name)).lower()
+    return _SECRET_NAME.search(plain) is not None
+
+
+def hide_in_json(value: object, marked: Collection[str] = ()) -> object:
+    """Return a value of JSON without credentials; ``marked`` are names below which nothing is shown, at any depth."""
+    if isinstance(value, Mapping):
+        return {key: _below(str(key), part, marked) for key, part in value.items()}
+    if isinstance(value, str):
+        return hide_in_text(value)
+    return _words(value, marked) if isinstance(value, Sequence) else value
+
+
+def hide_all(value: object) -> object:
+    """Return a value of JSON that shows the names in it, and of a URL the host, but nothing else."""
+    if isinstance(value, Mapping):
+        return {key: hide_all(part) for key, part in value.items()}
+    if isinstance(value, str):
+        found = _URL.fullmatch(value)
+        return HIDDEN if value and found is None else value and _host_only(value)
+    if isinstance(value, Sequence):
+        return [hide_all(part) for part in value]
+    return value if value is None else HIDDEN
+
+
+def hide_in_text(text: str, marked: Collection[str] = ()) -> str:
+    """Return text without credentials; text that is a JSON object or list is read as such, as by ``hide_in_json``."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            read = json.loads(text)
+            hidden = hide_in_json(read, marked)
+        except ValueError:
+            pass
+        except RecursionError:  # nobody writes settings so deep
+            return HIDDEN
+        else:
+            return text if hidden == read else json.dumps(hidden, ensure_ascii=False)
+    text = _PRIVATE_KEY.sub(HIDDEN, text)
+    text = _URL.sub(lambda found: f"{found[1]}://{_rest_of_url(found[2])}", text)
+    text = _ASSIGNMENT.sub(_hide_value, text)
+    text = _OPTION.sub(_hide_value, text)
+    text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
+    text = _USER.sub(rf"\1{HIDDEN}", text)
+    text = _COMMAND.sub(lambda found: _COMMAND_PASSWORD.sub(rf"\1{HIDDEN}", found[0]), text)
+    text = _KNOWN.sub(HIDDEN, text)
+    return _LONG.sub(lambda found: HIDDEN if _looks_random(found[0]) else found[0], text)
+
+
+def _below(name: str, value: object, marked: Collection[str]) -> object:
+    plain = name.lower()
+    if name in marked or plain in _CONTAINERS or plain.startswith("header.") or is_secret_name(name):
+        return hide_all(value)
+    return hide_in_json(value, marked)
+
+
+def _words(values: Sequence[object], marked: Collection[str]) -> list[object]:
+    """Hide in a list, which may be a command line: the word after an option such as ``--password`` is its value."""
+    texts = [one if isinstance(one, str) else "" for one in values]
+    secret = {second for first, second in pairwise(range(len(texts))) if _takes_secret(texts[: first + 1])}
+    return [hide_all(one) if index in secret else hide_in_json(one, marked) for index, one in enumerate(values)]
+
+
+def _takes_secret(words: Sequence[str]) -> bool:
+    """Whether the next word of a command line is a credential."""
+    last = words[-1]
+    short = {"-u": "curl", "-U": "curl", "-p": "sshpass", "-a": "redis-cli"}.get(last)
+    if short is not None:
+        return any(word.rpartition("/")[2] == short for word in words)
+    return last.startswith("-") and "=" not in last and is_secret_name(last)
+
+
+def _hide_value(found: re.Match[str]) -> str:
+    value = found["value"]
+    if not is_secret_name(found["name"]) or (value.startswith("//") and found["head"].endswith(":")):
+        return found[0]
+    quote = value[:1] if value[:1] in "\"'" else ""
+    return f"{found['head']}{quote}{HIDDEN}{quote}"
+
+
+def _rest_of_url(rest: str) -> str:
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    port = authority.partition("]")[2] or authority.rpartition(":")[2]
+    if "@" in authority:
+        return f"{HIDDEN}@{_rest_of_url(rest[authority.rindex('@') + 1 :])}"
+    if ":" in authority and "@" in rest and not port.lstrip(":").isdecimal():  # a password may contain a slash
+        return f"{HIDDEN}@{_rest_of_url(rest.rpartition('@')[2])}"
+    path = rest[len(authority) :]
+    if path.strip("/") and _HOOK.search(rest):
+        return f"{authority}/{HIDDEN}"
+    before, mark, query = _split_query(path)
+    shown = "/".join(HIDDEN if _KNOWN.fullmatch(part) or _looks_random(part) else part for part in before.split("/"))
+    return f"{authority}{shown}{mark}{_PAIR.sub(_hide_in_query, query)}"
+
+
+def _split_query(path: str) -> tuple[str, str, str]:
+    found = re.search(r"[?#]", path)
+    return (path, "", "") if found is None else (path[: found.start()], found[0], path[found.end() :])
+
+
+def _hide_in_query(found: re.Match[str]) -> str:
+    secret = is_secret_name(found["name"]) or _looks_random(found["value"])
+    return f"{found['name']}={HIDDEN}" if secret else found[0]
+
+
+def _host_only(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    authority = re.split(r"[/?#]", _rest_of_url(rest), maxsplit=1)[0].rpartition("@")[2]
+    return f"{scheme}://{authority}" + (f"/{HIDDEN}" if rest.rstrip("/") != authority else "")
+
+
+def _looks_random(text: str) -> bool:
+    """Whether text is a long mixture of letters and digits, as only machines write it."""
+    if _HEX.fullmatch(text):
+        return True
+    if len(text) < 24 or not _LONG.fullmatch(text):
+        return False
+    return any(
+        sum(map(str.isdigit, part)) >= 2 and not part.isupper() and not part.islower()
+        for part in _LETTERS_AND_DIGITS.findall(text)
+    )

@@ -1,0 +1,67 @@
+"""Why a job needs a person: rules over its status and its newest runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aioelasticjob.console.attention import SETTLE_LIMIT, reasons
+from aioelasticjob.console.health import health_of
+from aioelasticjob.console.registry_watch import ObservedRun
+from aioelasticjob.model import GIVEN_UP
+from tests.console.samples import ended, item, status
+
+NOW = 1_800_000_000.0
+
+
+def _runs(*outcomes: str, item: int = 0) -> list[ObservedRun]:
+    begun = [int((NOW - 60 * (len(outcomes) - n)) * 1000) for n in range(len(outcomes))]
+    return [ObservedRun(item, at, at + 500, "CRON", outcome, "") for at, outcome in zip(begun, outcomes, strict=True)]
+
+
+def test_a_job_whose_newest_run_failed_is_failing_since_the_first_failure_of_the_streak() -> None:
+    runs = _runs("failed", "completed", "failed", "timed out", "failed")
+    last = replace(ended("failed", NOW), begun=runs[-1].begun)
+    found = reasons(status("report", (item(0, record=last),), now=NOW), runs)
+    assert [(one.kind, one.values["streak"], one.since) for one in found] == [("failing", 3, runs[2].begun / 1000)]
+    health = health_of(status("report", (item(0, record=last),), now=NOW), found)
+    assert (health.group, health.colour, health.word, health.fires) == ("attention", "bad", "failing", True)
+
+
+def test_a_job_that_fails_now_and_then_stays_with_those_that_need_attention_when_a_run_succeeds() -> None:
+    good = item(0, record=ended("completed", NOW))
+    now_and_then = _runs(*["completed", "completed", "failed"] * 4, "completed")
+    (found,) = reasons(status("report", (good,), now=NOW), now_and_then)
+    assert (found.kind, found.values) == ("unreliable", {"failed": 4, "runs": 13})
+    assert reasons(status("report", (good,), now=NOW), _runs("failed", *["completed"] * 19)) == ()  # once is no rate
+    assert reasons(status("report", (good,), now=NOW), _runs("failed", "failed", *["completed"] * 20)) == ()  # long ago
+
+
+def test_misfires_need_attention_until_enough_runs_have_succeeded() -> None:
+    good = status("report", (item(0, record=ended("completed", NOW)),), now=NOW)
+    runs = _runs("misfired", "completed")
+    (found,) = reasons(good, runs)
+    assert (found.kind, found.since) == ("misfiring", runs[0].begun / 1000)
+    assert reasons(good, _runs("misfired", *["completed"] * 20)) == ()
+    marked = status("report", (item(0, misfired=True),), now=NOW)
+    assert [one.kind for one in reasons(marked, [])] == ["misfiring"]
+
+
+def test_what_else_needs_attention_and_what_does_not() -> None:
+    plain = status("report", (item(0),), now=NOW)
+    assert reasons(plain, []) == ()
+    assert [one.kind for one in reasons(status("report", (item(0),), now=NOW, instances=()), [])] == ["nobody there"]
+    lacking = replace(plain, instances=tuple(replace(one, lacks=("streams",)) for one in plain.instances))
+    assert [one.kind for one in reasons(lacking, [])] == ["nobody able"]
+    assert [one.kind for one in reasons(replace(plain, fault="no cron"), [])] == ["refused"]
+    cut_off = status("report", (item(0, orphaned=True), item(1, record=ended(GIVEN_UP, NOW))), now=NOW)
+    assert [one.kind for one in reasons(cut_off, [])] == ["given up", "cut off"]
+    assert reasons(replace(plain, settled=False), [], SETTLE_LIMIT - 1) == ()
+    assert [one.kind for one in reasons(replace(plain, settled=False), [], SETTLE_LIMIT)] == ["not converging"]
+
+
+def test_a_job_that_was_switched_off_on_purpose_needs_no_attention_and_fires_nothing() -> None:
+    off = status("report", (item(0, record=ended("failed", NOW)),), now=NOW, paused=True, cron="* * * * * ?")
+    found = reasons(off, _runs("failed", "failed"))
+    assert found == ()
+    health = health_of(off, found)
+    assert (health.group, health.word, health.fires) == ("off", "switched off", False)
