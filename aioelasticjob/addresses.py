@@ -95,16 +95,16 @@ async def open_registry(
 
 def _ensure_server_again(server: SharedServer) -> Callable[[], Awaitable[None]]:
     """Return a function that starts a shared server again; if that fails it only logs why, and the session goes on."""
-    told = ""
+    reason = ""
 
     async def start() -> None:
-        nonlocal told
+        nonlocal reason
         try:
             await ensure_server(server)
-            told = ""
+            reason = ""
         except ElasticJobError as error:
-            if str(error) != told:  # the reason is logged once, however often the start is tried
-                told = str(error)
-                log.warning("cannot start the registry again", extra={"reason": told})
+            if str(error) != reason:  # the reason is logged once, however often the start is tried
+                reason = str(error)
+                log.warning("the embedded registry cannot be started again: %s", reason, extra={"reason": reason})
 
     return start

@@ -235,7 +235,8 @@ class ElasticJob(Declarations):
                 async with self.running():
                     freeze_garbage_collector()
                     arrived.set()
-                    log.info("running", extra={"jobs": [job.job_name for job in self.jobs]})
+                    names = [job.job_name for job in self.jobs]
+                    log.info("running %d jobs: %s", len(names), ", ".join(names[:20]), extra={"jobs": names})
                     await asked.wait()
                 tasks.cancel_scope.cancel()
 

@@ -257,4 +257,4 @@ class Events:
 @lru_cache(maxsize=1024)
 def _log_reader_error(listener: str, why: str) -> None:
     extra = {"handler": listener, "reason": why}
-    log.error("the listener %s did not take an event, which is lost to it: %s", listener, why, extra=extra)
+    log.error("the listener %s failed to take an event, which it does not get again: %s", listener, why, extra=extra)

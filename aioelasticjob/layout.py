@@ -9,6 +9,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 
+def child(parent: str, name: object) -> str:
+    """Return the path of a node below another one, which may be a node that somebody has made by hand."""
+    return f"{parent}/{name}"
+
+
 @dataclass(frozen=True, slots=True)
 class ItemPaths:
     """The nodes of one sharding item."""

@@ -41,7 +41,9 @@ async def await_signals(
         task_status.started()
         async for number in signals:
             if asked.is_set():
-                log.warning("second signal: stopping at once", extra={"signal": number})
+                log.warning(
+                    "second signal: the process stops at once and cancels its handlers", extra={"signal": number}
+                )
             elif arrived.is_set():
                 asked.set()
                 continue
@@ -55,7 +57,8 @@ def forced_exit() -> Iterator[threading.Timer]:
     """Yield a thread that exits the process after a while; it need not be started, and does nothing after the block."""
 
     def end() -> None:
-        log.error("ended by force: a handler cannot be cancelled", extra={"seconds": FORCED_EXIT_AFTER})
+        text = "the process is ended by force: a handler still runs %g s after it was cancelled"
+        log.error(text, FORCED_EXIT_AFTER, extra={"seconds": FORCED_EXIT_AFTER})
         os._exit(1)
 
     timer = threading.Timer(FORCED_EXIT_AFTER, end)

@@ -1,4 +1,4 @@
-"""What an application is in one process: its clock, its ears, and, while it runs, its session and its crew."""
+"""What an application is in one process: its clock, its observers, and, while it runs, its session and its jobs."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class RunningApp:
     @property
     def vitals(self) -> Vitals:
         """How things stand at the moment, for those who measure."""
-        standings = [runner.standing for runner in self.shared.runners] if self.shared else []
+        standings = [job.standing for job in self.shared.running_jobs] if self.shared else []
         return Vitals.of(self.session, standings, self.recorder.counts if self.recorder else None)
 
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""
         if self.shared is None:
             return Health.of(self.session, declared, (), {})
-        joined = [*self.shared.standing_by.values(), *(runner.health for runner in self.shared.runners)]
+        joined = [*self.shared.standing_by.values(), *(job.health for job in self.shared.running_jobs)]
         return Health.of(self.session, declared, joined, self.shared.refusals)
 
     @asynccontextmanager
@@ -95,5 +95,8 @@ class RunningApp:
         dispatcher = ErrorDispatcher(self.clock, self.events.counts)
         shared = self.shared = ProcessContext(self.clock, self.events, executors, dispatcher)
         host = Host(session.host, socket.gethostname(), os.getpid())
-        async with executors.processes.open(), run_jobs(session, jobs, host, shared):
-            yield
+        try:
+            async with executors.processes.open(), run_jobs(session, jobs, host, shared):
+                yield
+        finally:
+            shared.limited_log.close()

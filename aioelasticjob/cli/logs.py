@@ -19,7 +19,7 @@ class LogLevel(StrEnum):
 
 
 class FieldFormatter(logging.Formatter):
-    """``12:00:01.250 WARNING misfire: the last run was still going on  job=report slot=1763632801000``."""
+    """``12:00:01.250 WARNING report: item 2 missed the run of …: the last run was still going on  job=report``."""
 
     default_msec_format = "%s.%03d"
 

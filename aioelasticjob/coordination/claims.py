@@ -180,7 +180,7 @@ class Claims:
             is not None
         ):
             log.warning(
-                "%s: item %d was still locked here though its run had been cut off; it is free again",
+                "%s: item %d was still locked by this instance, though its run had been cut off; the lock was removed",
                 *(self._member.layout.job, item),
                 extra={"job": self._member.layout.job, "item": item},
             )
@@ -268,7 +268,9 @@ class Claims:
             if conflict.path == paths.misfire and conflict.reason == "not empty":
                 cache.items[item].stuck = True
             elif conflict.reason == "no ephemeral children" and conflict.path in (paths.execution, paths.running):
-                cache.tell(conflict.path, 0, "its parent is ephemeral, so the item cannot run")
+                cache.warn(
+                    conflict.path, 0, "its parent is ephemeral, so the item does not run until that node is removed"
+                )
                 refused.add(item)
                 del wanted[item]
             elif conflict.path == paths.execution and conflict.reason == "missing" and cache.version(item) is None:

@@ -119,27 +119,27 @@ def committed_by_nodes(
     by hand since, because nobody else can make it.
     """
     made, removed = ({op.path for op in ops if isinstance(op, kind)} for kind in (Create, Delete))
-    tells = [
-        None if op.path in made and op.path in removed else _tells(op, nodes.get(op.path), incarnation, since)
+    shown = [
+        None if op.path in made and op.path in removed else _shows_applied(op, nodes.get(op.path), incarnation, since)
         for op in ops
     ]
-    locked = any(told and isinstance(op, Create) and op.ephemeral for op, told in zip(ops, tells, strict=True))
-    if not any(tells) or (False in tells and not locked):
+    locked = any(is_shown and isinstance(op, Create) and op.ephemeral for op, is_shown in zip(ops, shown, strict=True))
+    if not any(shown) or (False in shown and not locked):
         return None
     zxid, versions = 0, list[int]()
-    for op, told in zip(ops, tells, strict=True):
+    for op, is_shown in zip(ops, shown, strict=True):
         node = nodes.get(op.path)
         stat = None if node is None else node.stat
-        if told and stat is not None and isinstance(op, Create):
+        if is_shown and stat is not None and isinstance(op, Create):
             zxid = stat.czxid
-        elif told and stat is not None and isinstance(op, Set):
+        elif is_shown and stat is not None and isinstance(op, Set):
             zxid = zxid or stat.mzxid
         new = op.version + 1 if isinstance(op, Set) and op.version >= 0 else stat.version if stat is not None else -1
         versions.append(0 if isinstance(op, Create) else new if isinstance(op, Set) else -1)
     return Committed(zxid or since, tuple(versions))
 
 
-def _tells(op: Op, node: Node | None, incarnation: int, since: int) -> bool | None:
+def _shows_applied(op: Op, node: Node | None, incarnation: int, since: int) -> bool | None:
     """Return whether a node shows that an operation was applied; None if the node does not show it."""
     match op:
         case Create(ephemeral=True):
@@ -189,4 +189,4 @@ async def catch_up_server(member: Member) -> None:
 
 
 def _ended() -> SessionEnded:
-    return SessionEnded("the session was lost while something was written, and nobody can tell whether it was")
+    return SessionEnded("the session was lost during a write, and it is unknown whether the write was applied")

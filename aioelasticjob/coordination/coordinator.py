@@ -80,9 +80,9 @@ class Coordinator:
         dismissed: Callable[[], None],
         over: Callable[[], None],
     ) -> None:
-        self._member, self._trees, self._views, self._tally, self._clock = member, trees, views, counts, clock
+        self._member, self._trees, self._views, self._run_counts, self._clock = member, trees, views, counts, clock
         self._given_up, self._dismissed, self._over = given_up, dismissed, over
-        self._pacing, self._grumbler = Pacing(), ConfigWarnings(member.layout.job)
+        self._pacing, self._config_warnings = Pacing(), ConfigWarnings(member.layout.job)
         self._pacing.tick_at = current_time() + views.value.config.reconcile_interval
         self._leaves = False
         self._written, self._written_at = 0, 0.0
@@ -99,14 +99,14 @@ class Coordinator:
         if self._trees.value.zxid < self._written and missing > 0:
             return missing
         self._written = 0
-        view = self._take_in()
+        view = self._read_view()
         if self._leaves:  # an instance that leaves coordinates no more
             return inf
         if _may_be_dismissed(self._member, view):
             return partial(self._attempt, self._look_whether_dismissed, view)
         return self._decide(view)
 
-    def _take_in(self) -> JobView:
+    def _read_view(self) -> JobView:
         tree, before = self._trees.value, self.view
         if before.tree is tree:
             return before
@@ -119,15 +119,16 @@ class Coordinator:
         pacing, member = self._pacing, self._member
         if pacing.waits_after_removal:
             return self._pause(view, quiet=False)
-        self._grumbler.log_changes(diagnose(view, member.id))
+        self._config_warnings.log_changes(diagnose(view, member.id))
         quiet, tick = pacing.look(view)
-        clears, mourns = pacing.clears(member, view, tick), pacing.looks_for_orphans(member, view, tick)
-        if tick or clears or mourns:
-            return partial(self._attempt, self._look_up, view, quiet, tick, clears, mourns)
+        unwanted = pacing.looks_for_unwanted_records(member, view, tick)
+        orphans = pacing.looks_for_orphans(member, view, tick)
+        if tick or unwanted or orphans:
+            return partial(self._attempt, self._look_up, view, quiet, tick, unwanted, orphans)
         member.refusals.accepted(READ_PURPOSE)
-        return self._see_to(RuleInput(view, member.id, quiet, tick, self._time, {}, {}, {}, member.host))
+        return self._work_for(RuleInput(view, member.id, quiet, tick, self._time, {}, {}, {}, member.host))
 
-    def _see_to(self, rule_input: RuleInput) -> float | Work:
+    def _work_for(self, rule_input: RuleInput) -> float | Work:
         """Return the work that writes the effects which the rules want, or the seconds until the next turn."""
         if effects := decide(rule_input):
             return partial(self._attempt, self._write, rule_input, effects)
@@ -141,23 +142,23 @@ class Coordinator:
         found = self._decide(view)
         return found if isinstance(found, float) else await found()
 
-    async def _look_up(self, view: JobView, quiet: bool, tick: bool, clears: bool, mourns: bool) -> float:
+    async def _look_up(self, view: JobView, quiet: bool, tick: bool, seek_unwanted: bool, seek_orphans: bool) -> float:
         """On a tick publish counts; read the records that the rules need, which are not mirrored; then decide."""
         member, pacing, time = self._member, self._pacing, self._time
         if tick:
-            await self._tally.publish(member, view, time)
+            await self._run_counts.publish(member, view, time)
             if member.id == (view.leader or min(view.instances, default="")):  # no leader if all are switched off
                 pacing.accounted = await note_accounted(member, view, time, pacing.accounted)
-        unwanted = await _unwanted_records(member) if clears else {}
+        unwanted = await _unwanted_records(member) if seek_unwanted else {}
         runs, cut_off = _InterruptedRuns(), dict[int, int]()
-        if mourns:
+        if seek_orphans:
             cut_off = await _cut_off(member, view, runs)
             pacing.lingering = runs.lingering
         member.refusals.accepted(READ_PURPOSE)
         if cut_off or runs.lingering:  # look again until they have been rescued
             pacing.orphans_looked_up = None
         rule_input = RuleInput(view, member.id, quiet, tick, time, unwanted, cut_off, runs.cut_off, member.host)
-        found = self._see_to(rule_input)
+        found = self._work_for(rule_input)
         return found if isinstance(found, float) else await found()
 
     async def _write(self, rule_input: RuleInput, effects: Sequence[Effect]) -> float:
@@ -203,7 +204,8 @@ async def dismissed(member: Member, view: JobView) -> bool:
             return False
         removed = member.layout.config not in view.tree
         what = "the job was removed from the registry" if removed else "the instance's node was removed by hand"
-        log.warning("leaving: %s", what, extra={"job": member.layout.job})
+        job = member.layout.job
+        log.warning("%s: this instance leaves, because %s", job, what, extra={"job": job})
         return True
     asked = member.layout.shutdown(member.id)
     if asked not in view.tree:
@@ -282,7 +284,7 @@ async def _unwanted_records(member: Member) -> dict[str, int]:
 
 async def _commit(member: Member, view: JobView, effects: Sequence[Effect], report: Report = _ignore) -> int:
     """Write the effects; return the zxid of the last one written, 0 if there was none."""
-    written = 0
+    written, job = 0, member.layout.job
     for effect in effects:
         lost = dict[int, Record]()
         for transaction in await _transactions(member, view, effect, lost):
@@ -293,25 +295,28 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], repo
                 case WriteRefused(Suspended() as error) | SessionOver(error):
                     raise error
                 case WriteRefused(error):  # the view was outdated, or the effect is tried again
-                    log.debug("not written", extra={"job": member.layout.job, "effect": effect, "news": str(error)})
+                    text, fields = "%s: %s was not written: %s", {"job": job, "effect": effect, "news": str(error)}
+                    log.debug(text, job, type(effect).__name__, error, extra=fields)
                     with suppress(RegistryError):
                         await catch_up_server(member)
                     break
         else:
             if isinstance(effect, Assign):
-                log.info("items assigned", extra={"job": member.layout.job, "items": len(effect.assignment)})
+                items, holders = len(effect.assignment), len(set(effect.assignment.values()))
+                text = "%s: as the leader, this instance has assigned the items (items: %d, instances: %d)"
+                log.info(text, job, items, holders, extra={"job": job, "items": items})
             for item, record in lost.items():
-                _tell_lost(member.layout.job, item, record)
+                _log_lost_run(job, item, record)
             if isinstance(effect, GiveUpRun):
                 report(effect.item, effect.run)
     return written
 
 
-def _tell_lost(job: str, item: int, record: Record) -> None:
+def _log_lost_run(job: str, item: int, record: Record) -> None:
     when = moment(record.moment / 1000).isoformat(timespec="seconds")
     log.warning(
-        "item %d is gone with the lower count, and its run of %s, cut off on %s, is not made up for",
-        *(item, when, record.instance),
+        "%s: item %d was removed because the item count was lowered.  Its run of %s was cut off on %s; it is lost",
+        *(job, item, when, record.instance),
         extra={"job": job, "item": item, "slot": record.moment, "instance": record.instance},
     )
 

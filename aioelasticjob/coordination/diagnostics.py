@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
 from aioelasticjob.coordination.view import JobView, instance_data, is_host, is_item
+from aioelasticjob.layout import child
 
 MAX_WARNINGS = 100
 """How many findings are logged at a time: a thousand wrong nodes shall not cause a thousand lines."""
@@ -33,7 +34,9 @@ def diagnose(view: JobView, me: str | None = None) -> Mapping[str, str]:
 def missing_features_text(features: Collection[str]) -> str:
     """Return the warning for an instance that lacks these features, which the job requires."""
     named = ", ".join(f"{one!r:.80}" for one in features)
-    return f"the job requires {named}, which this worker does not know: it runs nothing here until it is upgraded"
+    return (
+        f"the job requires {named}, which this release does not know: this instance runs nothing until it is upgraded"
+    )
 
 
 def _parents(view: JobView) -> Iterator[tuple[str, str]]:
@@ -48,25 +51,25 @@ def _instances(view: JobView) -> Iterator[tuple[str, str]]:
     layout, tree = view.layout, view.tree
     for name in tree.children(layout.instances):
         if name not in view.instances:
-            yield layout.instance(name), "is not ephemeral, so it is no instance"
-        elif (node := tree.get(layout.instance(name))) is not None and (why := _untrue(name, node.data)):
+            yield layout.instance(name), "is not ephemeral, so it does not count as an instance"
+        elif (node := tree.get(layout.instance(name))) is not None and (why := _wrong_data(name, node.data)):
             yield layout.instance(name), why
     if view.leader is not None and view.leader not in view.instances and layout.host in tree:
-        yield layout.host, f"names nobody who is there: {view.leader[:80]!r}"
+        yield layout.host, f"names {view.leader[:80]!r}, which is not a registered instance of the job"
 
 
 @lru_cache(maxsize=65536)
-def _untrue(name: str, data: bytes) -> str | None:
+def _wrong_data(name: str, data: bytes) -> str | None:
     """Return what is wrong with the data of an instance's node; None if nothing is.  Empty data is allowed."""
-    told = instance_data(data)
-    if data and not told:
-        return f"holds {data[:80]!r}: what an instance says of itself is a JSON object, and nothing of this is heeded"
+    fields = instance_data(data)
+    if data and not fields:
+        return f"holds {data[:80]!r}, which is not a JSON object, so it is ignored"
     ip, named, _ = name.partition("@-@")
-    if named and told.get("ip", ip) != ip:
-        return f"ip = {told['ip']!r:.80}: by its name the instance is on {ip}, and that holds"
+    if named and fields.get("ip", ip) != ip:
+        return f"ip = {fields['ip']!r:.80}: is ignored, because the instance's name says {ip}"
     for key in ("ip", "host"):
-        if told.get(key, "") != "" and not is_host(told[key]):
-            return f"{key} = {told[key]!r:.80}: is not heeded; it must be an address or the name of a host"
+        if fields.get(key, "") != "" and not is_host(fields[key]):
+            return f"{key} = {fields[key]!r:.80}: is ignored, because it must be an address or the name of a host"
     return None
 
 
@@ -75,15 +78,15 @@ def _items(view: JobView) -> Iterator[tuple[str, str]]:
     for parent in (layout.sharding, layout.orphans):
         for name in tree.children(parent):
             if not is_item(name):
-                yield f"{parent}/{name}", "is no item"
+                yield child(parent, name), "is not the number of an item, and has no effect"
     for item in view.items:
         paths = layout.item(item)
         mark = tree.get(paths.failover)
         if mark is not None and not mark.stat.ephemeral_owner:
-            yield paths.failover, "is not ephemeral, so nobody rescues the item"
-        for name in tree.children(paths.sharding):
-            if f"{paths.sharding}/{name}" not in (paths.instance, paths.disabled, paths.failover):
-                yield f"{paths.sharding}/{name}", "is nothing that an item has"
+            yield paths.failover, "is not ephemeral, so the item is not rescued until this node is removed"
+        below = {child(paths.sharding, name) for name in tree.children(paths.sharding)}
+        for path in sorted(below - {paths.instance, paths.disabled, paths.failover}):
+            yield path, "does not belong to an item, and has no effect"
 
 
 def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
@@ -93,10 +96,10 @@ def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
         paths = layout.item(item)
         marks += [paths.instance, paths.disabled, paths.failover]
     for parent in (layout.orphans, layout.shutdowns, layout.triggers):
-        marks += [f"{parent}/{name}" for name in tree.children(parent)]
+        marks += [child(parent, name) for name in tree.children(parent)]
     for path in marks:
         if view.obstructed(path):
-            yield path, "has nodes below it, so nobody can remove it"
+            yield path, "has nodes below it, so no instance can remove it"
 
 
 class ConfigWarnings:
@@ -108,12 +111,17 @@ class ConfigWarnings:
 
     def log_changes(self, found: Mapping[str, str]) -> None:
         """Log what has changed since the last call."""
-        self._say([(path, why) for path, why in found.items() if self._known.get(path) != why])
-        self._say([(path, "mended") for path in self._known if path not in found])
+        self._log_findings([(path, why) for path, why in found.items() if self._known.get(path) != why])
+        self._log_findings([(path, "is correct now") for path in self._known if path not in found])
         self._known = found
 
-    def _say(self, news: Collection[tuple[str, str]]) -> None:
+    def _log_findings(self, news: Collection[tuple[str, str]]) -> None:
         for path, why in list(news)[:MAX_WARNINGS]:
             log.warning("%s: %s", path, why, extra={"job": self._job})
         if len(news) > MAX_WARNINGS:
-            log.warning("and %d more", len(news) - MAX_WARNINGS, extra={"job": self._job})
+            log.warning(
+                "%s: and %d more nodes, which are not listed",
+                self._job,
+                len(news) - MAX_WARNINGS,
+                extra={"job": self._job},
+            )

@@ -37,17 +37,17 @@ class Member:
         ``up_since`` is infinity if no instance is known to have been up before.  ``before`` is the node's former data;
         keys in it that this release does not know are kept.
         """
-        told: dict[str, object] = {
+        fields: dict[str, object] = {
             **instance_data(before),
             "id": self.id,
             "ip": self.ip,
             "host": self.host,
             "pid": self.pid,
         }
-        told["incarnation"] = self.incarnation
-        told["features"] = sorted(self.features)
-        told |= {} if up_since == inf else {"upSince": up_since}
-        return json.dumps({**told, "leaving": True} if leaving else told).encode()
+        fields["incarnation"] = self.incarnation
+        fields["features"] = sorted(self.features)
+        fields |= {} if up_since == inf else {"upSince": up_since}
+        return json.dumps({**fields, "leaving": True} if leaving else fields).encode()
 
     def lacks(self, tree: Tree) -> tuple[str, ...]:
         """Return the features that the job requires according to a tree, and that this instance does not know."""

@@ -99,7 +99,7 @@ async def announce_leaving(member: Member) -> None:
             return
         with suppress(Suspended, Conflict):
             if operations := await _announcement(member):
-                (await write(member, operations, "to give notice", wait=True)).get()
+                (await write(member, operations, "to announce that it leaves", wait=True)).get()
             return
 
 

@@ -39,7 +39,7 @@ async def mark_missed_moments(
     entitled, refused = Check(member.layout.sharding, view.sharding_version), set[int]()
     while left:
         writes = [op for item, said in left.items() for op in _marking(member.layout.item(item), cache, item, said)]
-        match await write(member, [entitled, *writes], "to mark items that nobody was up for"):
+        match await write(member, [entitled, *writes], "to mark items that no instance was up for"):
             case WriteApplied(committed):
                 for n, (item, said) in enumerate(left.items()):
                     entry = cache.items[item]

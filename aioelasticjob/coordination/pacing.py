@@ -66,7 +66,7 @@ class Pacing:
         self.orphans_looked_up = seen
         return due
 
-    def clears(self, member: Member, view: JobView, tick: bool) -> bool:
+    def looks_for_unwanted_records(self, member: Member, view: JobView, tick: bool) -> bool:
         """Return whether the leader has to look for records to remove: once monitoring is off, and then on ticks."""
         unmonitored = view.leader == member.id and not view.config.monitor_execution
         due = unmonitored and (tick or not self.unmonitored)

@@ -43,7 +43,7 @@ class Offsets:
         self._used: set[int] = set()
         self._unsure: set[int] = set()
         """Items whose handler has begun to save an offset, and whose run may have been cut off before the reply."""
-        self._told: dict[int, int] = {}
+        self._warned: dict[int, int] = {}
 
     async def learn(self, items: Collection[int]) -> None:
         """Find out which of the items that this instance has gained have an offset."""
@@ -80,7 +80,7 @@ class Offsets:
             else:
                 self._member.refusals.accepted("to read checkpoints")
                 return found
-        raise SessionEnded("the session was lost while claiming, and what was claimed with it")
+        raise SessionEnded("the session was lost during a claim, and the claimed items with it")
 
     async def save(self, claim: Claim, item: int, value: str) -> None:
         """Save an offset under the fence of a claim.
@@ -127,10 +127,15 @@ class Offsets:
         try:
             return node.data.decode()
         except UnicodeDecodeError as error:
-            if self._told.get(item) != node.stat.mzxid:
-                self._told[item] = node.stat.mzxid
+            if self._warned.get(item) != node.stat.mzxid:
+                self._warned[item] = node.stat.mzxid
                 path = self._member.layout.item(item).offset
-                log.warning("%s: is no text: %s", path, error, extra={"job": self._member.layout.job})
+                log.warning(
+                    "%s: is not valid UTF-8, so the bytes that are not are replaced: %s",
+                    path,
+                    error,
+                    extra={"job": self._member.layout.job},
+                )
             return node.data.decode("utf-8", "replace")
 
 

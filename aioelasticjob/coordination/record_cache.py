@@ -120,7 +120,7 @@ class RecordCache:
         self._member, self._believable = member, believable
         self.items: Mapping[int, Entry] = defaultdict(Entry) if items is None else items
         """The entry of each item.  Reading the entry of a new item makes it."""
-        self._told: dict[str, int] = {}
+        self._warned: dict[str, int] = {}
 
     def known(self) -> frozenset[int]:
         """Return the items whose records have been read."""
@@ -194,13 +194,17 @@ class RecordCache:
             if runner is not None:
                 running[item] = runner
                 if not runner.stat.ephemeral_owner:
-                    self.tell(path.running, runner.stat.mzxid, "is not ephemeral: the item waits until it is removed")
+                    self.warn(
+                        path.running,
+                        runner.stat.mzxid,
+                        "is not ephemeral, so the item does not run until this node is removed",
+                    )
         return running
 
-    def tell(self, path: str, mzxid: int, why: str) -> None:
+    def warn(self, path: str, mzxid: int, why: str) -> None:
         """Log what is wrong with a node, once for each write of the node."""
-        if self._told.get(path) != mzxid:
-            self._told[path] = mzxid
+        if self._warned.get(path) != mzxid:
+            self._warned[path] = mzxid
             log.warning("%s: %s", path, why, extra={"job": self._member.layout.job})
 
     def _understood(self, item: int, node: Node) -> VersionedRecord:
@@ -211,7 +215,7 @@ class RecordCache:
             record = replace(record, slot=lowered.slot, ahead=lowered.ahead)
         if record is None or record.slot > max(written, self._believable()) + MAX_FUTURE:  # or a clock was set back
             path = self._member.layout.item(item).execution
-            self.tell(path, node.stat.mzxid, "is no record of a run; the next one replaces it")
+            self.warn(path, node.stat.mzxid, "is not the record of a run, so the next run replaces it")
             record = Record(slot=written, unknown="" if record is None else record.unknown)
         return VersionedRecord(record, node.stat.version)
 

@@ -42,23 +42,23 @@ def decode(data: bytes) -> Record | None:
     if not data:
         return Record()
     try:
-        told = json.loads(data)
-        if (b"\\u" in data or not data.isascii()) and unencodable_text(told) is not None:
+        fields = json.loads(data)
+        if (b"\\u" in data or not data.isascii()) and unencodable_text(fields) is not None:
             return None
         return Record(
-            slot=_number(told["slot"]),
-            source=str(told.get("source", "")),
-            instance=str(told.get("instance", "")),
-            begun=_number(told.get("lastBeginTime", 0)),
-            completed_at=_number(told.get("lastCompleteTime", 0)),
-            next_fire=_number(told.get("nextFireTime", 0)),
-            completed=told.get("completed", True) is not False,
-            outcome=str(told.get("outcome", "")),
-            asked=_number(told.get("asked", 0)),
-            ahead=_number(told.get("ahead", 0)),
-            parameter=None if told.get("parameter") is None else str(told["parameter"]),
-            rescues=_number(told.get("rescues", 0)),
-            unknown="" if told.keys() <= _KNOWN else _unknown(told),
+            slot=_number(fields["slot"]),
+            source=str(fields.get("source", "")),
+            instance=str(fields.get("instance", "")),
+            begun=_number(fields.get("lastBeginTime", 0)),
+            completed_at=_number(fields.get("lastCompleteTime", 0)),
+            next_fire=_number(fields.get("nextFireTime", 0)),
+            completed=fields.get("completed", True) is not False,
+            outcome=str(fields.get("outcome", "")),
+            asked=_number(fields.get("asked", 0)),
+            ahead=_number(fields.get("ahead", 0)),
+            parameter=None if fields.get("parameter") is None else str(fields["parameter"]),
+            rescues=_number(fields.get("rescues", 0)),
+            unknown="" if fields.keys() <= _KNOWN else _unknown(fields),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
@@ -80,8 +80,8 @@ def mark(record: Record) -> bytes:
 def read_mark(data: bytes) -> tuple[int, str] | None:
     """Return the moment and the instance that an orphan's mark names; None if it names none."""
     try:
-        told = json.loads(data)
-        found = _number(told["slot"]), told["instance"]
+        fields = json.loads(data)
+        found = _number(fields["slot"]), fields["instance"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return found if isinstance(found[1], str) and unencodable_text(found[1]) is None else None
@@ -101,8 +101,8 @@ def as_json(record: Record) -> dict[str, object]:
     }
 
 
-def _unknown(told: dict[str, object]) -> str:
-    return "".join(f",{json.dumps(key)}:{json.dumps(value)}" for key, value in told.items() if key not in _KNOWN)
+def _unknown(fields: dict[str, object]) -> str:
+    return "".join(f",{json.dumps(key)}:{json.dumps(value)}" for key, value in fields.items() if key not in _KNOWN)
 
 
 def _number(value: object) -> int:

@@ -22,6 +22,7 @@ from aioelasticjob.coordination.record_cache import is_cut_off
 from aioelasticjob.coordination.records import decode
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
+from aioelasticjob.layout import child
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
@@ -84,7 +85,7 @@ class RunBarrier:
 
     async def begun_in(self, item: int) -> str | None:
         """Return the run that an item has begun and not ended; None if there is none."""
-        (node,) = await self._read([f"{self._layout.started}/{item}"])
+        (node,) = await self._read([child(self._layout.started, item)])
         return None if node is None else _text(node)
 
     async def state(self, run: str) -> str | None:
@@ -176,10 +177,10 @@ class RunBarrier:
         _, waiting = await self._waiting()
         marks = await self._marks(view)
         first = min((moment for run in waiting if (moment := moment_of(run)) is not None), default=None)
-        stale = {f"{self._layout.started}/{item}": node for item, node in marks.left.items()}
+        stale = {child(self._layout.started, item): node for item, node in marks.left.items()}
         for item, node in marks.ended.items():
             if first is None or _moment(node) < first:
-                stale[f"{self._layout.completed}/{item}"] = node
+                stale[child(self._layout.completed, item)] = node
         operations = [Delete(path, node.stat.version) for path, node in stale.items() if not node.stat.num_children]
         for part in (operations[n : n + MAX_OPERATIONS] for n in range(0, len(operations), MAX_OPERATIONS)):
             await write(self._member, part, "to remove marks of runs")  # if refused, a later run tidies up
@@ -217,11 +218,11 @@ class RunBarrier:
     async def _below(self, parent: str) -> dict[int, Node]:
         names = await self._steadily(lambda: self._session.children_many([parent]))
         items = sorted(int(name) for name in names[0] or () if is_item(name))
-        nodes = await self._read([f"{parent}/{item}" for item in items])
+        nodes = await self._read([child(parent, item) for item in items])
         return {item: node for item, node in zip(items, nodes, strict=True) if node is not None}
 
     async def _enrolling(self, run: str, items: Collection[int]) -> list[Op]:
-        paths, data = [f"{self._layout.started}/{item}" for item in items], run.encode()
+        paths, data = [child(self._layout.started, item) for item in items], run.encode()
         above, nodes = await self._with_parents([self._layout.started], paths)
         marks: list[Op] = [
             Create(path, data) if node is None else Set(path, data, node.stat.version)
@@ -232,7 +233,7 @@ class RunBarrier:
 
     async def _ending(self, run: str, items: Collection[int]) -> list[Op]:
         parents = [self._layout.started, self._layout.completed]
-        begun, ended = ([f"{parent}/{item}" for item in items] for parent in parents)
+        begun, ended = ([child(parent, item) for item in items] for parent in parents)
         above, nodes = await self._with_parents(parents, [*begun, *ended])
         data, (parent, _) = run.encode(), await self._waiting()
         operations: list[Op] = [
@@ -309,10 +310,10 @@ class _Marks:
 def _runs(node: Node | None) -> dict[str, str]:
     """Return the states of runs; empty if somebody has written nonsense by hand."""
     try:
-        told = json.loads(node.data) if node is not None and node.data else {}
+        fields = json.loads(node.data) if node is not None and node.data else {}
     except (ValueError, RecursionError):
         return {}
-    return {str(run): str(state) for run, state in told.items()} if isinstance(told, dict) else {}
+    return {str(run): str(state) for run, state in fields.items()} if isinstance(fields, dict) else {}
 
 
 def _kept(runs: Mapping[str, str]) -> Mapping[str, str]:

@@ -145,7 +145,7 @@ def _is_complete(assignment: Assignment, given: AssignmentInput) -> bool:
 @lru_cache(maxsize=1024)
 def _warn(job: str, name: str, why: str) -> None:
     log.error(
-        "%s: sharding strategy %s does not work, so items stay where they are, or are spread evenly: %s",
+        "%s: the sharding strategy %s failed, so items stay with their instances, or are spread evenly: %s",
         *(job, name, why),
         extra={"job": job, "strategy": name},
     )

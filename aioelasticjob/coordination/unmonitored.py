@@ -56,7 +56,7 @@ async def note_accounted(
         Check(member.layout.instance(member.id)),
         Set(member.layout.execution, str(newest).encode(), known.version),
     ]
-    match await write(member, operations, "to note that its moments are accounted for"):
+    match await write(member, operations, "to note up to which moment an instance was up"):
         case WriteApplied(committed):
             return AccountedMoment(newest, committed.versions[1])
         case SessionOver(error) | WriteRefused(Suspended() as error):
@@ -87,7 +87,7 @@ async def advance_accounted(member: Member, view: JobView, until: int, version: 
     """
     leading = Check(member.layout.epoch, -1 if view.epoch is None else view.epoch)
     operations: list[Op] = [leading, Set(member.layout.execution, str(until).encode(), version)]
-    match await write(member, operations, "to note what nobody was up for"):
+    match await write(member, operations, "to note which moments no instance was up for"):
         case WriteApplied():
             return True
         case WriteRefused(Conflict()):

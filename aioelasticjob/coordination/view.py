@@ -251,11 +251,11 @@ def _is_schedule(noted: object) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _cron(*told: object) -> Cron | None:
+def _cron(*fields: object) -> Cron | None:
     """Return a schedule; None if there is none, or if it is invalid because somebody has edited it."""
-    if all(isinstance(one, str) for one in told):
+    if all(isinstance(one, str) for one in fields):
         with suppress(InvalidSetting):
-            return Cron.parse(*told)  # type: ignore[arg-type]
+            return Cron.parse(*fields)  # type: ignore[arg-type]
     return None
 
 
@@ -305,7 +305,7 @@ def with_known_error_handler(config: JobConfig, last: JobConfig) -> tuple[JobCon
         check(config.error_handler, config.error_handler_options)
     except InvalidSetting as mistake:
         kept = {"error_handler": last.error_handler, "error_handler_options": last.error_handler_options}
-        return config.model_copy(update=kept), f"{mistake}; {last.error_handler} goes on being called"
+        return config.model_copy(update=kept), f"{mistake}; the error handler {last.error_handler} stays in use"
     return config, None
 
 
@@ -345,11 +345,11 @@ def instance(name: str, node: Node) -> Instance:
 
 @lru_cache(maxsize=65536)
 def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instance:
-    told = instance_data(data)
+    fields = instance_data(data)
     ip, named, _ = name.partition("@-@")
-    if not named and is_host(told.get("ip")):
-        ip = str(told["ip"])  # a node made by hand; our own names contain the address
-    host, pid, since = told.get("host"), told.get("pid"), told.get("upSince")
+    if not named and is_host(fields.get("ip")):
+        ip = str(fields["ip"])  # a node made by hand; our own names contain the address
+    host, pid, since = fields.get("host"), fields.get("pid"), fields.get("upSince")
     return Instance(
         name,
         ip,
@@ -358,22 +358,22 @@ def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instan
         incarnation,
         joined,
         since if isinstance(since, int | float) and since is not True and 0 < since < joined else joined,
-        told.get("leaving") is True,
-        _features(told.get("features")),
+        fields.get("leaving") is True,
+        _features(fields.get("features")),
     )
 
 
-def _features(told: object) -> frozenset[str]:
-    return frozenset(one for one in told if isinstance(one, str)) if isinstance(told, list) else frozenset()
+def _features(fields: object) -> frozenset[str]:
+    return frozenset(one for one in fields if isinstance(one, str)) if isinstance(fields, list) else frozenset()
 
 
 def instance_data(data: bytes) -> Mapping[str, object]:
     """Return the JSON object in an instance's node; empty if the data is not one."""
     try:
-        told = json.loads(data)
+        fields = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def is_host(name: object) -> bool:

@@ -92,7 +92,7 @@ async def dingtalk(failure: Failure, options: Options) -> None:
     # escaping makes some characters longer than one byte
     while (size := len(request := _message(text))) > DINGTALK_LIMIT:
         text = truncated(text, len(_sendable(text).encode()) * DINGTALK_LIMIT // size)
-    await _tell_robot(url, request)
+    await _post_to_robot(url, request)
 
 
 async def wecom(failure: Failure, options: Options) -> None:
@@ -102,7 +102,7 @@ async def wecom(failure: Failure, options: Options) -> None:
         Undelivered: no answer, or a refusal.
         InvalidSetting: an option is wrong.
     """
-    await _tell_robot(parse(Robot, options).webhook, _message(truncated(failure.text, WECOM_LIMIT)))
+    await _post_to_robot(parse(Robot, options).webhook, _message(truncated(failure.text, WECOM_LIMIT)))
 
 
 def truncated(text: str, limit: int) -> str:
@@ -125,7 +125,7 @@ def _message(text: str) -> bytes:
     return json.dumps({"msgtype": "text", "text": {"content": text}}, ensure_ascii=False).encode(errors="replace")
 
 
-async def _tell_robot(url: str, request: bytes) -> None:
+async def _post_to_robot(url: str, request: bytes) -> None:
     answer = await _post(url, request, {})
     if isinstance(answer, Mapping) and answer.get("errcode", 0) != 0:
         raise Undelivered(f"{place(url)} refused: {answer.get('errcode')} {answer.get('errmsg', '')}")

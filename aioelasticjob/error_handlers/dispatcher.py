@@ -33,7 +33,7 @@ class _TargetQueue:
 
     def __init__(self) -> None:
         self.queues: dict[str, deque[Failure]] = {}
-        self.telling: Failure | None = None
+        self.delivering: Failure | None = None
 
     def put(self, failure: Failure) -> None:
         """Add a failure."""
@@ -50,8 +50,8 @@ class _TargetQueue:
 
     def left(self) -> Iterator[Failure]:
         """Yield the failures that have not been delivered."""
-        if self.telling is not None:
-            yield self.telling
+        if self.delivering is not None:
+            yield self.delivering
         for queue in self.queues.values():
             yield from queue
 
@@ -65,13 +65,13 @@ class ErrorDispatcher:
 
     def __init__(self, clock: Clock, counts: Mapping[str, Counts]) -> None:
         self._clock, self._counts = clock, counts
-        self._lanes: dict[Target, _TargetQueue] = {}
+        self._queues: dict[Target, _TargetQueue] = {}
         self._unserved: list[Target] = []
         self._waiting = self._dropped = 0
         self._at_once = asyncio.Semaphore(MAX_TARGETS_AT_ONCE)
         self._news, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
-        self._verdict: Exception | None = None
+        self._escalated: Exception | None = None
         self._over = False
 
     def put(self, handler: str, options: Options, failure: Failure) -> None:
@@ -92,10 +92,10 @@ class ErrorDispatcher:
         if self._waiting >= MAX_WAITING_FAILURES:
             self._drop()
         target = (handler, tuple(sorted(options.items())))
-        if target not in self._lanes:
-            self._lanes[target] = _TargetQueue()
+        if target not in self._queues:
+            self._queues[target] = _TargetQueue()
             self._unserved.append(target)
-        self._lanes[target].put(failure)
+        self._queues[target].put(failure)
         self._waiting += 1
         self._idle.clear()
         self._news.set()
@@ -112,7 +112,7 @@ class ErrorDispatcher:
         """
         try:
             async with create_task_group() as tasks:
-                while self._verdict is None:
+                while self._escalated is None:
                     await self._news.wait()
                     self._news.clear()
                     while self._unserved:
@@ -120,32 +120,32 @@ class ErrorDispatcher:
                 tasks.cancel_scope.cancel()
         finally:
             self._close()
-        assert self._verdict is not None
-        raise self._verdict
+        assert self._escalated is not None
+        raise self._escalated
 
     async def _serve(self, target: Target) -> None:
         """Deliver the failures that wait for one target."""
-        lane = self._lanes[target]
-        while lane.queues:
+        pending = self._queues[target]
+        while pending.queues:
             # the semaphore is fair: a target that is slow gives way to others after each failure
             async with self._at_once:
-                if lane.queues:  # otherwise the waiting failures were dropped in the meantime
-                    lane.telling = lane.take()
+                if pending.queues:  # otherwise the waiting failures were dropped in the meantime
+                    pending.delivering = pending.take()
                     self._waiting -= 1
-                    await self._tell(target, lane.telling)
-                    lane.telling = None
-        del self._lanes[target]
-        if not self._lanes:
+                    await self._call_handler(target, pending.delivering)
+                    pending.delivering = None
+        del self._queues[target]
+        if not self._queues:
             self._idle.set()
 
-    async def _tell(self, target: Target, failure: Failure) -> None:
+    async def _call_handler(self, target: Target, failure: Failure) -> None:
         name, options = target
         trouble = f"was not done within {DELIVERY_TIMEOUT:g} s"
         try:
-            with move_on_after(DELIVERY_TIMEOUT) as patience:
+            with move_on_after(DELIVERY_TIMEOUT) as limit:
                 async with UserCode("it"):
                     await find(name)(replace(failure, told_at=self._clock.now()), dict(options))
-            if not patience.cancelled_caught:
+            if not limit.cancelled_caught:
                 self._counts[failure.job].alerts["told"] += 1
                 return
         except Escalated as escalated:
@@ -156,25 +156,29 @@ class ErrorDispatcher:
         except Exception as error:
             trouble = error_text(error)
         self._counts[failure.job].alerts["failed"] += 1
-        log.error("error handler %s failed: %s", name, trouble, extra={"job": failure.job})
+        text = "%s: the error handler %s failed, so the failure is only in the log: %s"
+        log.error(text, failure.job, name, trouble, extra={"job": failure.job})
         log_failure(failure)
 
     def _end(self, failure: Failure) -> None:
         """Let a failure end the application."""
-        if self._verdict is None:
-            self._verdict = failure.error
+        if self._escalated is None:
+            self._escalated = failure.error
             self._news.set()
 
     def _drop(self) -> None:
         """Drop the oldest failure of the target and job for which most failures wait."""
-        queues = ((lane, job, len(queue)) for lane in self._lanes.values() for job, queue in lane.queues.items())
-        lane, job, _ = max(queues, key=lambda one: one[2])
+        queues = (
+            (pending, job, len(queue)) for pending in self._queues.values() for job, queue in pending.queues.items()
+        )
+        pending, job, _ = max(queues, key=lambda one: one[2])
         self._waiting -= 1
         self._dropped += 1
         why = (
-            f"{MAX_WAITING_FAILURES} wait already, and this was the oldest of the most ({self._dropped} dropped so far)"
+            f"{MAX_WAITING_FAILURES} failures wait already, and this is the oldest of the longest queue"
+            f" ({self._dropped} dropped so far)"
         )
-        self._give_up(lane.take(job), why, dropped=self._dropped)
+        self._give_up(pending.take(job), why, dropped=self._dropped)
 
     def _give_up(self, failure: Failure, why: str, **fields: object) -> None:
         self._counts[failure.job].alerts["dropped"] += 1
@@ -182,15 +186,15 @@ class ErrorDispatcher:
 
     def _close(self) -> None:
         """Log the undelivered failures when the application ends."""
-        left = [(target[0], failure) for target, lane in self._lanes.items() for failure in lane.left()]
+        left = [(target[0], failure) for target, pending in self._queues.items() for failure in pending.left()]
         for name, failure in left:
             self._give_up(failure, f"the application ended before {name} was done")
         if left:
             log.error(
-                "ended before error handlers had told all: %d failures are only in the log",
+                "the application ended before error handlers had delivered all failures: %d are only in the log",
                 len(left),
                 extra={"dropped": len(left)},
             )
-        self._lanes.clear()
+        self._queues.clear()
         self._over = True
         self._idle.set()  # nothing will be delivered any more, so wake those that wait for it

@@ -64,13 +64,19 @@ class Escalated(Exception):  # used between modules only; users never see it
 
 def log_failure(failure: Failure, why: str = "", **fields: object) -> None:
     """Log a failure with its stack; ``why`` says why it was not delivered, if it should have been."""
-    message = f"item failed, and nobody was told: {why}" if why else "item failed"
-    log.error("%s", message, exc_info=failure.error, extra={**_about(failure), **fields})
+    undelivered = f"; the failure was not delivered: {why}" if why else ""
+    log.error("%s%s", _line(failure), undelivered, exc_info=failure.error, extra={**_about(failure), **fields})
 
 
 def announce_failure(failure: Failure, handler: str) -> None:
     """Log a failure in one line before its delivery, which takes time: the process may be killed before it is done."""
-    log.warning("item failed: %s (telling %s)", error_text(failure.error), handler, extra=_about(failure))
+    log.warning("%s; the error handler %s is called", _line(failure), handler, extra=_about(failure))
+
+
+def _line(failure: Failure) -> str:
+    which = "item" if len(failure.items) == 1 else "items"
+    items = ", ".join(map(str, failure.items))
+    return f"{failure.job}: {which} {items} failed in the run of {failure.fire_time}: {error_text(failure.error)}"
 
 
 def _about(failure: Failure) -> dict[str, object]:

@@ -38,8 +38,8 @@ async def guest(jobs: ElasticJob, host: object = None, state: object = None) -> 
         except Exception:
             if ready.is_set():
                 names = [job.job_name for job in jobs.jobs]
-                text = "the jobs have ended because of an error; the application around them goes on"
-                log.critical(text, exc_info=True, extra={"jobs": names})
+                text = "the jobs have ended because of an error (the application around them goes on): %s"
+                log.critical(text, ", ".join(names[:20]), exc_info=True, extra={"jobs": names})
             raise
         finally:
             ready.set()

@@ -171,7 +171,7 @@ AnyContext: TypeAlias = ItemContext | InstanceContext
 
 def described(context: AnyContext) -> str:
     """Return a context as JSON in ASCII, for other programs; with Elastic-Job's names where it has one."""
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "jobName": context.job_name,
         "taskId": context.task_id,
         "instance": context.instance,
@@ -182,12 +182,12 @@ def described(context: AnyContext) -> str:
     }
     match context:
         case ItemContext():
-            told |= {"shardingItem": context.item, "shardingParameter": context.parameter}
-            told |= {"fence": context.fence, "offset": context.offset}
+            fields |= {"shardingItem": context.item, "shardingParameter": context.parameter}
+            fields |= {"fence": context.fence, "offset": context.offset}
         case InstanceContext():
-            told |= {"shardingItems": context.items, "shardingItemParameters": dict(context.parameters)}
-            told |= {"fence": context.fence, "fences": dict(context.fences), "offsets": dict(context.offsets)}
-    return json.dumps(told)
+            fields |= {"shardingItems": context.items, "shardingItemParameters": dict(context.parameters)}
+            fields |= {"fence": context.fence, "fences": dict(context.fences), "offsets": dict(context.offsets)}
+    return json.dumps(fields)
 
 
 class _RunLog(logging.LoggerAdapter[logging.Logger]):

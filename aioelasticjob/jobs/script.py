@@ -42,8 +42,13 @@ KILL_MARGIN = 0.2
 """A script that was told to end is killed at the latest so many seconds before the session may have ended."""
 KILL_TIMEOUT = 5.0
 """Seconds that a process may take to end after SIGKILL."""
-GUARD_SCRIPT = 'read _ || { kill -s TERM -- "-$1"; sleep "$2"; kill -s KILL -- "-$1"; }'
-"""Ends the script's group when the pipe on its standard input breaks: that happens when our process has ended."""
+GUARD_SCRIPT = (
+    'read group && [ "$group" ] && { read _ || { kill -s TERM -- "-$group"; sleep "$1"; kill -s KILL -- "-$group"; }; }'
+)
+"""Ends the script's group, which is the first line on its standard input, when no second line follows.
+
+Then the pipe has broken, because our process has ended.
+"""
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "python", "perl", "ruby")
 """Programs whose first argument is a file to run, unless it is an option."""
 
@@ -161,18 +166,20 @@ async def run(context: AnyContext, options: Script) -> None:
     told, last_words = described(context), deque[str](maxlen=STDERR_LINES_QUOTED)
     words = (*options.words, told) if options.pass_context else options.words
     with _pipe() as (out, out_end), _pipe() as (err, err_end):
-        process = await _start(words, options, {**_variables(context), CONTEXT_VARIABLE: told}, out_end, err_end)
-        out_end.close()
-        err_end.close()
-        logged = CancelScope(shield=True)  # output that it writes while it is being ended is logged, too
-        async with create_task_group() as tasks:
-            tasks.start_soon(_log_both, context, options.encoding, out, err, last_words, logged)
-            async with _guarded(process.pid, _grace_of_an_orphan(options.grace)):
+        async with _guarding(_grace_of_an_orphan(options.grace)) as guard:
+            process = await _start(words, options, {**_variables(context), CONTEXT_VARIABLE: told}, out_end, err_end)
+            guard.write(b"%d\n" % process.pid)
+            out_end.close()
+            err_end.close()
+            logged = CancelScope(shield=True)  # output that it writes while it is being ended is logged, too
+            async with create_task_group() as tasks:
+                tasks.start_soon(_log_both, context, options.encoding, out, err, last_words, logged)
                 try:
                     await process.wait()
                 finally:
                     with CancelScope(shield=True):
                         await _end(process, options.grace)
+                    guard.write(b"\n")
                     logged.deadline = current_time() + OUTPUT_TIMEOUT
     _judge(process.returncode, options, last_words)
 
@@ -277,24 +284,26 @@ def _pieces(line: str) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def _guarded(group: int, grace: float) -> AsyncIterator[None]:
-    """Start a process that ends the script's group if ours is killed: another instance then runs the item again."""
+async def _guarding(grace: float) -> AsyncIterator[IO[bytes]]:
+    """Start a process that ends the script's group if ours is killed: another instance then runs the item again.
+
+    The guard starts before the script, and is told the group as the first line, so that no script runs unguarded for
+    long.  A second line lets the guard end.
+    """
     guard = None
     with _pipe() as (life, line):  # only our process holds the writing end
         with suppress(OSError), CancelScope(shield=True):  # without a shell the script runs unguarded
             guard = await asyncio.create_subprocess_exec(
-                "/bin/sh", "-c", GUARD_SCRIPT, "guard", str(group), f"{grace:.3g}",
+                "/bin/sh", "-c", GUARD_SCRIPT, "guard", f"{grace:.3g}",
                 stdin=life, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
             )  # fmt: skip
         try:
-            yield
+            yield line
         finally:
+            line.write(b"\n")  # as the first line, if there was no script
             if guard is not None:
                 with CancelScope(shield=True):
-                    with suppress(BrokenPipeError):
-                        life.close()
-                        line.write(b"\n")
                     await guard.wait()
 
 
@@ -304,25 +313,27 @@ async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
     if process.returncode is not None:
         if await _gone(group, SELF_EXIT_TIME):
             return
-        log.warning("the script has ended, what it left running is ended too", extra={"group": group})
+        log.warning(
+            "a script has ended; the processes that it left are ended too: group %d", group, extra={"group": group}
+        )
     claimed = run_lease.get()
-    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_TIMEOUT)):
+    for number, limit in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_TIMEOUT)):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
-        if await _gone(group, patience, claimed if number == signal.SIGTERM else None):
+        if await _gone(group, limit, claimed if number == signal.SIGTERM else None):
             break
     else:
-        log.error("a script cannot be killed", extra={"group": group})
+        log.error("the processes of a script cannot be killed: group %d", group, extra={"group": group})
         return
     await process.wait()
 
 
-async def _gone(group: int, patience: float, claimed: RunLease | None = None) -> bool:
+async def _gone(group: int, limit: float, claimed: RunLease | None = None) -> bool:
     """Wait until no process of a group is left; False if that takes too long, or if the session may end soon.
 
     The session is looked at again and again, since it may be about to end only after the wait has begun.
     """
-    until, pause = current_time() + patience, 0.005
+    until, pause = current_time() + limit, 0.005
     while _lives(group):
         left = until - current_time()
         if claimed is not None:

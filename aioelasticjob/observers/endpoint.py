@@ -104,7 +104,7 @@ async def serving(render: Render, host: str, port: int) -> AsyncIterator[int]:
         tasks = await stack.enter_async_context(create_task_group())
         tasks.start_soon(listener.serve, answer)
         bound = listener.extra(SocketAttribute.local_port)
-        log.info("metrics", extra={"host": host, "port": bound})
+        log.info("metrics are at http://%s:%d/metrics", host, bound, extra={"host": host, "port": bound})
         yield bound
         tasks.cancel_scope.cancel()
 
@@ -125,7 +125,9 @@ async def _answer(stream: SocketStream, head: bytes, render: Render) -> None:
             async with UserCode("a collector of metrics"):
                 body, content_type = await render(headers.get("accept", ""))
         except Exception:
-            log.exception("metrics could not be written", extra={"reason": "a collector failed"})
+            log.exception(
+                "metrics could not be rendered, because a collector failed", extra={"reason": "a collector failed"}
+            )
             status, body = "500 Internal Server Error", b"the log of the process says why there are none\n"
     answer = (
         f"HTTP/1.1 {status}",

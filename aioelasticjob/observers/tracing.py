@@ -128,7 +128,7 @@ def _harmless() -> Iterator[None]:
 
 @cache
 def _say_once(failure: str) -> None:
-    log.error("a span could not be told of, and runs go on without: %s", failure, extra={"reason": failure})
+    log.error("a span could not be recorded, and runs go on without it: %s", failure, extra={"reason": failure})
 
 
 def _attributes(context: Context, job_type: str) -> dict[str, AttributeValue]:

@@ -8,7 +8,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.dump import render
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import Layout, child
 from aioelasticjob.operations.status import JobStatus, status_of
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree
@@ -103,7 +103,7 @@ async def forest(session: Session, layouts: Sequence[Layout]) -> list[Tree]:
         found |= dict.fromkeys(named, UNREAD_NODE)
         level, named = [], []
         for path, below in children:
-            (named if path in holders else level).extend(f"{path}/{name}" for name in below or ())
+            (named if path in holders else level).extend(child(path, name) for name in below or ())
     return _parted(found, layouts, zxid)
 
 

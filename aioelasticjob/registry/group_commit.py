@@ -154,7 +154,11 @@ class GroupCommit:
         self, group: Sequence[_Transaction], due: bool, sent: float, error: int, zxid: int, frame: bytes
     ) -> None:
         if error == LOST:
-            _fail(group, OutcomeUnknown, f"connection lost ({self._keeper.reason}) before the reply: {HOW_TO_FIND_OUT}")
+            _fail(
+                group,
+                OutcomeUnknown,
+                f"the connection was lost ({self._keeper.reason}) before the reply: {HOW_TO_FIND_OUT}",
+            )
             return
         if error in UNCERTAIN:
             _fail(group, OutcomeUnknown, f"{failure(error, group[0].ops[0].path)}: {HOW_TO_FIND_OUT}")

@@ -195,7 +195,8 @@ class SessionKeeper:
                 self.watches.roots_by_depth(shallow=shallow), self.lease.zxid, shallow=shallow
             ):
                 connection.call(REWATCH, body).add_done_callback(_report)
-        log.info("connected", extra={"server": connection.peer, "session": f"{self.lease.incarnation:#x}"})
+        text, session = "connected to the registry at %s, with the session %s", f"{self.lease.incarnation:#x}"
+        log.info(text, connection.peer, session, extra={"server": connection.peer, "session": session})
         self.status.set(SessionStatus(SessionState.CONNECTED, self.lease.incarnation))
         self.watches.reset()
 
@@ -225,7 +226,9 @@ class SessionKeeper:
         if connection is self.connection:  # the end of an older connection changes nothing
             self.connection, self.reason = None, connection.reason
             self.away_since = connection.heard if connection.reason == SILENT_REASON else self._loop.time()
-            log.warning("connection lost", extra={"reason": connection.reason})
+            log.warning(
+                "the connection to the registry was lost: %s", connection.reason, extra={"reason": connection.reason}
+            )
             self.status.set(SessionStatus(SessionState.SUSPENDED, self.lease.incarnation))
 
     def _unproven(self) -> None:
@@ -239,7 +242,11 @@ class SessionKeeper:
             self.connection.abort("the session may have ended while this process stood still")
 
     def _expire(self) -> None:
-        log.warning("session expired", extra={"session": f"{self.lease.incarnation:#x}"})
+        text, session = (
+            "the session %s has expired; all jobs join again under a new one",
+            f"{self.lease.incarnation:#x}",
+        )
+        log.warning(text, session, extra={"session": session})
         self.status.set(SessionStatus(SessionState.EXPIRED, self.lease.incarnation))
         self.lease.end()
         self._password = NO_PASSWORD
@@ -275,4 +282,6 @@ def _report(reply: asyncio.Future[Reply]) -> None:
     """Log that the registry refused a watch: nobody awaits the answer to this request."""
     error = reply.result()[0]
     if error not in (0, LOST):
-        log.error("a watch was refused", extra={"error": error})
+        log.error(
+            "the registry refused a watch, with error %d; changes may be noticed late", error, extra={"error": error}
+        )

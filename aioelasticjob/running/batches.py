@@ -34,12 +34,12 @@ class Batch:
     """Records that were fetched together."""
 
     __slots__ = (
-        *("complained", "failed", "fetched", "lane", "left", "offsets"),
-        *("size", "span", "step", "told", "waiting"),
+        *("reported", "failed", "fetched", "queue", "left", "offsets"),
+        *("size", "span", "step", "counted_before", "waiting"),
     )
 
-    def __init__(self, lane: BatchQueue, records: Sequence[object], step: int | None, offsets: dict[int, str]) -> None:
-        self.lane, self.offsets = lane, offsets
+    def __init__(self, queue: BatchQueue, records: Sequence[object], step: int | None, offsets: dict[int, str]) -> None:
+        self.queue, self.offsets = queue, offsets
         self.size, self.step = len(records), step or 1
         calls = records if step is None else [records[at : at + step] for at in range(0, self.size, step)]
         self.waiting: Iterator[Any] = iter(calls)
@@ -47,9 +47,9 @@ class Batch:
         """The number of calls of ``process`` that have not ended."""
         self.failed = 0
         """The number of records whose last attempt has failed."""
-        self.fetched = lane.time()
-        self.told = (0, 0)
-        self.complained: tuple[str, ...] = ()
+        self.fetched = queue.time()
+        self.counted_before = (0, 0)
+        self.reported: tuple[str, ...] = ()
         """The handlers whose failure with this batch has been reported."""
         self.span: BatchSpan | None = None
 
@@ -61,8 +61,8 @@ class Batch:
     def news(self) -> tuple[int, int]:
         """Return how many records have succeeded and how many have failed since the last call of this method."""
         through = self.size - min(self.size, self.left * self.step)
-        counted, before = (max(0, through - self.failed), self.failed), self.told
-        self.told = counted
+        counted, before = (max(0, through - self.failed), self.failed), self.counted_before
+        self.counted_before = counted
         return counted[0] - before[0], counted[1] - before[1]
 
 
@@ -236,9 +236,9 @@ class Workers:
     async def _drain(self, batch: Batch) -> None:
         """Process records of a batch until none is left.  Other workers take records from the same iterator."""
         if (task := asyncio.current_task()) is not None:
-            self._under_way[task] = batch.lane.context
-        lane, time, door = batch.lane, self._loop.time, UserCode("process")
-        call, context, rested = lane.call, lane.context, time()
+            self._under_way[task] = batch.queue.context
+        queue, time, door = batch.queue, self._loop.time, UserCode("process")
+        call, context, rested = queue.call, queue.context, time()
         for calls, record in enumerate(batch.waiting, 1):
             why: Exception | None = None
             try:
@@ -246,10 +246,10 @@ class Workers:
             except BaseException as error:
                 failed, why = True, await door.failure(error)
             if failed:
-                await lane.fail(batch, record, why)
+                await queue.fail(batch, record, why)
             batch.left -= 1
             if not batch.left:
-                lane.through()
+                queue.through()
             if not calls & RECORDS_PER_CLOCK_CHECK and time() - rested > MAX_TURN_SECONDS:
                 await door.tidy()
                 await asyncio.sleep(0)

@@ -37,7 +37,7 @@ class HandlerScope:
         self._unheeded, self._after, self._threads = unheeded, after, threads
         self._asking, self._held = CancelScope(), CancelScope()
         self._timer: asyncio.TimerHandle | None = None
-        self._told = self._over = False
+        self._warned = self._over = False
 
     @property
     def cancel_called(self) -> bool:
@@ -78,8 +78,8 @@ class HandlerScope:
 
     def _look(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look)
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             self._unheeded()
         if not self._threads:
             self._held.shield = False  # let one cancellation through

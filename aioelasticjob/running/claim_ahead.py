@@ -7,7 +7,7 @@ given back without a run.  Then the scheduler computes anew which items are due.
 
 from __future__ import annotations
 
-from asyncio import Future
+from asyncio import Future, get_running_loop
 from collections.abc import Callable
 from zlib import crc32
 
@@ -15,7 +15,6 @@ from anyio import current_time
 
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Delay
-from aioelasticjob.running.schedule import Starts
 
 LEADS = (100, 140, 180, 220, 260, 300, 340, 380)
 """Milliseconds before a moment at which its claim is prepared.  Each job has one of them, to spread the work."""
@@ -26,6 +25,31 @@ ASLEEP = 500
 
 The session may have ended meanwhile.
 """
+
+
+class Starts:
+    """Lets all jobs of a process that wait for the same moment begin together: they share one timer."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, list[Future[bool]]] = {}
+
+    def at(self, slot: int, ahead: int) -> Future[bool]:
+        """Return a future that becomes True at the moment ``slot``, which is ``ahead`` milliseconds away.
+
+        A job that takes its claim back sets its future to False before.
+        """
+        loop = get_running_loop()
+        if slot not in self._waiting:
+            self._waiting[slot] = []
+            loop.call_at(loop.time() + ahead / 1000, self._open, slot)
+        start: Future[bool] = loop.create_future()
+        self._waiting[slot].append(start)
+        return start
+
+    def _open(self, slot: int) -> None:
+        for start in self._waiting.pop(slot):
+            if not start.done():
+                start.set_result(True)
 
 
 class ClaimAhead:

@@ -61,13 +61,13 @@ class DataflowEngine:
 class _DataflowRun:
     """One execution of a dataflow job."""
 
-    def __init__(self, flow: Dataflow, execution: Execution, reins: StreamControl) -> None:
-        self._execution, self._reins, self._config = execution, reins, execution.config
+    def __init__(self, flow: Dataflow, execution: Execution, stream_control: StreamControl) -> None:
+        self._execution, self._stream_control, self._config = execution, stream_control, execution.config
         calls = HandlerCalls(flow, execution)
-        self._feeds = [Feed(lane, calls, execution, reins) for lane in self._lanes()]
+        self._feeds = [Feed(queue, calls, execution, stream_control) for queue in self._queues()]
         self._left = set(self._feeds)
         """The feeds that have not ended."""
-        self._crews: list[Workers] = []
+        self._worker_groups: list[Workers] = []
         self._over = asyncio.Event()
         """Set when no feed and no worker is left."""
         self._tasks: TaskGroup
@@ -77,7 +77,7 @@ class _DataflowRun:
         """Run the whole execution."""
         timeout = self._config.timeout
         try:
-            unheeded, blocking = self._execution.tell_unheeded, self._execution.job.blocking
+            unheeded, blocking = self._execution.log_unheeded_handlers, self._execution.job.blocking
             with HandlerScope(unheeded, after=timeout, threads=blocking) as self._limit:
                 async with create_task_group() as self._tasks:
                     self._tasks.start_soon(self._count)
@@ -90,14 +90,14 @@ class _DataflowRun:
                     self._tasks.cancel_scope.cancel()
             if self._limit.cancel_called:
                 for feed in self._feeds:
-                    if not feed.lane.ended:
+                    if not feed.queue.ended:
                         feed.end(Outcome.TIMED_OUT, TimeoutError(f"the run took longer than {timeout:g} s"))
         finally:
-            self._tell()
+            self._publish_counts()
             for feed in self._feeds:
                 feed.close()
 
-    def _lanes(self) -> list[BatchQueue]:
+    def _queues(self) -> list[BatchQueue]:
         """Return the queues of this execution: one for each item, or one for all items."""
         config, claim, saved = self._config, self._execution.claim, self._execution.checkpoints
         contexts: list[Context] = (
@@ -112,9 +112,9 @@ class _DataflowRun:
     def _flow_through(self) -> None:
         limit = 1 if self._config.ordered else self._config.concurrency
         for feed in self._feeds:
-            if self._config.ordered or not self._crews:
-                self._crews.append(Workers(self._tasks, limit, self._execution.under_way, self._look_if_over))
-            self._tasks.start_soon(self._run_out, feed, self._crews[-1])
+            if self._config.ordered or not self._worker_groups:
+                self._worker_groups.append(Workers(self._tasks, limit, self._execution.under_way, self._look_if_over))
+            self._tasks.start_soon(self._run_out, feed, self._worker_groups[-1])
 
     async def _run_out(self, feed: Feed, workers: Workers) -> None:
         try:
@@ -122,39 +122,39 @@ class _DataflowRun:
         finally:
             self._left.discard(feed)
             if not self._left:
-                for crew in self._crews:
-                    crew.close()
+                for workers in self._worker_groups:
+                    workers.close()
             self._look_if_over()
 
     def _look_if_over(self) -> None:
-        if not self._left and not any(crew.size for crew in self._crews):
+        if not self._left and not any(workers.size for workers in self._worker_groups):
             self._over.set()
 
     async def _count(self) -> None:
         while True:
             await sleep(REPORT_INTERVAL)
-            self._tell()
+            self._publish_counts()
 
-    def _tell(self) -> None:
+    def _publish_counts(self) -> None:
         """Count the records processed since the last call, and put a ``Flowed`` event if anybody reads events."""
         for feed in self._feeds:
             feed.count()
-        if self._reins.events.heard:
+        if self._stream_control.events.heard:
             rates = tuple(feed.meter.read() for feed in self._feeds)
-            self._reins.events.put(Flowed(self._config.job_name, self._execution.claim.instance, rates))
+            self._stream_control.events.put(Flowed(self._config.job_name, self._execution.claim.instance, rates))
 
     async def _watch(self) -> None:
         """Wait until a view says that the run is to end, then set ``end``."""
-        reins, claim = self._reins, self._execution.claim
-        await reins.views.until(lambda now: is_to_end(reins.view, now, claim))
-        reins.end.set()
+        stream_control, claim = self._stream_control, self._execution.claim
+        await stream_control.views.until(lambda now: is_to_end(stream_control.view, now, claim))
+        stream_control.end.set()
 
     async def _hold(self) -> None:
         """When the run is to end, wake the feeds that wait, and cancel calls of ``fetch`` that take too long."""
-        await self._reins.end.wait()
+        await self._stream_control.end.wait()
         for feed in self._feeds:
-            feed.lane.news.set()
+            feed.queue.news.set()
         await sleep(FETCH_GRACE)
         for feed in self._feeds:
-            if feed.lane.asking:
-                feed.lane.fetching_cut.cancel()
+            if feed.queue.asking:
+                feed.queue.fetching_cut.cancel()

@@ -165,14 +165,15 @@ class StateDriver(JobState):
         else:
             self._say_lowered(command)
 
-    def _report_missed(self, told: Report) -> None:
+    def _report_missed(self, report: Report) -> None:
         """Report missed moments with an event, a count and a line in the log."""
-        job, slot, moments = self._member.layout.job, told.passed.last, told.passed.count
-        message = f"{_items(told.items)} missed {_moments(told.passed)}: {told.why}"
-        self._log.warning(log, job, told.why, message, slot=slot, items=told.items, moments=moments)
-        self._events.counts[job].misfired += moments * len(told.items)
-        me, first, now = self._member.id, told.passed.first, self._wall.now()
-        self._events.put(Misfired(job, me, first, slot, told.items, moments, told.why, told.cut_off, now))
+        job, slot, moments = self._member.layout.job, report.passed.last, report.passed.count
+        ran_on = f"; it ran on {report.cut_off}" if report.cut_off not in report.why else ""
+        message = f"{_items(report.items)} missed {_moments(report.passed)}: {report.why}{ran_on}"
+        self._log.warning(log, job, report.why, message, slot=slot, items=report.items, moments=moments)
+        self._events.counts[job].misfired += moments * len(report.items)
+        me, first, now = self._member.id, report.passed.first, self._wall.now()
+        self._events.put(Misfired(job, me, first, slot, report.items, moments, report.why, report.cut_off, now))
 
     def _say_lowered(self, lowered: SayLowered) -> None:
         claimed, since = (moment(one / 1000).isoformat(timespec="seconds") for one in (lowered.slot, lowered.since))

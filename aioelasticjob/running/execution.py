@@ -52,7 +52,7 @@ class Execution:
     under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
     """The context of each handler that has begun, by the task that the handler runs in."""
 
-    def tell_unheeded(self) -> None:
+    def log_unheeded_handlers(self) -> None:
         """Name the handlers in the log that go on although they were cancelled; not those in threads, which must."""
         for task, context in self.under_way.items():
             over = task.done() or not self.outcomes.keys().isdisjoint(context.claimed)
@@ -134,7 +134,7 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
                 await _call(execution, context)
                 return Outcome.COMPLETED
             unheeded = (
-                execution.tell_unheeded
+                execution.log_unheeded_handlers
                 if execution.job.blocking
                 else partial(warn_unheeded, execution.job, context, task)
             )

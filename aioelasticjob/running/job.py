@@ -22,7 +22,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import instance_id
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
-from aioelasticjob.running.life import History, Life, tell_defect
+from aioelasticjob.running.life import History, Life, report_defect
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
 from aioelasticjob.running.state import Items
@@ -113,7 +113,7 @@ class LocalJob:
             if not (self._past.is_up or isinstance(error, cost)):
                 await life.end(self._past)
                 raise
-            self._tell(error)
+            self._report_error(error)
             return False
         if not lives or life.tasks.over:  # the session may have ended just after the job had joined
             return False
@@ -134,7 +134,7 @@ class LocalJob:
     async def _go_on(self, life: Life) -> None:
         """End a life, and begin the next one unless the job has left."""
         if life.error is not None:
-            self._tell(life.error)
+            self._report_error(life.error)
         if await self._end(life):
             self.gone.set(True)
         else:
@@ -142,7 +142,7 @@ class LocalJob:
 
     async def _end(self, life: Life) -> bool:
         """End a life; return whether the job has left.  Errors in ending it are reported for this job only."""
-        told = life.error
+        reported = life.error
         try:
             await life.end(self._past)
             self.life = None
@@ -153,16 +153,16 @@ class LocalJob:
         except Exception as error:
             life.fail(error)
         self.life = None
-        if life.error is not None and life.error is not told:
-            self._tell(life.error)
+        if life.error is not None and life.error is not reported:
+            self._report_error(life.error)
         return life.left
 
-    def _tell(self, error: Exception) -> None:
+    def _report_error(self, error: Exception) -> None:
         """Report the error that has ended a life."""
         if isinstance(error, ElasticJobError):
             self._past.warn_rejoin(error, self._job.config.job_name)
         else:
-            tell_defect(self._job.config.job_name, error)
+            report_defect(self._job.config.job_name, error)
 
     async def _pause(self) -> None:
         """Wait a moment if the last life has failed within this session: the cause of the failure may still exist."""

@@ -26,7 +26,7 @@ from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.item_releases import ItemReleases
 from aioelasticjob.running.listeners import with_listeners
-from aioelasticjob.running.missed import UNKEPT
+from aioelasticjob.running.missed import NOT_RECORDED
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.schedule import Passed
@@ -38,7 +38,7 @@ from aioelasticjob.running.stream_control import StreamControl, left_open
 from aioelasticjob.running.trace import Trace
 from aioelasticjob.running.triggers import Triggers
 
-LONGEST_NAP = 60.0
+MAX_WAIT = 60.0
 """Seconds after which the scheduler reads the clock again: it may have been set, or the machine may have slept."""
 UNCERTAIN = 1.0
 """Seconds until a job that is not monitored checks again whether its session is certain to live."""
@@ -69,22 +69,22 @@ class JobScheduler:
         self._state = StateDriver(member, views.value, shared.clock, shared.events, shared.limited_log, up_since, items)
         self._state.accounted = accounted
         self._claims = Claims(member, self._state.cache)
-        self._accounts = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher)
-        self.run_counts = self._accounts.run_counts
+        self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher)
+        self.run_counts = self._stats.run_counts
         """Counts the runs that ended here; the coordinator publishes the counts."""
-        self._requests = Triggers(member, self._state, self._accounts, job.listeners)
-        self.rescues = Rescues(member, self._state, self._accounts, self._claims, views)
-        self._waiting = ItemReleases(member, self._state, self._claims, tasks, self._freed)
-        self.stopping = Stopping(member)
+        self._triggers = Triggers(member, self._state, self._stats, job.listeners)
+        self.rescues = Rescues(member, self._state, self._stats, self._claims, views)
+        self._releases = ItemReleases(member, self._state, self._claims, tasks, self._look_for_released)
+        self.stopping = Stopping(member, shared.limited_log)
         self._ahead = ClaimAhead(member.session, shared.starts, job.config.job_name)
         self.left = False
         """Whether this instance was asked to leave."""
         self._refused = 0
         self._rest_first: float | None = None
         """Seconds to wait before the due items are claimed again, after a claim that could not be made."""
-        self._nap: CancelScope | None = None
+        self._wait_scope: CancelScope | None = None
         self._execution: HandlerScope | None = None
-        self._reins: StreamControl | None = None
+        self._stream: StreamControl | None = None
 
     @property
     def accounted(self) -> int:
@@ -99,7 +99,7 @@ class JobScheduler:
     @property
     def health(self) -> JobHealth:
         """The health of the job in this process."""
-        return JobHealth.of(self._views.value, self._member.id, self._accounts.under_way, self._shared.clock.now())
+        return JobHealth.of(self._views.value, self._member.id, self._stats.under_way, self._shared.clock.now())
 
     @property
     def is_refusing(self) -> bool:
@@ -114,18 +114,18 @@ class JobScheduler:
     def leave(self) -> None:
         """Stop claiming, and leave once no handler runs."""
         self.left = True
-        if self._nap is not None:
-            self._nap.cancel()
+        if self._wait_scope is not None:
+            self._wait_scope.cancel()
         self._stop_fetching()
         self.reconsider()
 
     def release_left(self) -> None:
         """Remove the locks that the job's earlier life may have left under this session."""
-        self._tasks.start_soon(self._waiting.release_left)
+        self._tasks.start_soon(self._releases.release_left)
 
     def end(self) -> None:
         """Report the deferred items of triggers, which this instance will not run any more."""
-        self._requests.give_up()
+        self._triggers.give_up()
 
     def reconsider(self) -> None:
         """Take back a claim that waits for its moment, and ask for a turn: the view or the time has changed."""
@@ -135,8 +135,8 @@ class JobScheduler:
     def look_again(self) -> None:
         """Compute anew which items are due, because the time was set."""
         self._state.now()  # the state notices the jump, also during an execution
-        if self._nap is not None:
-            self._nap.cancel()
+        if self._wait_scope is not None:
+            self._wait_scope.cancel()
         self.reconsider()
 
     async def ask_time(self) -> None:
@@ -145,10 +145,10 @@ class JobScheduler:
 
     def _stop_fetching(self) -> None:
         """Let a streaming run end once it has processed the records that it has fetched."""
-        if self._reins is not None:
-            self._reins.end.set()
+        if self._stream is not None:
+            self._stream.end.set()
 
-    def cut(self) -> None:
+    def cancel(self) -> None:
         """Cancel the execution; its items are settled as cancelled."""
         if self._execution is not None:
             self._execution.cancel()
@@ -164,11 +164,11 @@ class JobScheduler:
             try:
                 view = await self._up_to_date()
                 if begun := await self._state.look(view):
-                    self._waiting.follow(begun)
+                    self._releases.follow(begun)
                 self._rest_first = None
                 busy = (
                     (view.orphans and await self.rescues.answer(view, self._run_claimed))
-                    or (self._requests.are_open(view) and await self._requests.answer(view, self._run_claimed))
+                    or (self._triggers.are_open(view) and await self._triggers.answer(view, self._run_claimed))
                     or await self._run_owed(view)
                     or await self._run_ahead(view)
                 )
@@ -190,7 +190,7 @@ class JobScheduler:
 
     async def _back_off(self) -> None:
         """Wait before a request that the registry has refused is sent again."""
-        with CancelScope() as self._nap:
+        with CancelScope() as self._wait_scope:
             if not self.left:
                 await self._member.session.back_off(self._refused)
         self._refused += 1
@@ -201,7 +201,7 @@ class JobScheduler:
             return self._views.value
         with move_on_after(MIRROR_TIMEOUT):
             while self._views.value.tree.outdated and not self.left:
-                with CancelScope() as self._nap:
+                with CancelScope() as self._wait_scope:
                     await self._views.changed()
         self._views.value.tree.accept_as_newest()  # run with the old view rather than not at all
         return self._views.value
@@ -212,9 +212,9 @@ class JobScheduler:
             return False
         if skew := self._state.intolerable_skew():
             self._state.pass_over()
-            self._accounts.refused(str(skew))
+            self._stats.refused(str(skew))
             return True
-        self._accounts.accepted()
+        self._stats.accepted()
         await self._run_claimed(view, Fire(self._state.timetable.newest, self._state.source(owed)), owed)
         return True
 
@@ -226,7 +226,7 @@ class JobScheduler:
         upcoming, state = self._state.timetable.upcoming or 0, self._state
         if not 0 < upcoming - state.clock.now <= self._ahead.lead or state.intolerable_skew():
             return False
-        self._accounts.accepted()
+        self._stats.accepted()
         if not (view.settled and view.config.monitor_execution and self._member.id in view.eligible):
             return False
         owed = state.owed(upcoming) - view.disabled_items
@@ -240,7 +240,7 @@ class JobScheduler:
         execution: Execution | None = None
         try:
             with HandlerScope(
-                lambda: execution.tell_unheeded() if execution else None, threads=self._job.blocking
+                lambda: execution.log_unheeded_handlers() if execution else None, threads=self._job.blocking
             ) as scope:
                 execution = await self._prepare(view, fire, items)
                 if execution is not None:
@@ -248,13 +248,13 @@ class JobScheduler:
                     await self._handle(view, execution, scope)
         except get_cancelled_exc_class():
             if execution is not None:
-                with move_on_after(self.stopping.last_word, shield=True):
+                with move_on_after(self.stopping.settle_timeout, shield=True):
                     await self._settle(execution)
             raise
         if execution is None:
             return False
         if not await self._settle(execution):
-            raise SessionEnded("the session was lost before its items were settled")
+            raise SessionEnded("the session was lost before the items of the run were settled")
         if execution.begun:
             self._state.collapse(await self._up_to_date(), rerun=self._views.value.config.misfire)
         return execution.begun
@@ -272,8 +272,8 @@ class JobScheduler:
         checkpoints = RunOffsets(self._state.offsets, claim, offsets)
         events, clock = self._shared.events, self._shared.clock
         trace = Trace.of(claim, view.config, events, clock) if events.heard else None
-        complain = self._failed if trace is None else trace.complaining(self._failed)
-        execution = Execution(self._job, view.config, claim, checkpoints, self._shared.executors, complain, trace=trace)
+        report = self._failed if trace is None else trace.complaining(self._failed)
+        execution = Execution(self._job, view.config, claim, checkpoints, self._shared.executors, report, trace=trace)
         execution.is_proven, execution.handling = self._member.session.is_proven, self.stopping.handling
         return execution
 
@@ -288,13 +288,13 @@ class JobScheduler:
                     self._set_up_engine(view, execution)
                 fire, began = execution.claim.fire, current_time()
                 catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
-                self._accounts.began(execution, catch_up=catch_up)
+                self._stats.began(execution, catch_up=catch_up)
                 try:
                     # if the claim was answered after the lease's end, no handler may begin
                     if session.is_proven() and not scope.cancel_called:
                         await with_listeners(execution, self._member, self._views)
                 finally:
-                    self._accounts.ended(execution, current_time() - began)
+                    self._stats.ended(execution, current_time() - began)
         finally:
             session.unbind(scope)
         await sleep(0)
@@ -302,7 +302,7 @@ class JobScheduler:
 
     def _set_up_engine(self, view: JobView, execution: Execution) -> None:
         """Make the engine's StreamControl.  The rescue of an item whose holder is alive ends after one batch."""
-        execution.stream_control = self._reins = StreamControl(view, self._views, self.run_counts, self._shared.events)
+        execution.stream_control = self._stream = StreamControl(view, self._views, self.run_counts, self._shared.events)
         if self.left or (execution.claim.fire.source is FireSource.FAILOVER and view.settled):
             self._stop_fetching()
 
@@ -328,7 +328,7 @@ class JobScheduler:
                 return ClaimResult(None)
             taken = ClaimResult(self._claims.unmonitored(fire, items))
             if fire.source is FireSource.TRIGGER:
-                await self._requests.claimed(fire, taken)
+                await self._triggers.claimed(fire, taken)
             return taken
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult(None)
@@ -345,13 +345,13 @@ class JobScheduler:
         if taken.refused:
             state.is_obstructed(taken.refused, fire)
         if fire.source is FireSource.TRIGGER:
-            await self._requests.claimed(fire, taken)
+            await self._triggers.claimed(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
-            self._waiting.refused(view, fire, frozenset(taken.elsewhere))
+            self._releases.refused(view, fire, frozenset(taken.elsewhere))
         if taken.stale and fire.source is not FireSource.FAILOVER and not self.left:
             self._rest_first = self._rest(view)
         if taken.claim is not None and taken.claim.incarnation != self._member.session.incarnation:
-            raise SessionEnded("the session was lost while claiming")
+            raise SessionEnded("the session was lost during a claim")
         return taken
 
     async def _settle(self, execution: Execution) -> bool:
@@ -364,7 +364,7 @@ class JobScheduler:
             state.cache.assume(unfinished, claim.fire.slot - 1)
             if execution.begun:  # the next holder finds no record of this run
                 slot, cut_off = Passed(claim.fire.slot, claim.fire.slot), claim.items.keys() - execution.outcomes.keys()
-                state.report(cut_off.difference(unfinished), slot, UNKEPT, self._member.id)
+                state.report(cut_off.difference(unfinished), slot, NOT_RECORDED, self._member.id)
             return True
         if not execution.begun:
             return await self._claims.withdraw(claim)
@@ -379,22 +379,22 @@ class JobScheduler:
             execution.trace.handed_over(handed_over)
         return handed_over is not None
 
-    def _freed(self) -> None:
+    def _look_for_released(self) -> None:
         """Ask for a turn: another instance has ended its run of an item that this instance holds."""
-        if self._nap is not None:
-            self._nap.cancel()
+        if self._wait_scope is not None:
+            self._wait_scope.cancel()
         self._stop_fetching()
         self.wake()
 
     def _failed(self, context: Context, error: Exception) -> None:
-        self._accounts.failed(self._views.value.config, context, error)
+        self._stats.failed(self._views.value.config, context, error)
 
     def _rest(self, view: JobView) -> float:
         """Return the seconds until the next moment or the next look at the clock; 0 if there is a newer view."""
         if self._views.value is not view:
             return 0.0
         upcoming = self._state.timetable.upcoming
-        delay = LONGEST_NAP * 1000 if upcoming is None else max(0, upcoming - self._state.now())
+        delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - self._state.now())
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
-        return min(LONGEST_NAP, delay / 1000, self._state.unsteady)
+        return min(MAX_WAIT, delay / 1000, self._state.unsteady)

@@ -31,9 +31,9 @@ from aioelasticjob.running.job_scheduler import JobScheduler
 from aioelasticjob.running.monitor_port import MonitorPort
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Activity, Scheduler, TaskScope, Work
-from aioelasticjob.running.standby import FAREWELL, wait_for_news, wait_until_known
+from aioelasticjob.running.standby import LEAVE_TIMEOUT, wait_for_news, wait_until_known
 from aioelasticjob.running.state import Items
-from aioelasticjob.running.stopping import LAST_WORD
+from aioelasticjob.running.stopping import SETTLE_TIMEOUT
 
 WARNING_INTERVAL = 60.0
 """Seconds after which the same warning is logged again."""
@@ -53,7 +53,7 @@ class History:
     """The newest valid configuration."""
     trouble: str = ""
     """The last warning."""
-    complained_at: float = -inf
+    warned_at: float = -inf
     """When the last warning was logged, by the loop's clock."""
     again: bool = False
     """Whether the last life was under the present session, too."""
@@ -75,21 +75,21 @@ class History:
         """Log why the job has to wait before it can run, once for each reason, and show it in the process's health."""
         if problem != self.trouble:
             self.trouble = problem
-            log.warning("%s: waits: %s", job, problem, extra={"job": job})
+            log.warning("%s: the job cannot run in this process at present: %s", job, problem, extra={"job": job})
         shared.standing_by[job] = JobHealth(job, instance, problem=problem)
 
     def resume(self, job: str, shared: ProcessContext) -> None:
         """Log that the job has joined, if it had to wait."""
         if shared.standing_by.pop(job, None):
             self.trouble = ""
-            log.info("%s: has joined, what it waited for is mended", job, extra={"job": job})
+            log.info("%s: the job can run in this process now", job, extra={"job": job})
 
     def warn_rejoin(self, error: ElasticJobError, job: str) -> None:
         """Log why the job has to join again, at most once a minute while the reason stays the same."""
         now = get_running_loop().time()
-        if str(error) != self.trouble or now >= self.complained_at + WARNING_INTERVAL:
-            self.trouble, self.complained_at = str(error), now
-            log.warning("joining again: %s", error, extra={"job": job})
+        if str(error) != self.trouble or now >= self.warned_at + WARNING_INTERVAL:
+            self.trouble, self.warned_at = str(error), now
+            log.warning("%s: this process joins the job again: %s", job, error, extra={"job": job})
 
 
 class Life:
@@ -108,7 +108,7 @@ class Life:
         self.tasks = TaskScope(scheduler, self.fail)
         self.error: Exception | None = None
         """The error that ended this life, if an error did."""
-        self.runner: JobScheduler | None = None
+        self.job_scheduler: JobScheduler | None = None
         self._coordinator: Coordinator | None = None
         self._port: MonitorPort | None = None
         self._follower = Follower(
@@ -171,25 +171,25 @@ class Life:
         if past.since is None:
             here = views.value.instances.get(member.id)
             past.since = shared.clock.now() if here is None else here.up_since
-        runner = self.runner = JobScheduler(
+        job_scheduler = self.job_scheduler = JobScheduler(
             self._job, member, views, shared, self.tasks, self._finished, past.since, past.accounted, past.items
         )
-        given_up = runner.rescues.given_up
+        given_up = job_scheduler.rescues.given_up
         coordinator = Coordinator(
-            member, trees, views, runner.run_counts, shared.clock, given_up, self._dismissed, self._finished
+            member, trees, views, job_scheduler.run_counts, shared.clock, given_up, self._dismissed, self._finished
         )
-        running = Activity(self._scheduler, self.tasks, runner.turn, is_urgent=False)
+        running = Activity(self._scheduler, self.tasks, job_scheduler.turn, is_urgent=False)
         coordinating = Activity(self._scheduler, self.tasks, coordinator.turn)
         listening = Activity(self._scheduler, self.tasks, self._port.turn)
-        runner.wake = running.wake
-        views.listen(runner.reconsider)
+        job_scheduler.wake = running.wake
+        views.listen(job_scheduler.reconsider)
         views.listen(listening.wake)
         trees.listen(coordinating.wake)
         self._activities = [self._following, running, coordinating, listening]
         self._coordinator = coordinator
-        shared.runners[runner] = None
+        shared.running_jobs[job_scheduler] = None
         if past.again:
-            runner.release_left()
+            job_scheduler.release_left()
         for activity in (running, coordinating, listening):
             activity.wake()
         self.lives = True
@@ -207,44 +207,44 @@ class Life:
         if self.error is None:
             self.error = error
         elif not isinstance(error, ElasticJobError):
-            tell_defect(self._job.config.job_name, error)
+            report_defect(self._job.config.job_name, error)
         self._finished()
 
     def leave(self) -> None:
         """Stop claiming, and leave once no handler runs."""
-        if self.runner is not None and not self.runner.left:
-            self.runner.leave()
-            self.tasks.start_soon(_give_notice, self.member)
+        if self.job_scheduler is not None and not self.job_scheduler.left:
+            self.job_scheduler.leave()
+            self.tasks.start_soon(_announce_leaving, self.member)
 
     async def retire(self) -> None:
         """Leave after the running handlers have ended.  Without a connection the items stay unsettled."""
-        runner = self.runner
-        if runner is None:
+        job_scheduler = self.job_scheduler
+        if job_scheduler is None:
             return
         self.leave()
-        cancel = get_running_loop().call_later(runner.shutdown_timeout, runner.cut)
+        cancel = get_running_loop().call_later(job_scheduler.shutdown_timeout, job_scheduler.cancel)
         try:
-            with move_on_after(runner.shutdown_timeout + LAST_WORD):
-                await runner.stopping.stopped()
+            with move_on_after(job_scheduler.shutdown_timeout + SETTLE_TIMEOUT):
+                await job_scheduler.stopping.stopped()
         finally:
             cancel.cancel()
 
     async def end(self, past: History) -> None:
         """Cancel the tasks that are left, unregister the instance, and note what the next life has to know."""
         try:
-            if self.runner is not None:
-                self.left = self.left or self.runner.left
-                self.runner.cut()
+            if self.job_scheduler is not None:
+                self.left = self.left or self.job_scheduler.left
+                self.job_scheduler.cancel()
             self.tasks.cancel()
             await self.tasks.ended()
-            runner, member = self.runner, self.member
-            if runner is not None and self._coordinator is not None:
+            job_scheduler, member = self.job_scheduler, self.member
+            if job_scheduler is not None and self._coordinator is not None:
                 view = self._coordinator.view
-                runner.end()
+                job_scheduler.end()
                 if self.error is None:
-                    with CancelScope(shield=True), move_on_after(FAREWELL):
-                        await _say_goodbye(runner, member, view, self._shared.clock)
-                past.config, past.accounted = view.config, max(past.accounted, runner.accounted)
+                    with CancelScope(shield=True), move_on_after(LEAVE_TIMEOUT):
+                        await _unregister(job_scheduler, member, view, self._shared.clock)
+                past.config, past.accounted = view.config, max(past.accounted, job_scheduler.accounted)
         finally:
             self.close()
 
@@ -255,9 +255,9 @@ class Life:
             activity.end()
         if self._port is not None:
             self._port.close()
-        if self.runner is not None:
-            self._shared.runners.pop(self.runner, None)
-            self.runner.stopping.end()
+        if self.job_scheduler is not None:
+            self._shared.running_jobs.pop(self.job_scheduler, None)
+            self.job_scheduler.stopping.end()
 
     async def remove_what_is_left(self, *, hand_over: bool) -> None:
         """Remove the job's locks and its instance, if that failed when it left because there was no connection.
@@ -273,7 +273,8 @@ class Life:
                 await leave(member)
                 break
             except RegistryError as error:
-                log.debug("cannot leave yet: %s", error, extra={"job": member.layout.job})
+                text, job = "%s: the locks and the node of this instance cannot be removed yet: %s", member.layout.job
+                log.debug(text, job, error, extra={"job": job})
                 await member.session.back_off(failures)
                 failures += 1
 
@@ -291,9 +292,9 @@ class Life:
         self.tasks.start_soon(self.retire)
 
 
-def tell_defect(job: str, error: Exception) -> None:
+def report_defect(job: str, error: Exception) -> None:
     """Pass an error that is a bug of this package to the loop's exception handler."""
-    message = f"{job}: an error in this package; the job joins again, the others go on"
+    message = f"{job}: an error in this package; this process joins the job again, and its other jobs go on"
     get_running_loop().call_exception_handler({"message": message, "exception": error})
 
 
@@ -310,20 +311,22 @@ async def _compare_clocks(member: Member, shared: ProcessContext) -> None:
             shared.comparing.set(False)
 
 
-async def _give_notice(member: Member) -> None:
+async def _announce_leaving(member: Member) -> None:
     """Announce that this instance leaves, so that idle items move to others while its running handlers end."""
     try:
         await announce_leaving(member)
     except RegistryError as error:  # then others get the items only after this instance has gone
-        log.debug("leaving without notice: %s", error, extra={"job": member.layout.job})
+        job = member.layout.job
+        log.debug("%s: this instance could not announce that it leaves: %s", job, error, extra={"job": job})
 
 
-async def _say_goodbye(runner: JobScheduler, member: Member, view: JobView, clock: Clock) -> None:
+async def _unregister(job_scheduler: JobScheduler, member: Member, view: JobView, clock: Clock) -> None:
     try:
-        if runner.left:  # publish the counts since the last tick, which only this instance has
+        if job_scheduler.left:  # publish the counts since the last tick, which only this instance has
             now = clock.now() - (member.session.clock_skew or 0.0)
-            await runner.run_counts.publish(member, view, now)
+            await job_scheduler.run_counts.publish(member, view, now)
             await note_accounted(member, view, now)
         await leave(member)
     except RegistryError as error:  # then the session's end removes the instance
-        log.debug("left without a word: %s", error, extra={"job": member.layout.job})
+        job = member.layout.job
+        log.debug("%s: this instance could not unregister: %s", job, error, extra={"job": job})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from asyncio import get_running_loop
 from dataclasses import dataclass, field
+from math import inf
 
 INTERVAL = 60.0
 """Seconds between two lines of the same kind about the same job."""
@@ -20,6 +21,8 @@ MOST = 20
 class _Kind:
     """The lines of one kind in the current interval."""
 
+    log: logging.Logger
+    """The log of the newest line."""
     since: float
     """When this count began, by the loop's clock."""
     jobs: dict[str, int] = field(default_factory=dict)
@@ -27,6 +30,7 @@ class _Kind:
     written: dict[str, float] = field(default_factory=dict)
     """When each job wrote its last line."""
     lines: int = 0
+    """How many lines were written."""
 
 
 class LimitedLog:
@@ -38,11 +42,12 @@ class LimitedLog:
     def warning(self, log: logging.Logger, job: str, kind: str, message: str, **extra: object) -> None:
         """Write a warning; if its job or the process has written too many of its kind, count it instead."""
         now = get_running_loop().time()
-        seen = self._kinds.setdefault(kind, _Kind(now))
+        seen = self._kinds.setdefault(kind, _Kind(log, now))
         if now >= seen.since + INTERVAL:
-            self._sum_up(log, kind, seen)
-            seen = self._kinds[kind] = _Kind(now, seen.jobs, seen.written)
-        if now < seen.written.get(job, now - INTERVAL) + INTERVAL or seen.lines >= MOST:
+            if seen.lines >= MOST:
+                _count_left_out(kind, seen)
+            seen = self._kinds[kind] = _Kind(log, now, seen.jobs, seen.written)
+        if now < seen.written.get(job, -inf) + INTERVAL or seen.lines >= MOST:
             seen.jobs[job] = seen.jobs.get(job, 0) + 1
             return
         seen.lines += 1
@@ -51,10 +56,16 @@ class LimitedLog:
         more = f" ({left_out} such lines were left out before this one)" if left_out else ""
         log.warning("%s: %s%s", job, message, more, extra={"job": job, **extra})
 
-    def _sum_up(self, log: logging.Logger, kind: str, seen: _Kind) -> None:
-        """Write how many lines were left out because other jobs had written too many."""
-        if seen.lines >= MOST and seen.jobs:
-            lines, jobs = sum(seen.jobs.values()), len(seen.jobs)
-            message = "%d more lines about %d jobs were left out in the last minute: %s"
-            log.warning(message, lines, jobs, kind, extra={"left_out": lines})
-            seen.jobs.clear()
+    def close(self) -> None:
+        """Write how many lines were left out and not counted yet, because the process writes no more of them."""
+        for kind, seen in self._kinds.items():
+            _count_left_out(kind, seen)
+        self._kinds.clear()
+
+
+def _count_left_out(kind: str, seen: _Kind) -> None:
+    if seen.jobs:
+        lines = sum(seen.jobs.values())
+        message = "%d more lines were left out (jobs: %d): %s"
+        seen.log.warning(message, lines, len(seen.jobs), kind, extra={"left_out": lines})
+        seen.jobs.clear()

@@ -13,9 +13,9 @@ from aioelasticjob.running.commands import Command, Report
 from aioelasticjob.running.schedule import Passed, Timetable
 from aioelasticjob.running.state import AWAY, UNKNOWN, Items
 
-UNKEPT = "its run was cut off, and no record of it is kept"
-SKIPPED = "the clock was set ahead and skipped them"
-WITHDRAWN = "who had claimed it was held up, and gave it back"
+NOT_RECORDED = "the run was cut off, and the job keeps no records, so nobody runs it again"
+SKIPPED = "the clock was set ahead and skipped this time"
+WITHDRAWN = "the instance that had claimed the item was too slow, and gave it back"
 
 NEWS = 60_000
 """Milliseconds in which every instance learns of a new schedule.  An instance that does not has lost its session."""
@@ -24,9 +24,9 @@ NEWS = 60_000
 class MissedMoments:
     """Decides which moments of its items one instance reports as missed."""
 
-    def __init__(self, clockwork: ClockSkewMonitor, items: Items, commands: list[Command]) -> None:
-        self._clockwork, self._items, self._commands = clockwork, items, commands
-        self.lower_all(clockwork.now + MAX_FUTURE, clockwork.now)  # the clock may have been ahead before
+    def __init__(self, clock: ClockSkewMonitor, items: Items, commands: list[Command]) -> None:
+        self._clock, self._items, self._commands = clock, items, commands
+        self.lower_all(clock.now + MAX_FUTURE, clock.now)  # the clock may have been ahead before
 
     @property
     def newest_of_all(self) -> int:
@@ -54,8 +54,8 @@ class MissedMoments:
         oldest = min(after.values(), default=until)
         if oldest >= until:
             return
-        away = [(began, ended, AWAY) for began, ended in self._clockwork.outages()]
-        for began, ended, reason in sorted([*away, *((*jump, SKIPPED) for jump in self._clockwork.skipped)]):
+        away = [(began, ended, AWAY) for began, ended in self._clock.outages()]
+        for began, ended, reason in sorted([*away, *((*jump, SKIPPED) for jump in self._clock.skipped)]):
             if began <= until and oldest < ended:
                 self._report(after, table, min(until, began - 1), why)
                 self._report(after, table, min(until, ended), reason)
@@ -118,11 +118,11 @@ class MissedMoments:
             if self._items[item].lost_run != record.begun:
                 self._items[item].lost_run = record.begun
                 slot = Passed(record.moment, record.moment)
-                self.put([item], slot, "its run was cut off, and failover is off", record.instance)
+                self.put([item], slot, "the run was cut off, and failover is off", record.instance)
 
     def report_removed_orphans(self, before: JobView, view: JobView) -> None:
         """Report runs that nobody will rescue, because the leader has removed their items."""
         for item, (slot, cut_off) in before.orphaned.items():
             if item >= view.config.sharding_total_count and item not in view.orphaned:
-                why = "its run was cut off, and the item is gone with the lower count"
+                why = "the run was cut off, and the item was removed because the item count was lowered"
                 self.put([item], Passed(slot, slot), why, cut_off)

@@ -83,17 +83,18 @@ class MonitorPort:
                 server = await asyncio.start_server(self._attend, HERE, port, limit=MAX_COMMAND_BYTES)
         except OSError as error:
             refusal = InvalidSetting(
-                "monitor_port", port, f"cannot be had ({error.strerror or error}): 0 picks a free one"
+                "monitor_port", port, f"cannot be opened ({error.strerror or error}): 0 picks a free one"
             )
             if strict:
                 raise refusal from None
             if port != self._refused:
-                log.error("not monitored: %s; tried again", refusal, extra={"job": self._layout.job})
+                message = "%s: the monitor port is closed, and is tried again every %g s: %s"
+                log.error(message, self._layout.job, RETRY_PAUSE, refusal, extra={"job": self._layout.job})
             self._refused = port
             return
         self._server, self._refused = server, OFF
         found = server.sockets[0].getsockname()[1]
-        log.info("monitor port %d", found, extra={"job": self._layout.job, "port": found})
+        log.info("%s: the monitor port is %d", self._layout.job, found, extra={"job": self._layout.job, "port": found})
 
     def close(self) -> None:
         """Stop listening, and disconnect all clients."""

@@ -97,20 +97,20 @@ async def watch_clock(session: Session, shared: ProcessContext) -> None:
     while True:
         await sleep(CLOCK_CHECK)
         time.take(Reading.of(session, shared.clock))
-        refusing = time.is_astray and any(runner.is_refusing for runner in shared.runners)
+        refusing = time.is_astray and any(job.is_refusing for job in shared.running_jobs)
         wait = min(pause, CLOCK_CHECK_REFUSING) if refusing else pause
-        if time.is_astray and shared.runners and session.steady_time() >= asked + wait - CLOCK_CHECK / 2:
+        if time.is_astray and shared.running_jobs and session.steady_time() >= asked + wait - CLOCK_CHECK / 2:
             asked = session.steady_time()
             pause = CLOCK_CHECK if time.unsteady else min(2 * pause, CLOCK_CHECK_AT_LAST)
             try:
-                await tuple(shared.runners)[turn % len(shared.runners)].ask_time()
+                await tuple(shared.running_jobs)[turn % len(shared.running_jobs)].ask_time()
                 refused = 0
             except RegistryError:  # ask through another job next time: the registry may refuse writes to this one
                 turn, refused = turn + 1, refused + 1
-                if refused < len(shared.runners):
+                if refused < len(shared.running_jobs):
                     pause = CLOCK_CHECK
         time.take(Reading.of(session, shared.clock))
         if time.has_jumped():
             pause = CLOCK_CHECK
-            for runner in shared.runners:
-                runner.look_again()
+            for job in shared.running_jobs:
+                job.look_again()

@@ -12,20 +12,17 @@ from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.events import Events
 from aioelasticjob.latest import Latest
+from aioelasticjob.running.claim_ahead import Starts
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.limited_log import LimitedLog
-from aioelasticjob.running.schedule import Starts
-from aioelasticjob.running.stopping import Stopping
 
 JOINING_AT_ONCE = 64
 """How many jobs of one process register at the same time."""
 
 
-class Running(Protocol):
+class RunningJob(Protocol):
     """A job that runs in this process, as the rest of the process uses it."""
-
-    stopping: Stopping
 
     @property
     def standing(self) -> tuple[str, int, bool]:
@@ -38,16 +35,6 @@ class Running(Protocol):
     @property
     def is_refusing(self) -> bool:
         """Whether the job runs nothing because the clock skew is larger than the job tolerates."""
-
-    @property
-    def shutdown_timeout(self) -> float:
-        """Seconds that running handlers have to end when the job leaves."""
-
-    def leave(self) -> None:
-        """Stop claiming, and leave once no handler runs."""
-
-    def cut(self) -> None:
-        """Cancel the execution."""
 
     def look_again(self) -> None:
         """Compute anew which items are due, because the time was set."""
@@ -64,7 +51,7 @@ class ProcessContext:
     events: Events
     executors: Executors
     dispatcher: ErrorDispatcher
-    runners: dict[Running, None] = field(default_factory=dict)  # an ordered set, so simulations repeat
+    running_jobs: dict[RunningJob, None] = field(default_factory=dict)  # an ordered set, so simulations repeat
     standing_by: dict[str, JobHealth] = field(default_factory=dict)
     """The jobs that have to wait before they can run in this process, by name."""
     joining: Semaphore = field(default_factory=lambda: Semaphore(JOINING_AT_ONCE))

@@ -26,16 +26,16 @@ class Rescues:
     """Takes the orphans of a job on behalf of one instance."""
 
     def __init__(
-        self, member: Member, state: StateDriver, accounts: ExecutionStats, claims: Claims, views: Latest[JobView]
+        self, member: Member, state: StateDriver, stats: ExecutionStats, claims: Claims, views: Latest[JobView]
     ) -> None:
-        self._member, self._state, self._accounts, self._claims, self._views = member, state, accounts, claims, views
+        self._member, self._state, self._stats, self._claims, self._views = member, state, stats, claims, views
 
     def given_up(self, item: int, run: Record) -> None:
         """Report a run that this instance has given up as the leader."""
-        if error := self._accounts.given_up(self._views.value.config, item, run):
+        if error := self._stats.given_up(self._views.value.config, item, run):
             self._state.report([item], Passed(run.moment, run.moment), str(error), run.instance)
 
-    async def answer(self, view: JobView, fly: RunClaimed) -> bool:
+    async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
         """Rescue one orphan; True if one was claimed.
 
         Each instance begins its search at another orphan, so that several rescuers do not compete for the same one.
@@ -45,12 +45,12 @@ class Rescues:
             return False
         waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
         if skew := self._state.intolerable_skew():
-            self._accounts.declined(frozenset(waiting), str(skew))
+            self._stats.declined(frozenset(waiting), str(skew))
             return False
         first = crc32(me.encode()) % len(waiting) if waiting else 0
         for item in waiting[first:] + waiting[:first]:
             try:
-                taken = await self._take(view, item, fly)
+                taken = await self._take(view, item, run_claimed)
                 self._member.refusals.accepted("to take an orphan")
                 if taken:
                     return True
@@ -60,7 +60,7 @@ class Rescues:
                 self._member.refusals.refused("to take an orphan", error)
         return False  # due items are claimed next, without a pause
 
-    async def _take(self, view: JobView, item: int, fly: RunClaimed) -> bool:
+    async def _take(self, view: JobView, item: int, run_claimed: RunClaimed) -> bool:
         cache, taken = self._state.cache, False
         await cache.learn([item])
         record = cache.record(item)
@@ -68,14 +68,14 @@ class Rescues:
             await self._claims.remove_orphan_mark(item)
         elif record.rescues < view.config.max_rescues:  # else the leader gives it up
             fire = Fire(cache.moment(item), FireSource.FAILOVER, record.parameter)
-            taken = await fly(view, fire, frozenset({item}))
+            taken = await run_claimed(view, fire, frozenset({item}))
             if taken and item in self._state.held:  # it shall run its next moment together with the others
-                await self._seen(lambda newer: item not in newer.rescues)
+                await self._wait_until(lambda newer: item not in newer.rescues)
         if item not in self._state.held:
             cache.forget([item])
         return taken
 
-    async def _seen(self, condition: Callable[[JobView], bool]) -> None:
+    async def _wait_until(self, condition: Callable[[JobView], bool]) -> None:
         """Wait for a short time until a condition of the view holds."""
         with move_on_after(VISIBLE_WITHIN):
             await self._views.until(condition)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import Future, get_running_loop
 from dataclasses import dataclass
 
 from aioelasticjob.clock import moment
@@ -73,28 +72,3 @@ class Timetable:
             following = self._cron.next_after(moment(milliseconds / 1000))
             self._known = milliseconds, None if following is None else round(following.timestamp() * 1000)
         return self._known[1]
-
-
-class Starts:
-    """Lets all jobs of a process that wait for the same moment begin together: they share one timer."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[int, list[Future[bool]]] = {}
-
-    def at(self, slot: int, ahead: int) -> Future[bool]:
-        """Return a future that becomes True at the moment ``slot``, which is ``ahead`` milliseconds away.
-
-        A job that takes its claim back sets its future to False before.
-        """
-        loop = get_running_loop()
-        if slot not in self._waiting:
-            self._waiting[slot] = []
-            loop.call_at(loop.time() + ahead / 1000, self._open, slot)
-        start: Future[bool] = loop.create_future()
-        self._waiting[slot].append(start)
-        return start
-
-    def _open(self, slot: int) -> None:
-        for start in self._waiting.pop(slot):
-            if not start.done():
-                start.set_result(True)

@@ -17,7 +17,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.tree import Tree
 
-FAREWELL = 1.0
+LEAVE_TIMEOUT = 1.0
 """Seconds that the last writes of a job may take: publishing its counts, and unregistering its instance."""
 
 
@@ -40,7 +40,7 @@ async def wait_until_known(member: Member, config: JobConfig, trees: Latest[Tree
                 stays = False
             else:
                 await trees.until(lambda newer, old=tree: newer is not old)  # type: ignore[misc]
-    with suppress(RegistryError), CancelScope(shield=True), move_on_after(FAREWELL):
+    with suppress(RegistryError), CancelScope(shield=True), move_on_after(LEAVE_TIMEOUT):
         await leave(member)  # if that fails, the session's end removes the instance
     return stays
 

@@ -78,28 +78,30 @@ class Rule:
         return self.newest if misfire else self.without_misfire
 
 
-AWAY = "the registry was away"
+AWAY = "the registry could not be reached"
 BUSY = "the last run was still going on"
-ENDED = "the schedule was changed before it could be run"
+ENDED = "the schedule was changed before the item could be run"
 SET_BACK = "the registry's clock was ahead and has been set back"
-UNKNOWN = "they came before the new schedule was known here"
-NOT_RUNNABLE = "nobody could run it when they came"
-STILL_RAN = "another instance still ran it"
+UNKNOWN = "this process did not know the new schedule yet"
+BLOCKED = "another instance held or ran the item, or the item waited for its rescue"
+STILL_RAN = "another instance was still running the item"
 
 TABLE = {
-    Came.HELD_UP: Rule("this process was held up", Newest.RUN, Newest.RUN),
-    Came.UNSETTLED: Rule("the assignment was not settled", Newest.RUN, Newest.RUN),
+    Came.HELD_UP: Rule("this process was too slow or was suspended", Newest.RUN, Newest.RUN),
+    Came.UNSETTLED: Rule("the assignment of items was being changed", Newest.RUN, Newest.RUN),
     Came.OVERTAKEN: Rule(STILL_RAN, Newest.RUN, Newest.RUN),
     Came.RUNNING: Rule(BUSY, Newest.RERUN, Newest.MISSED),
-    Came.REFUSED: Rule("another instance still runs it", Newest.RERUN, Newest.MISSED),
-    Came.ELSEWHERE: Rule(NOT_RUNNABLE, Newest.LATE, Newest.MISSED, STILL_RAN),
-    Came.BLOCKED: Rule(NOT_RUNNABLE, Newest.RUN, Newest.RUN),
+    Came.REFUSED: Rule("another instance is still running the item", Newest.RERUN, Newest.MISSED),
+    Came.ELSEWHERE: Rule(BLOCKED, Newest.LATE, Newest.MISSED, STILL_RAN),
+    Came.BLOCKED: Rule(BLOCKED, Newest.RUN, Newest.RUN),
     Came.DISCONNECTED: Rule(AWAY, Newest.LATE, Newest.MISSED),
-    Came.OBSTRUCTED: Rule("what was made by hand stands in its way", Newest.MISSED, Newest.MISSED),
+    Came.OBSTRUCTED: Rule(
+        "nodes that somebody has made by hand prevent the claim of the item", Newest.MISSED, Newest.MISSED
+    ),
     Came.OFF: Rule("", Newest.EXCUSED, Newest.EXCUSED),
     Came.REPLACED: Rule(ENDED, Newest.MISSED, Newest.MISSED),
     Came.UNHEARD: Rule(UNKNOWN, Newest.RUN, Newest.RUN),
-    Came.UNRECORDED: Rule("records were switched off before it could be run", Newest.MISSED, Newest.MISSED),
+    Came.UNRECORDED: Rule("records were switched off before the item could be run", Newest.MISSED, Newest.MISSED),
     Came.SET_BACK: Rule(SET_BACK, Newest.RUN, Newest.RUN),
 }
 """What happens to moments, by the state in which they came.  Five cases do not depend on the state of one item, and are

@@ -76,7 +76,7 @@ class ExecutionStats:
         """Note that a fire is not run: each one is an event, and the first of a series is logged."""
         self._events.put(Refused(self._job, self._me, why))
         if not self._refused:
-            log.error("not run: %s", why, extra={"job": self._job})
+            log.error("%s: this instance refuses to run items: %s", self._job, why, extra={"job": self._job})
         self._refused = True
 
     def declined(self, items: frozenset[int], why: str) -> None:

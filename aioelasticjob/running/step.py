@@ -189,8 +189,8 @@ class JobState(Account):
         self._ahead.find(gained, self.clock.now, self.clock.since)
         for item in gained:
             gain = self.items[item]
-            told = 0 if view.config.misfire else gain.reported  # reported as missed, so never run
-            gain.floor = max(self._begin_holding(view, item), told)
+            reported = 0 if view.config.misfire else gain.reported  # reported as missed, so never run
+            gain.floor = max(self._begin_holding(view, item), reported)
             gain.followed = gain.accounted
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
         spans.append((self.timetable, self._since, self.clock.now + int(ASTRAY * 1000)))

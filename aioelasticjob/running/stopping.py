@@ -12,11 +12,12 @@ from aioelasticjob.coordination.member import Member
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import SessionState
+from aioelasticjob.running.limited_log import LimitedLog
 
-LAST_WORD = 2.0
+SETTLE_TIMEOUT = 2.0
 """Seconds that settling and leaving may take at most, after the handlers have ended."""
-SILENT_FOR = 0.3
-"""Seconds of ``LAST_WORD`` after which the log says what the process waits for."""
+WARN_AFTER = 0.3
+"""Seconds of ``SETTLE_TIMEOUT`` after which the log says what the process waits for."""
 
 log = logging.getLogger(__name__)
 
@@ -24,13 +25,13 @@ log = logging.getLogger(__name__)
 class Stopping:
     """The state of a job that leaves, in one session."""
 
-    def __init__(self, member: Member) -> None:
-        self._member = member
+    def __init__(self, member: Member, limited_log: LimitedLog) -> None:
+        self._member, self._log = member, limited_log
         self.done = False
         """Whether the job has left or its session is over."""
         self.settling: Claim | None = None
         """The claim that is being settled."""
-        self.last_word = LAST_WORD
+        self.settle_timeout = SETTLE_TIMEOUT
         """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
         self._handling = Latest(False)
         self._since = 0.0
@@ -52,26 +53,28 @@ class Stopping:
         self._handling.set(False)
 
     async def stopped(self) -> None:
-        """Wait until the job has left, at most ``LAST_WORD`` seconds after its handlers have ended."""
+        """Wait until the job has left, at most ``SETTLE_TIMEOUT`` seconds after its handlers have ended."""
         self._since = current_time()
         while not self.done:
             await self._handling.until(lambda handling: not handling)
-            if not await self._news(SILENT_FOR):
-                self._say(f"{LAST_WORD:g} s at most")
-                if not await self._news(LAST_WORD):
-                    self._say("no longer")
-                    self.last_word = 0.0
+            if not await self._changes_within(WARN_AFTER):
+                self._warn(f"and waits up to {SETTLE_TIMEOUT:g} s")
+                if not await self._changes_within(SETTLE_TIMEOUT):
+                    self._warn("and waits no longer")
+                    self.settle_timeout = 0.0
                     return
 
-    async def _news(self, patience: float) -> bool:
+    async def _changes_within(self, seconds: float) -> bool:
         """Wait until the job has left or a handler has begun; False if neither happens in time."""
-        with CancelScope(deadline=self._since + patience) as limit:
+        with CancelScope(deadline=self._since + seconds) as limit:
             await self._handling.until(lambda handling: handling or self.done)
         return not limit.cancelled_caught
 
-    def _say(self, how_long: str) -> None:
-        job, claim = self._member.layout.job, self.settling
+    def _warn(self, waits: str) -> None:
+        """Log what this instance still has to write; when a thousand jobs stop, most lines are only counted."""
+        claim = self.settling
         connected = self._member.session.status.value.state is SessionState.CONNECTED
-        why = "the registry does not accept it" if connected else "there is no connection to the registry"
-        what = "to leave" if claim is None else f"to settle items {', '.join(map(str, sorted(claim.items)))}"
-        log.warning("%s: stopping waits %s %s: %s", job, how_long, what, why, extra={"job": job})
+        why = "the registry has not accepted it" if connected else "there is no connection to the registry"
+        what = "to unregister" if claim is None else f"to settle items {', '.join(map(str, sorted(claim.items)))}"
+        job, kind = self._member.layout.job, f"an instance stops, {waits} for its last writes, because {why}"
+        self._log.warning(log, job, kind, f"this instance stops, {waits} {what}: {why}")

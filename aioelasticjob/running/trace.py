@@ -44,7 +44,7 @@ class Trace:
         fire, now = self._claim.fire, self._loop.time()
         for item in context.claimed:
             self._started[item] = now
-        told = self._clock.now()
+        at = self._clock.now()
         self._events.put(
             Started(
                 self._job,
@@ -53,7 +53,7 @@ class Trace:
                 fire.source,
                 context.claimed,
                 self._open[context.claimed[0]],
-                told,
+                at,
             )
         )
 
@@ -61,14 +61,14 @@ class Trace:
         """Put ``Ended`` for items whose handler has ended."""
         for item in items:
             if (task := self._open.pop(item, None)) is not None:
-                self._tell_end(item, task, outcome, self._loop.time() - self._started.get(item, self._loop.time()))
+                self._put_ended(item, task, outcome, self._loop.time() - self._started.get(item, self._loop.time()))
 
     def close(self, outcomes: Mapping[int, Outcome], seconds: float) -> None:
         """Put ``Ended`` for all items that have not ended; the execution began ``seconds`` ago."""
         now = self._loop.time()
         for item, task in self._open.items():
             outcome = outcomes.get(item, Outcome.CANCELLED)
-            self._tell_end(item, task, outcome, now - self._started[item] if item in self._started else seconds)
+            self._put_ended(item, task, outcome, now - self._started[item] if item in self._started else seconds)
             if outcome is Outcome.CANCELLED:
                 self._cancelled[item] = task
         self._open = {}
@@ -80,16 +80,16 @@ class Trace:
             if item in items:
                 self._events.put(HandedOver(self._job, self._claim.instance, fire.slot, fire.source, item, task, now))
 
-    def complaining(self, told: Callable[[Context, Exception], None]) -> Callable[[Context, Exception], None]:
-        """Return a function that passes an error to ``told``, and keeps it for the ``Ended`` events of its items."""
+    def complaining(self, report_error: Callable[[Context, Exception], None]) -> Callable[[Context, Exception], None]:
+        """Return a function that calls ``report_error``, and keeps the error for the ``Ended`` events of its items."""
 
-        def complain(context: Context, error: Exception) -> None:
+        def report(context: Context, error: Exception) -> None:
             self._failures.update(dict.fromkeys(context.claimed, error))
-            told(context, error)
+            report_error(context, error)
 
-        return complain
+        return report
 
-    def _tell_end(self, item: int, task: str, outcome: Outcome, seconds: float) -> None:
+    def _put_ended(self, item: int, task: str, outcome: Outcome, seconds: float) -> None:
         fire, failure, now = self._claim.fire, self._failures.pop(item, None), self._clock.now()
         me = self._claim.instance
         if outcome is Outcome.COMPLETED:

@@ -31,9 +31,9 @@ class Triggers:
     """Answers the triggers of one instance, and keeps the items that could not be run at once."""
 
     def __init__(
-        self, member: Member, state: StateDriver, accounts: ExecutionStats, listeners: Sequence[Listener]
+        self, member: Member, state: StateDriver, stats: ExecutionStats, listeners: Sequence[Listener]
     ) -> None:
-        self._member, self._state, self._accounts, self._listeners = member, state, accounts, listeners
+        self._member, self._state, self._stats, self._listeners = member, state, stats, listeners
         self.deferred: dict[int, Fire] = {}
         """The fires of items that could not be claimed when their trigger was answered."""
         self._asked: frozenset[int] = frozenset()
@@ -43,10 +43,10 @@ class Triggers:
         """Whether a trigger or a deferred item has not been run yet."""
         return bool(self.deferred) or self._member.id in view.triggered
 
-    async def answer(self, view: JobView, fly: RunClaimed) -> bool:
+    async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
         """Run the items of a trigger; True if there was one to answer."""
         if (later := self._due(view)) is not None:
-            await self._run_deferred(view, fly, *later)
+            await self._run_deferred(view, run_claimed, *later)
             return True
         if (fire := self._newest(view)) is None:
             return False
@@ -59,14 +59,14 @@ class Triggers:
             return False
         if free and view.config.monitor_execution:
             self._asked = items
-            await fly(view, fire, free)
+            await run_claimed(view, fire, free)
             return True
         if not await self._drop(fire):  # no claim is made that would remove the trigger
             return False
         if refusal is not None:  # after the removal: before, it would be reported again until the view is newer
-            self._accounts.refused(str(refusal))
+            self._stats.refused(str(refusal))
         elif not items:
-            self._say_why_not(view)
+            self._log_why_nothing_runs(view)
         self._put_off(items, fire)
         return True
 
@@ -81,17 +81,19 @@ class Triggers:
 
     def give_up(self) -> None:
         """Report the deferred items as missed, because this instance leaves or its session is over."""
-        self._tell(self.deferred, "it was asked for by hand, and this instance has gone before it could be run")
+        self._report_missed(
+            self.deferred, "an operator triggered the run, and this instance left before it could begin"
+        )
 
-    async def _run_deferred(self, view: JobView, fly: RunClaimed, fire: Fire, items: frozenset[int]) -> None:
+    async def _run_deferred(self, view: JobView, run_claimed: RunClaimed, fire: Fire, items: frozenset[int]) -> None:
         """Run deferred items.  They stay deferred until a claim has them, except if the clock skew is too large."""
         if skew := self._state.intolerable_skew():
-            self._accounts.refused(str(skew))
+            self._stats.refused(str(skew))
             for item in items:
                 del self.deferred[item]
             return
         self._asked = items
-        await fly(view, fire, items)
+        await run_claimed(view, fire, items)
 
     def _newest(self, view: JobView) -> Fire | None:
         """Return the fire of this instance's trigger; None if there is none, or it cannot be answered yet."""
@@ -102,15 +104,18 @@ class Triggers:
         parameter = asked.data.decode("utf-8", "replace") or None  # without data, the configured one is used
         return Fire(self._state.now(), FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
 
-    def _say_why_not(self, view: JobView) -> None:
+    def _log_why_nothing_runs(self, view: JobView) -> None:
         """Log why a trigger runs nothing; it is not logged if this instance simply holds no items."""
-        open_ = self._member.id in view.eligible
-        if self._state.held or not open_:
-            why = "all its items here are switched off" if open_ else "this server is switched off"
-            if self._member.id in view.lacking:
-                why = missing_features_text(view.lacking[self._member.id])
-            extra = {"job": self._member.layout.job}
-            log.warning("not run: it was asked for by hand, and %s", why, extra=extra)
+        job, me = self._member.layout.job, self._member.id
+        if me in view.lacking:
+            why = missing_features_text(view.lacking[me])
+        elif me not in view.eligible:
+            why = "this server is disabled or paused, or this instance is leaving"
+        elif self._state.held:
+            why = "all items that this instance holds are disabled"
+        else:
+            return
+        log.warning("%s: the trigger runs no item here: %s", job, why, extra={"job": job})
 
     async def _drop(self, fire: Fire) -> bool:
         """Remove a trigger that no claim removes; False if it has been replaced or removed meanwhile.
@@ -134,8 +139,8 @@ class Triggers:
     def _due(self, view: JobView) -> tuple[Fire, frozenset[int]] | None:
         """Return a deferred fire and the items that can run for it now; report items that have moved as missed."""
         fires = self.deferred
-        why = "it was asked for by hand, and moved to another instance before it could be run"
-        self._tell(fires.keys() - self._state.held, why)
+        why = "an operator triggered the run, and the item moved to another instance before it could begin"
+        self._report_missed(fires.keys() - self._state.held, why)
         ready = fires.keys() - self._state.blocked() - view.disabled_items
         if not ready or not view.settled or self._member.id not in view.eligible:
             return None
@@ -145,7 +150,7 @@ class Triggers:
         )
         return Fire(self._state.now(), FireSource.TRIGGER, parameter, request_id=asked), alike
 
-    def _tell(self, items: Collection[int], why: str) -> None:
+    def _report_missed(self, items: Collection[int], why: str) -> None:
         for item in sorted(items):
             fire = self.deferred.pop(item)
             self._state.report([item], Passed(fire.slot, fire.slot), why)

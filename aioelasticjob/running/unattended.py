@@ -14,7 +14,7 @@ from aioelasticjob.running.missed import MissedMoments
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import ENDED, Items
 
-NOBODY = "nobody was up when they came"
+NO_INSTANCE_UP = "no instance was up"
 RETRY_PAUSE = 5.0
 """Seconds until the instance tries again to write a note that the registry has refused."""
 Span = tuple[Timetable, int, int]
@@ -25,9 +25,9 @@ class UnattendedMoments:
     """Reports the moments that came while no instance was up.  Moments are in milliseconds."""
 
     def __init__(
-        self, me: str, clockwork: ClockSkewMonitor, missed: MissedMoments, items: Items, commands: list[Command]
+        self, me: str, clock: ClockSkewMonitor, missed: MissedMoments, items: Items, commands: list[Command]
     ) -> None:
-        self._me, self._clockwork, self._missed, self._items, self._commands = me, clockwork, missed, items, commands
+        self._me, self._clock, self._missed, self._items, self._commands = me, clock, missed, items, commands
         self._reported = False
         """Whether this instance has reported what a job without records has missed."""
         self._again_at = 0.0
@@ -75,7 +75,7 @@ class UnattendedMoments:
                 for newest in sorted({min(part[item], until) for item in open_}):
                     alike = {i: max(after[i], since) for i in open_ if min(part[i], until) == newest}
                     nobody = newest if table is spans[-1][0] else int(min(newest, view.up_since * 1000))
-                    self._missed.report(alike, table, nobody, NOBODY)
+                    self._missed.report(alike, table, nobody, NO_INSTANCE_UP)
                     self._missed.report(alike, table, newest, ENDED)
             self._mark(view, spans, after, {item: until for item, until in missed.items() if item not in part}, then)
 
@@ -91,9 +91,9 @@ class UnattendedMoments:
         """
         if view.config.monitor_execution or view.leader != self._me or self._reported:
             return then()
-        if self._clockwork.steady < self._again_at:
+        if self._clock.steady < self._again_at:
             return then()
-        self._again_at, before, now = self._clockwork.steady + RETRY_PAUSE, None, self._clockwork.now
+        self._again_at, before, now = self._clock.steady + RETRY_PAUSE, None, self._clock.now
 
         def read(known: AccountedMoment | None) -> None:
             nonlocal before
@@ -112,7 +112,7 @@ class UnattendedMoments:
                     items = view.items - view.disabled_items
                     open_ = [item for item in items if item < view.config.sharding_total_count]
                     after = {item: max(last, made_at(view, item)) for item in open_}
-                    self._missed.report(after, table, passed.last, NOBODY, late=True)
+                    self._missed.report(after, table, passed.last, NO_INSTANCE_UP, late=True)
                 self._reported = True
                 return then()
 

@@ -64,23 +64,25 @@ class _Watch:
 
     def look(self) -> None:
         """Check for beats until stopped.  This runs in the thread."""
-        told_at: float | None = None
+        blocked_since: float | None = None
         looked, spent = time.monotonic(), self._spent()
         while not self._stopped.wait(BEAT / 2):
             before, looked, alive = looked, time.monotonic(), self._alive
             since, spent = spent, self._spent()
             if looked - before > BLOCKED:  # this thread was blocked as well
                 if self._held_up(looked - before, spent[0] - since[0], spent[1] - since[1]):
-                    told_at = told_at or (alive if looked - alive > BLOCKED else None)
-                elif told_at is None:
+                    blocked_since = blocked_since or (alive if looked - alive > BLOCKED else None)
+                elif blocked_since is None:
                     self._alive = looked
             alive = self._alive
-            if told_at is not None and alive != told_at:
-                log.warning("the event loop goes on", extra={"seconds": round(alive - told_at, 1)})
-                told_at = None
-            if told_at is None and time.monotonic() - alive > BLOCKED:
-                told_at = alive
-                log.error("the event loop is blocked, at:\n%s", self._stack(), extra={"seconds": BLOCKED})
+            if blocked_since is not None and alive != blocked_since:
+                seconds = round(alive - blocked_since, 1)
+                log.warning("the event loop runs again; it was blocked for %g s", seconds, extra={"seconds": seconds})
+                blocked_since = None
+            if blocked_since is None and time.monotonic() - alive > BLOCKED:
+                blocked_since = alive
+                text = "the event loop has been blocked for %g s, and no job of this process goes on.  It is at:\n%s"
+                log.error(text, BLOCKED, self._stack(), extra={"seconds": BLOCKED})
 
     def _held_up(self, seconds: float, by_loop: float, by_all: float) -> bool:
         """Log why this thread was blocked, and return whether the loop caused it.
@@ -89,12 +91,15 @@ class _Watch:
         """
         extra, worked = {"seconds": round(seconds, 1)}, max(WORKED, BUSY * seconds)
         if by_loop > worked:
-            log.error("the event loop kept the interpreter's lock, at:\n%s", self._stack(), extra=extra)
+            text = "code in the event loop kept the interpreter's lock for %.1f s.  It is at:\n%s"
+            log.error(text, seconds, self._stack(), extra=extra)
             return True
         if by_all > worked:
-            log.error("a thread kept the interpreter's lock, one of:\n%s", self._stacks(), extra=extra)
+            text = "a thread kept the interpreter's lock for %.1f s.  It is one of these:\n%s"
+            log.error(text, seconds, self._stacks(), extra=extra)
         else:  # the process was stopped, or a thread waits and keeps the lock, so log the stack
-            log.warning("the whole process was held up, with the event loop at:\n%s", self._stack(), extra=extra)
+            text = "the whole process stood still for %.1f s.  Its event loop was at:\n%s"
+            log.warning(text, seconds, self._stack(), extra=extra)
         return False
 
     def _spent(self) -> tuple[float, float]:

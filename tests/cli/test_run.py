@@ -77,7 +77,10 @@ def test_a_job_in_whose_place_is_data_of_another_program_waits_and_the_process_s
     (tmp_path / "user_jobs.py").write_text(jobs(address))
     paths = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
     worker = worker_processes.start("-m", "aioelasticjob", "run", "user_jobs:app", environment=paths)
-    assert "report: waits: /report/config = b'timeout=3': no job configuration" in worker.wait_for_output("waits")
+    assert (
+        "report: the job cannot run in this process at present: /report/config = b'timeout=3': no job configuration"
+        in worker.wait_for_output("at present")
+    )
     worker.wait_for_output("running")
     assert worker.terminate() == 0
 
@@ -110,7 +113,7 @@ def test_a_process_whose_registry_went_down_says_so_and_still_stops(tmp_path: Pa
     worker = worker_processes.start("-m", "aioelasticjob", "run", "user_jobs:app", environment=paths)
     worker.wait_for_output("did it")
     server.kill()
-    worker.wait_for_output("connection lost")
+    worker.wait_for_output("connection to the registry was lost")
     worker.terminate()
     assert "Traceback" not in worker.output
 

@@ -21,18 +21,30 @@ def test_of_a_job_at_rest_there_is_nothing_to_say() -> None:
     [
         (Delete(LAYOUT.triggers), LAYOUT.triggers, "is missing"),
         (Delete(LAYOUT.epoch), LAYOUT.epoch, "is missing"),
-        (Create(LAYOUT.instance("somebody")), LAYOUT.instance("somebody"), "is not ephemeral, so it is no instance"),
-        (Create(f"{LAYOUT.sharding}/first"), f"{LAYOUT.sharding}/first", "is no item"),
-        (Create(f"{LAYOUT.sharding}/007"), f"{LAYOUT.sharding}/007", "is no item"),
-        (Create(f"{LAYOUT.orphans}/x"), f"{LAYOUT.orphans}/x", "is no item"),
-        (Create(ITEM.failover), ITEM.failover, "is not ephemeral, so nobody rescues the item"),
-        (Create(f"{ITEM.sharding}/note"), f"{ITEM.sharding}/note", "is nothing that an item has"),
-        (Create(f"{LAYOUT.config}/x"), LAYOUT.config, "has nodes below it, so nobody can remove it"),
-        (Create(f"{ITEM.instance}/x"), ITEM.instance, "has nodes below it, so nobody can remove it"),
-        (Set(LAYOUT.instance(ME), b'{"ip": "10.0.0.7"}', -1), LAYOUT.instance(ME), "by its name the instance is on"),
+        (
+            Create(LAYOUT.instance("somebody")),
+            LAYOUT.instance("somebody"),
+            "is not ephemeral, so it does not count as an instance",
+        ),
+        (
+            Create(f"{LAYOUT.sharding}/first"),
+            f"{LAYOUT.sharding}/first",
+            "is not the number of an item, and has no effect",
+        ),
+        (Create(f"{LAYOUT.sharding}/007"), f"{LAYOUT.sharding}/007", "is not the number of an item, and has no effect"),
+        (Create(f"{LAYOUT.orphans}/x"), f"{LAYOUT.orphans}/x", "is not the number of an item, and has no effect"),
+        (
+            Create(ITEM.failover),
+            ITEM.failover,
+            "is not ephemeral, so the item is not rescued until this node is removed",
+        ),
+        (Create(f"{ITEM.sharding}/note"), f"{ITEM.sharding}/note", "does not belong to an item, and has no effect"),
+        (Create(f"{LAYOUT.config}/x"), LAYOUT.config, "has nodes below it, so no instance can remove it"),
+        (Create(f"{ITEM.instance}/x"), ITEM.instance, "has nodes below it, so no instance can remove it"),
+        (Set(LAYOUT.instance(ME), b'{"ip": "10.0.0.7"}', -1), LAYOUT.instance(ME), "the instance's name says"),
         (Set(LAYOUT.instance(ME), b'{"host": "a b"}', -1), LAYOUT.instance(ME), "must be an address or the name of a"),
-        (Set(LAYOUT.instance(ME), b"garbage", -1), LAYOUT.instance(ME), "what an instance says of itself is a JSON"),
-        (Set(LAYOUT.host, b"nobody", -1), LAYOUT.host, "names nobody who is there: 'nobody'"),
+        (Set(LAYOUT.instance(ME), b"garbage", -1), LAYOUT.instance(ME), "is not a JSON object"),
+        (Set(LAYOUT.host, b"nobody", -1), LAYOUT.host, "names 'nobody', which is not a registered instance"),
     ],
 )
 def test_what_was_made_by_hand_is_named_by_its_path(by_hand: Op, path: str, why: str) -> None:
@@ -77,7 +89,7 @@ def test_what_an_instance_lacks_only_it_says() -> None:
 
 
 def test_features_are_named_in_short() -> None:
-    assert missing_features_text(["x", "y"]).startswith("the job requires 'x', 'y', which this worker does not know")
+    assert missing_features_text(["x", "y"]).startswith("the job requires 'x', 'y', which this release does not know")
     assert len(missing_features_text(["x" * 10_000])) < 250
 
 
@@ -85,17 +97,25 @@ def test_a_fault_is_logged_once_and_again_when_it_is_another_and_when_it_is_mend
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     warnings = ConfigWarnings("job")
-    for found in ({"/a": "is missing"}, {"/a": "is missing"}, {"/a": "is no item", "/b": "is missing"}, {}, {}):
+    for found in (
+        {"/a": "is missing"},
+        {"/a": "is missing"},
+        {"/a": "is not the number of an item, and has no effect", "/b": "is missing"},
+        {},
+        {},
+    ):
         warnings.log_changes(found)
     assert caplog.messages == [
         "/a: is missing",
-        *("/a: is no item", "/b: is missing"),
-        *("/a: mended", "/b: mended"),
+        *("/a: is not the number of an item, and has no effect", "/b: is missing"),
+        *("/a: is correct now", "/b: is correct now"),
     ]
     assert {vars(record)["job"] for record in caplog.records} == {"job"}
 
 
 def test_of_many_faults_the_first_are_logged_and_the_others_counted(caplog: pytest.LogCaptureFixture) -> None:
-    ConfigWarnings("job").log_changes({f"/{n}": "is no item" for n in range(MAX_WARNINGS + 7)})
+    ConfigWarnings("job").log_changes(
+        {f"/{n}": "is not the number of an item, and has no effect" for n in range(MAX_WARNINGS + 7)}
+    )
     assert len(caplog.messages) == MAX_WARNINGS + 1
-    assert caplog.messages[-1] == "and 7 more"
+    assert caplog.messages[-1] == "job: and 7 more nodes, which are not listed"

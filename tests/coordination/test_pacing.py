@@ -104,16 +104,16 @@ def test_the_leader_looks_for_records_when_they_are_switched_off_on_a_tick_and_a
     async def main() -> None:
         pacing = Pacing()
 
-        def clears(*, tick: bool = False) -> bool:
-            return pacing.clears(desk.member, desk.view(), tick)
+        def looks(*, tick: bool = False) -> bool:
+            return pacing.looks_for_unwanted_records(desk.member, desk.view(), tick)
 
         desk.write(Create(LAYOUT.host, ME.encode()))
-        assert not clears(tick=True)
+        assert not looks(tick=True)
         desk.write(Set(LAYOUT.config, desk.config.changed(monitor_execution=False).to_json(), -1))
-        assert (clears(), clears(), clears(tick=True), clears()) == (True, False, True, False)
+        assert (looks(), looks(), looks(tick=True), looks()) == (True, False, True, False)
         pacing.look_again()
-        assert (clears(), clears()) == (True, False)
+        assert (looks(), looks()) == (True, False)
         desk.write(Set(LAYOUT.host, b"other", -1))
-        assert not clears(tick=True)
+        assert not looks(tick=True)
 
     run(main, seed=0)

@@ -22,7 +22,7 @@ def test_a_record_written_by_hand_counts_as_claimed_until_then_and_is_told_once(
     desk.learn()
     assert desk.cache.record(0) == Record(slot=SLOT)
     assert [entry.getMessage() for entry in caplog.records] == [
-        "/job/execution/0: is no record of a run; the next one replaces it"
+        "/job/execution/0: is not the record of a run, so the next run replaces it"
     ]
     assert desk.taken(Fire(NEXT, FireSource.CRON), {0}).items[0].record.slot == NEXT
 
@@ -33,7 +33,7 @@ def test_a_lock_that_no_session_holds_is_told_once(caplog: pytest.LogCaptureFixt
     assert desk.learn() == {0}
     assert desk.claim().elsewhere == {0}
     assert [entry.getMessage() for entry in caplog.records] == [
-        "/job/execution/0/running: is not ephemeral: the item waits until it is removed"
+        "/job/execution/0/running: is not ephemeral, so the item does not run until this node is removed"
     ]
 
 

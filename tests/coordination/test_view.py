@@ -116,6 +116,6 @@ def test_an_error_handler_that_does_not_work_here_leaves_the_last_good_one_and_n
     here.registry.commit([Set(LAYOUT.config, stored, -1)])
     view = read(here.registry.tree(), LAYOUT, here.config, "SIMPLE")
     assert (view.config.error_handler, view.config.sharding_total_count) == ("ignore", 5)
-    assert "ignore goes on being called" in str(view.fault)
+    assert "the error handler ignore stays in use" in str(view.fault)
     looked_at = read(here.registry.tree(), LAYOUT, here.config)  # by somebody who runs nothing
     assert (looked_at.config.error_handler, looked_at.fault) == ("carrier-pigeon", None)

@@ -55,6 +55,11 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     return Desk(monkeypatch)
 
 
+def failed(text: str, job: str = "billing") -> str:
+    """Return the line of the log for a failure."""
+    return f"{job}: item 3 failed in the run of 2026-01-01T00:00:00+00:00: ValueError: {text}"
+
+
 def stacks(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return what was logged with a stack: the message and the error."""
     return [f"{one.getMessage()}: {one.exc_info[1]}" for one in caplog.records if one.exc_info]
@@ -67,7 +72,7 @@ def test_what_is_for_the_log_is_there_at_once_and_what_is_to_be_ignored_is_not(
         async with desk.open() as mine:
             mine.put("ignore", {}, failure("unheard"))
             mine.put("log", {}, failure("heard"))
-            assert stacks(caplog) == ["item failed: heard"]
+            assert stacks(caplog) == [f"{failed('heard')}: heard"]
             await mine.wait_until_delivered()
 
     run(main)
@@ -83,8 +88,8 @@ def test_a_target_that_hangs_holds_up_no_other(desk: Desk, caplog: pytest.LogCap
                 mine.put("quick", {"to": "a"}, failure(f"a{n}"))
                 mine.put("quick", {"to": "b"}, failure(f"b{n}"))
             assert [one.getMessage() for one in caplog.records][:2] == [
-                "item failed: ValueError: hung 0 (telling hanging)",
-                "item failed: ValueError: a0 (telling quick)",
+                f"{failed('hung 0')}; the error handler hanging is called",
+                f"{failed('a0')}; the error handler quick is called",
             ]
             await anyio.sleep(89)
             assert [one.split(": ")[-1] for one in stacks(caplog)] == ["hung 0", "hung 1"]
@@ -93,7 +98,7 @@ def test_a_target_that_hangs_holds_up_no_other(desk: Desk, caplog: pytest.LogCap
 
     run(main)
     assert sorted(desk.told) == [(1, "a0"), (1, "b0"), (2, "a1"), (2, "b1"), (3, "a2"), (3, "b2")]
-    assert "error handler hanging failed: was not done within 30 s" in caplog.text
+    assert "error handler hanging failed, so the failure is only in the log: was not done within 30 s" in caplog.text
     assert desk.alerts() == {"failed": 3, "told": 6}
 
 
@@ -142,7 +147,8 @@ def test_of_too_many_the_oldest_of_the_most_is_dropped_and_logged(
     assert [text for _, text in desk.told] == ["b", "a3", "a4"]
     assert (desk.alerts("a"), desk.alerts("b")) == ({"dropped": 3, "told": 2}, {"told": 1})
     assert stacks(caplog)[0] == (
-        "item failed, and nobody was told: 3 wait already, and this was the oldest of the most (1 dropped so far): a0"
+        f"{failed('a0', 'a')}; the failure was not delivered: 3 failures wait already, and this is the oldest of the "
+        "longest queue (1 dropped so far): a0"
     )
     assert [one.dropped for one in caplog.records if one.exc_info] == [1, 2, 3]  # type: ignore[attr-defined]
 
@@ -174,15 +180,17 @@ def test_what_is_left_at_the_end_is_logged_with_its_number(desk: Desk, caplog: p
             await anyio.sleep(1)
         await mine.wait_until_delivered()
         mine.put("quick", {}, failure("late"))
-        assert mine._lanes == {}
+        assert mine._queues == {}
 
     run(main)
-    unheard = "item failed, and nobody was told: the application"
+    unheard = "the failure was not delivered: the application"
     assert stacks(caplog) == [
-        *(f"{unheard} ended before hanging was done: hung {n}" for n in range(3)),
-        f"{unheard} has ended, quick is not called any more: late",
+        *(f"{failed(f'hung {n}')}; {unheard} ended before hanging was done: hung {n}" for n in range(3)),
+        f"{failed('late')}; {unheard} has ended, quick is not called any more: late",
     ]
-    assert "ended before error handlers had told all: 3 failures are only in the log" in caplog.text
+    assert (
+        "the application ended before error handlers had delivered all failures: 3 are only in the log" in caplog.text
+    )
     assert desk.alerts() == {"dropped": 4}
 
 
@@ -196,9 +204,15 @@ def test_a_handler_that_fails_itself_leaves_both_errors_in_the_log(
             await mine.wait_until_delivered()
 
     run(main)
-    assert "error handler broken failed: OSError: line is dead" in caplog.text
-    assert "error handler no-such failed: error_handler = 'no-such': must be one of" in caplog.text
-    assert stacks(caplog) == ["item failed: no luck"] * 2
+    assert (
+        "billing: the error handler broken failed, so the failure is only in the log: OSError: line is dead"
+        in caplog.text
+    )
+    assert (
+        "the error handler no-such failed, so the failure is only in the log: error_handler = 'no-such': must be one of"
+        in caplog.text
+    )
+    assert stacks(caplog) == [f"{failed('no luck')}: no luck"] * 2
     assert desk.alerts() == {"failed": 2}
 
 
@@ -217,7 +231,12 @@ def test_a_handler_that_awaits_what_was_cancelled_fails_like_any_other(
             await mine.wait_until_delivered()
 
     run(main)
-    assert caplog.text.count("error handler cancelled failed: it was cancelled from within, not by us") == 2
+    assert (
+        caplog.text.count(
+            "error handler cancelled failed, so the failure is only in the log: it was cancelled from within, not by us"
+        )
+        == 2
+    )
 
 
 def test_raise_waits_for_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +269,7 @@ def test_failures_of_one_job_are_in_the_log_while_anothers_target_hangs(
         app.add(handler, name="other", cron="0/5 * * * * ?")
         async with app.running():
             await here.until(21)
-            assert stacks(caplog) == ["item failed: other"] * 4
+            assert [one.endswith("ValueError: other: other") for one in stacks(caplog)] == [True] * 4
         assert stacks(caplog)[-1].endswith("the application ended before hanging was done: job")
         assert app.counts["job"].alerts["dropped"] == 20
 

@@ -58,5 +58,5 @@ def test_an_error_handler_that_does_not_work_leaves_the_last_good_one_and_is_nam
     assert len(said) == 3  # once in each life, and that it was mended
     assert said[0] == said[1]
     assert said[0].startswith(f"/job/config: {fault}")
-    assert said[0].endswith("; mine goes on being called")
-    assert said[2] == "/job/config: mended"
+    assert said[0].endswith("; the error handler mine stays in use")
+    assert said[2] == "/job/config: is correct now"

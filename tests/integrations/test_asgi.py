@@ -137,7 +137,7 @@ def test_jobs_that_end_by_an_error_leave_their_host_alone_and_tell(
     with pytest.raises(ValueError, match="on fire"):
         run(main)
     (said,) = (record for record in caplog.records if record.levelno == logging.CRITICAL)
-    assert said.getMessage() == "the jobs have ended because of an error; the application around them goes on"
+    assert said.getMessage() == "the jobs have ended because of an error (the application around them goes on): burn"
 
 
 def test_a_registry_that_is_away_suspends_the_jobs_and_is_no_reason_to_restart_the_process() -> None:

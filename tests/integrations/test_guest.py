@@ -70,7 +70,7 @@ def test_a_host_that_gives_up_while_they_start_does_not_wait_for_them() -> None:
         with anyio.move_on_after(2):
             async with guest(idle("zk://127.0.0.1:1/nobody", connection_timeout=100)):
                 pytest.fail("it has started")
-        assert anyio.current_time() - began < 3
+        assert anyio.current_time() - began < 50  # not as long as ``connection_timeout``
         assert len(asyncio.all_tasks()) == 1
 
     run(main)

@@ -245,7 +245,7 @@ def test_a_collector_that_fails_costs_its_own_answer_alone(
             assert (await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
     asyncio.run(main())
-    assert "metrics could not be written" in caplog.text
+    assert "metrics could not be rendered" in caplog.text
 
 
 def test_who_never_finishes_his_question_keeps_nobody_else_from_an_answer() -> None:

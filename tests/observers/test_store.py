@@ -232,12 +232,10 @@ def test_misfires_and_hand_overs_are_in_the_trace(url: str) -> None:
         assert details is not None
         assert [state.state for state in details.states][-2:] == ["TASK_KILLED", "TASK_HANDED_OVER"]
         now = NOON / 1000 + 9
-        missed = Misfired(
-            "report", OTHER, NOON - 5000, NOON + 5000, (0, 1), 3, "nobody could run it when they came", "", now
-        )
+        missed = Misfired("report", OTHER, NOON - 5000, NOON + 5000, (0, 1), 3, "no instance was up", "", now)
         await store.write(batch(*beginning(NOON + 5000, 1), missed, replace(missed, items=(1,), cut_off=ME)))
         states = (await store.states(Filter(state="TASK_MISFIRED", item=1))).rows
-        assert {state.message for state in states} == {"3 × nobody could run it when they came"}
+        assert {state.message for state in states} == {"3 × no instance was up"}
         assert (await store.counts()) == {"handed over": 1, "cut off": 1}
 
     play(url, scene)

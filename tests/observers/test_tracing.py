@@ -208,4 +208,4 @@ def test_a_span_processor_that_fails_ends_no_run(
 
     simulate(scene)
     assert ran == [0, 0, 0]
-    assert caplog.text.count("a span could not be told of") == 1
+    assert caplog.text.count("a span could not be recorded") == 1

@@ -321,7 +321,7 @@ def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one(
         await here.write(Set(LAYOUT.config, good.replace(b'"jobParameter": ""', b'"jobParameter": "mended"'), -1))
         await here.until(92)
         await there.is_right(79)
-        assert f"{LAYOUT.config}: mended" in told_once(caplog, times=2)
+        assert f"{LAYOUT.config}: is correct now" in told_once(caplog, times=2)
 
     simulate(scene)
 

@@ -29,7 +29,7 @@ def five(context: ItemContext) -> list[int]:
 
 
 def test_plain_functions_run_in_threads_side_by_side_up_to_the_concurrency(real_loop_kind: LoopKind) -> None:
-    meeting, threads = threading.Barrier(5, timeout=10), set[int]()
+    meeting, threads = threading.Barrier(5, timeout=90), set[int]()
     seen.clear()
 
     def process(context: ItemContext, record: int) -> bool:
@@ -73,7 +73,7 @@ def test_plain_functions_run_in_processes_if_the_job_wants_it() -> None:
 def test_a_fetch_runs_in_a_process_though_its_name_means_the_dataflow_since_it_was_decorated() -> None:
     async def main() -> Ended:
         async with declared_dataflow.app.running():
-            with declared_dataflow.app.events() as events, anyio.fail_after(20):
+            with declared_dataflow.app.events() as events, anyio.fail_after(90):
                 async for event in events:
                     if isinstance(event, Ended):
                         return event

@@ -43,7 +43,7 @@ def flight(config: JobConfig, handler: Callable[[ItemContext], None], *items: in
 
 
 def test_plain_functions_run_side_by_side_in_threads(real_loop_kind: LoopKind) -> None:
-    meeting, threads = threading.Barrier(3, timeout=10), set[int]()
+    meeting, threads = threading.Barrier(3, timeout=90), set[int]()
 
     def handler(context: ItemContext) -> None:
         threads.add(threading.get_ident())
@@ -66,7 +66,7 @@ def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_lo
     finish, ended = threading.Event(), list[str]()
 
     def handler(context: ItemContext) -> None:
-        finish.wait(10)
+        finish.wait(90)
         ended.append("thread")
 
     async def main() -> dict[int, Outcome]:

@@ -47,7 +47,7 @@ def test_an_instance_does_what_it_does_whatever_its_node_says(data: bytes, caplo
             said_of_it = [text for text in caplog.messages if path in text]
             assert len(set(said_of_it)) == 1
             assert len(said_of_it) == 3  # once by each of them
-            assert not [text for text in caplog.messages if "joining again" in text or " missed " in text]
+            assert not [text for text in caplog.messages if "joins the job again" in text or " missed " in text]
             assert there.items_since(since) == {0, 1, 2, 3}
             status = await operations.job(here.observer, "job", now=0)
             str(status).encode()

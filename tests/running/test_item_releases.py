@@ -110,7 +110,10 @@ def test_a_lock_of_ones_own_session_without_an_execution_is_removed(
             assert set(slots(here, 0)) >= {20, 30}
             assert [source for _, source, _ in here.starts(0)].count("FAILOVER") == failover
             assert await locked(here) == []
-        assert "job: item 0 was still locked here though its run had been cut off; it is free again" in caplog.messages
+        assert (
+            "job: item 0 was still locked by this instance, though its run had been cut off; the lock was removed"
+            in caplog.messages
+        )
 
     simulate(scene)
 
@@ -129,8 +132,8 @@ def test_a_lock_of_an_earlier_life_on_an_item_that_another_instance_holds_is_rem
             paths = LAYOUT.item(item)
             left = [Create(paths.execution, begun), Create(paths.running, b"me", ephemeral=True)]
             await session.commit(left, incarnation=session.incarnation)
-            (runner,) = one._here.shared.runners  # type: ignore[union-attr]
-            runner._waiting.tasks.start_soon(_fails)
+            (runner,) = one._here.shared.running_jobs  # type: ignore[union-attr]
+            runner._releases.tasks.start_soon(_fails)
             await here.until(45)
             assert await locked(here) == []
             assert set(slots(here, item)) >= {20, 30, 40}

@@ -142,7 +142,7 @@ def test_an_error_that_comes_while_a_life_ends_is_told(monkeypatch: pytest.Monke
 def runner_of(here: Instance, job: str) -> JobScheduler:
     """Return what runs a job in a process."""
     assert here.app._here.shared is not None
-    runners = [one for one in here.app._here.shared.runners if isinstance(one, JobScheduler)]
+    runners = [one for one in here.app._here.shared.running_jobs if isinstance(one, JobScheduler)]
     return next(one for one in runners if one.standing[0] == job)
 
 

@@ -24,8 +24,8 @@ def test_a_job_that_joins_again_under_the_same_session_takes_its_own_locks_for_i
         async with app.running() as session:
             await here.until(11)
             async with refusing(session, code, unlocks):
-                (runner,) = app._here.shared.runners  # type: ignore[union-attr]
-                runner._waiting.tasks.start_soon(_fails)
+                (runner,) = app._here.shared.running_jobs  # type: ignore[union-attr]
+                runner._releases.tasks.start_soon(_fails)
                 await here.until(16)
             await here.until(45)
             assert set(slots(here, 0)) >= {10, 30, 40}
@@ -42,8 +42,8 @@ def test_a_job_that_joins_again_under_the_same_session_knows_what_it_has_told_of
         app = here.app(work=5, cron=EVERY_TWO, misfire=False)
         async with listening(here, app), app.running():
             await here.until(7.5)  # it has run for 2 until 7, and told of 4 and 6
-            (runner,) = app._here.shared.runners  # type: ignore[union-attr]
-            runner._waiting.tasks.start_soon(_fails)
+            (runner,) = app._here.shared.running_jobs  # type: ignore[union-attr]
+            runner._releases.tasks.start_soon(_fails)
             await here.until(14.5)
             assert slots(here, 0) == [2, 8, 14]
             told = [(one.first / 1000 - here.start, one.slot / 1000 - here.start) for one in misfires(here)]
@@ -65,8 +65,8 @@ def test_a_job_that_cannot_join_again_says_in_its_health_why() -> None:
                 return any(isinstance(op, Set) and op.path.startswith(LAYOUT.servers) for op in ops)
 
             async with refusing(session, -125, joins):
-                (runner,) = app._here.shared.runners  # type: ignore[union-attr]
-                runner._waiting.tasks.start_soon(_fails)
+                (runner,) = app._here.shared.running_jobs  # type: ignore[union-attr]
+                runner._releases.tasks.start_soon(_fails)
                 await here.until(18)
                 assert refused_now(app).keys() == {"to join"}
             await here.until(35)
@@ -104,7 +104,7 @@ def test_why_a_job_joins_again_is_logged_once_a_minute_while_the_reason_stays_th
             await anyio.sleep(1)
 
     run(main, seed=0)
-    assert caplog.messages == ["joining again: over"] * 2
+    assert caplog.messages == ["job: this process joins the job again: over"] * 2
 
 
 def test_an_instance_asked_to_leave_goes_in_the_end_though_the_registry_refuses_it_for_a_while() -> None:

@@ -46,9 +46,34 @@ def test_of_lines_about_many_jobs_some_are_written_and_the_rest_is_counted(caplo
 
     run(main)
     assert caplog.messages[MOST:] == [
-        f"{MOST + 60} more lines about {MOST + 30} jobs were left out in the last minute: busy",
+        f"{MOST + 60} more lines were left out (jobs: {MOST + 30}): busy",
         "job-0: item 0 missed a run",
     ]
+
+
+def test_lines_that_nobody_has_counted_are_counted_at_the_end_and_only_then(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        limited, log = LimitedLog(), logging.getLogger("test")
+        limited.warning(log, "a", "written", "item 0 missed a run")
+        for job in ("b", "b", "b", "c", "c"):
+            limited.warning(log, job, "busy", "item 0 missed a run")
+        assert len(caplog.messages) == 3
+        limited.close()
+        limited.close()
+
+    run(main)
+    assert caplog.messages[3:] == ["3 more lines were left out (jobs: 2): busy"]
+
+
+def test_the_first_line_of_a_kind_is_written_whatever_the_time_is(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        limited, log = LimitedLog(), logging.getLogger("test")
+        for number in range(100):
+            await sleep(0.1)  # at some of these times, subtracting a minute and adding it again gives a later time
+            limited.warning(log, "job", f"kind {number}", "item 0 missed a run")
+
+    run(main)
+    assert len(caplog.messages) == 100
 
 
 async def _slow(context: ItemContext) -> None:

@@ -36,7 +36,7 @@ def test_the_time_is_asked_for_through_another_job_if_one_may_not_be_written() -
 
     async def main() -> None:
         session = _five_seconds_ahead()
-        shared = SimpleNamespace(clock=VirtualClock(), runners={Asking("read-only"): None, Asking("open"): None})
+        shared = SimpleNamespace(clock=VirtualClock(), running_jobs={Asking("read-only"): None, Asking("open"): None})
         with anyio.move_on_after(9.5):
             await watch_clock(cast(Session, session), cast(ProcessContext, shared))
 
@@ -56,7 +56,7 @@ def test_the_time_is_asked_for_less_and_less_often_if_no_job_may_be_written() ->
 
     async def main() -> None:
         session = _five_seconds_ahead()
-        shared = SimpleNamespace(clock=VirtualClock(), runners={ReadOnly(): None, ReadOnly(): None})
+        shared = SimpleNamespace(clock=VirtualClock(), running_jobs={ReadOnly(): None, ReadOnly(): None})
         with anyio.move_on_after(600):
             await watch_clock(cast(Session, session), cast(ProcessContext, shared))
 

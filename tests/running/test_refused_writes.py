@@ -12,12 +12,13 @@ import pytest
 from aiozk import protocol
 from aiozk.protocol.acl import ACL
 
-from aioelasticjob import ElasticJob, InstanceContext, OnceListener
+from aioelasticjob import ElasticJob, InstanceContext, ItemContext, OnceListener
 from aioelasticjob.events import Misfired
 from aioelasticjob.registry.codec import failure, render
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
-from aioelasticjob.running.unattended import NOBODY
+from aioelasticjob.running.limited_log import MOST
+from aioelasticjob.running.unattended import NO_INSTANCE_UP
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
 EVERY_TWO, EVERY_TEN = "0/2 * * * * ?", "0/10 * * * * ?"
@@ -181,9 +182,9 @@ def test_an_absence_that_may_not_be_noted_keeps_no_item_from_running_and_is_repo
                 await here.until(65)
                 assert slots(here, 0) == [10, 50, 60]
                 assert absences(here) == []
-                assert list(refused_now(app)) == ["to note what nobody was up for"]
+                assert list(refused_now(app)) == ["to note which moments no instance was up for"]
             await here.until(75)
-            assert [(one.items, one.moments, one.why) for one in absences(here)] == [((0, 1), 3, NOBODY)]
+            assert [(one.items, one.moments, one.why) for one in absences(here)] == [((0, 1), 3, NO_INSTANCE_UP)]
 
     simulate(scene)
 
@@ -246,12 +247,33 @@ def test_who_stops_while_the_registry_is_away_waits_two_seconds_after_his_handle
         began, over = await stopping(here, app, 10.3, 60)
         assert began < 10.5
         assert 13.4 < over < 13.7
-        assert [text for text in caplog.messages if "stop" in text] == [
-            "job: stopping waits 2 s at most to settle items 0, 1: there is no connection to the registry",
-            "job: stopping waits no longer to settle items 0, 1: there is no connection to the registry",
+        why = "there is no connection to the registry"
+        assert [text for text in caplog.messages if "stops" in text] == [
+            f"job: this instance stops, and waits up to 2 s to settle items 0, 1: {why}",
+            f"job: this instance stops, and waits no longer to settle items 0, 1: {why}",
         ]
 
     simulate(scene)
+
+
+def test_of_many_jobs_that_stop_while_the_registry_is_away_a_few_are_named_and_the_others_are_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def nothing(_context: ItemContext) -> None: ...
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron=EVERY_TEN)
+        for number in range(3 * MOST):
+            app.add(nothing, name=f"job-{number}", cron=EVERY_TEN)
+        began, over = await stopping(here, app, 5, 60)
+        assert over - began < 2.1
+
+    simulate(scene)
+    lines = [text for text in caplog.messages if "this instance stops, and" in text]
+    counts = [text for text in caplog.messages if "more lines were left out" in text]
+    assert len(lines) == MOST
+    (count,) = counts
+    assert count.startswith(f"{2 * MOST + 1} more lines were left out (jobs: {2 * MOST + 1}): ")
 
 
 def test_what_listeners_of_the_cluster_note_has_two_seconds_after_the_handlers_too() -> None:

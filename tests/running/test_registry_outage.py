@@ -13,8 +13,8 @@ from aioelasticjob.errors import OutcomeUnknown
 from aioelasticjob.events import Misfired
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Op, Set
-from aioelasticjob.running.missed import UNKEPT
-from aioelasticjob.running.state import AWAY
+from aioelasticjob.running.missed import NOT_RECORDED
+from aioelasticjob.running.state import AWAY, BLOCKED
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
 Span = tuple[int, int, str]
@@ -107,7 +107,7 @@ def test_what_came_before_the_outage_keeps_its_own_reason() -> None:
         await out_of_reach(here, 20.5, 32.5)
         await here.until(45)
         _cut_off, (first, until, earlier), (after, newest, away), *_ = told(here)
-        assert (first, earlier) == (4, "nobody could run it when they came")
+        assert (first, earlier) == (4, BLOCKED)
         assert (after, away) == (until + 2, AWAY)
         assert 18 <= until <= 20 < 30 <= newest
 
@@ -156,7 +156,7 @@ def test_without_records_moments_of_an_outage_that_the_session_survives_are_run_
     simulate(scene)
 
 
-@pytest.mark.parametrize(("ends", "cut_off"), [(75, [(10, 10, UNKEPT)]), (14, [])])
+@pytest.mark.parametrize(("ends", "cut_off"), [(75, [(10, 10, NOT_RECORDED)]), (14, [])])
 def test_without_records_a_run_that_the_outage_cut_off_is_reported_by_who_ran_it(
     ends: float, cut_off: list[Span]
 ) -> None:
@@ -164,7 +164,7 @@ def test_without_records_a_run_that_the_outage_cut_off_is_reported_by_who_ran_it
         await hire(here, work=12, monitor_execution=False, misfire=False)
         await out_of_reach(here, 13, ends)
         await here.until(79)
-        assert [one for one in told(here) if one[2] == UNKEPT] == cut_off
+        assert [one for one in told(here) if one[2] == NOT_RECORDED] == cut_off
         moments = [moment for first, last, _ in told(here) for moment in range(first, last + 1, 10)]
         assert len(moments) == len(set(moments))
 

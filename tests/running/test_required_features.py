@@ -108,7 +108,7 @@ def test_workers_that_lack_what_is_required_stand_aside_while_it_is(
         assert status.leader == next(one.id for one in status.instances if one.ip == "10.0.0.2")
         assert "requires 'x'" in (them.problem("old") or "")
         assert them.problem("new") is None
-        assert [text for text in caplog.messages if "the job requires 'x', which this worker does not know" in text]
+        assert [text for text in caplog.messages if "the job requires 'x', which this release does not know" in text]
         since = here.now()
         await them.put(requires=[])
         await anyio.sleep(2)

@@ -94,7 +94,10 @@ def test_a_job_whose_configuration_makes_no_sense_at_the_start_waits_until_it_is
             health = them.apps[name].health
             assert (health.status, health.ready) == ("up", False)
             assert "/job/config" in (them.problem(name) or "")
-        assert sum("job: waits: /job/config" in text for text in caplog.messages) == 2  # once by each of them
+        assert (
+            sum("job: the job cannot run in this process at present: /job/config" in text for text in caplog.messages)
+            == 2
+        )  # once by each of them
         assert (await them.status()).state == "faulty"
         await here.write(Set(LAYOUT.config, b'{"jobName": "job", "cron": "0/2 * * * * ?"}', -1))
         await anyio.sleep(2)
@@ -102,7 +105,7 @@ def test_a_job_whose_configuration_makes_no_sense_at_the_start_waits_until_it_is
         assert ran == ({0} if b"options" in data else ALL)  # by the settings of the one that overwrites, if one does
         assert [them.problem(name) for name in "ab"] == [None, None]
         assert all(them.apps[name].health.ready for name in "ab")
-        assert sum("job: has joined" in text for text in caplog.messages) == 2
+        assert sum("job: the job can run in this process now" in text for text in caplog.messages) == 2
 
     simulate(scene)
 

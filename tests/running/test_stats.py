@@ -114,7 +114,7 @@ def test_each_refused_fire_is_told_and_the_log_hears_of_the_first_until_one_is_a
     for accepted in (False, False, True, False):
         books.stats.accepted() if accepted else books.stats.refused("too far off")
     assert books.told == [Refused("job", ME, "too far off")] * 3
-    assert caplog.messages == ["not run: too far off"] * 2
+    assert caplog.messages == ["job: this instance refuses to run items: too far off"] * 2
 
 
 def test_orphans_that_are_not_rescued_here_are_told_once_for_those_that_wait_together() -> None:

@@ -9,8 +9,8 @@ import pytest
 from aioelasticjob.coordination.record_cache import MissedMark
 from aioelasticjob.model import Fire, FireSource, Record
 from aioelasticjob.running.commands import MarkMissed, ReadItems, Report
-from aioelasticjob.running.state import AWAY, BUSY, ENDED, Item
-from aioelasticjob.running.unattended import NOBODY
+from aioelasticjob.running.state import AWAY, BLOCKED, BUSY, ENDED, TABLE, Came, Item
+from aioelasticjob.running.unattended import NO_INSTANCE_UP
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 
 
@@ -39,7 +39,7 @@ def test_a_view_whose_items_could_not_be_read_is_seen_again() -> None:
     case.now = 2.5
     case.see(state)
     assert state.owed() == {0}
-    assert case.reported() == [(1, 1, "this process was held up")]
+    assert case.reported() == [(1, 1, TABLE[Came.HELD_UP].why)]
 
 
 def test_what_nobody_was_up_for_is_marked_before_it_is_reported() -> None:
@@ -60,7 +60,7 @@ def test_what_nobody_was_up_for_is_marked_before_it_is_reported() -> None:
     reports = [command for command in case.done if isinstance(command, Report)]
     assert case.done.index(marking) < case.done.index(reports[0])
     assert marking.said == {0: MissedMark(slot(0))}
-    assert case.reported() == [(-19, 0, NOBODY)]
+    assert case.reported() == [(-19, 0, NO_INSTANCE_UP)]
 
 
 def test_if_the_view_is_old_the_item_is_not_held_until_the_next_one() -> None:
@@ -80,7 +80,7 @@ def test_if_the_view_is_old_the_item_is_not_held_until_the_next_one() -> None:
     assert not case.reports
     case.see(state)
     assert state.held == {0}
-    assert case.reported() == [(-19, 0, NOBODY)]
+    assert case.reported() == [(-19, 0, NO_INSTANCE_UP)]
 
 
 def test_of_the_moments_that_come_during_a_run_all_are_reported_and_the_newest_is_run_again() -> None:
@@ -129,8 +129,8 @@ def test_an_item_that_another_instance_runs_is_taken_back_when_that_run_is_over(
     case.tell(state, lambda: state.released(0))
     assert (state.owed(), state.source({0})) == ({0}, FireSource.MISFIRE)
     assert case.reported() == [
-        (1, 1, "another instance still runs it"),
-        (2, 2, "nobody could run it when they came"),
+        (1, 1, TABLE[Came.REFUSED].why),
+        (2, 2, BLOCKED),
     ]
 
 

@@ -169,7 +169,7 @@ def test_items_put_off_by_one_who_leaves_are_told_of(
         assert them.since(62) == []
 
     simulate(scene)
-    told = [one for one in caplog.records if "asked for by hand" in one.getMessage()]
+    told = [one for one in caplog.records if "trigger" in one.getMessage()]
     assert sorted(item for one in told for item in one.items) == [2, 3]  # type: ignore[attr-defined]
 
 
@@ -209,7 +209,7 @@ def test_a_request_to_what_is_switched_off_is_taken_and_said_to_come_to_nothing(
 
     caplog.set_level(logging.WARNING)
     simulate(scene)
-    assert len([one for one in caplog.records if "asked for by hand" in one.getMessage()]) == 1
+    assert len([one for one in caplog.records if "trigger" in one.getMessage()]) == 1
 
 
 def test_an_item_refused_for_what_was_made_by_hand_is_told_of_and_the_others_run(
@@ -225,7 +225,7 @@ def test_an_item_refused_for_what_was_made_by_hand_is_told_of_and_the_others_run
         assert await here.names(LAYOUT.triggers) == ()
 
     simulate(scene)
-    assert [one.items for one in caplog.records if "made by hand" in one.getMessage()] == [(0,)]  # type: ignore[attr-defined]
+    assert [one.items for one in caplog.records if "somebody has made by hand" in one.getMessage()] == [(0,)]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("monitored", [True, False])

@@ -372,7 +372,7 @@ def test_a_strategy_that_fails_ends_nobodys_coordination_and_is_named_once(
 
     strategies._warn.cache_clear()
     assert [one.outcome for one in lived(strategy, fail)] == [COMPLETED] * 8
-    assert caplog.text.count("bad: sharding strategy bad does not work") == 1
+    assert caplog.text.count("bad: the sharding strategy bad failed") == 1
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -491,7 +491,7 @@ def test_an_observer_that_fails_misses_the_event_and_the_others_do_not(caplog: p
         for _ in range(2):
             events.put(Refused("job", "me", "why"))
     assert len(listener) == 2
-    assert caplog.text.count("the listener Bad did not take an event, which is lost to it") == 1
+    assert caplog.text.count("the listener Bad failed to take an event, which it does not get again") == 1
 
 
 def test_raise_lets_out_an_error_that_is_an_exception() -> None:

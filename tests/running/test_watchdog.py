@@ -29,7 +29,7 @@ class Waiting(logging.Handler):
 
 
 def a_handler_that_blocks(until: threading.Event) -> None:
-    assert until.wait(10)
+    assert until.wait(90)
 
 
 def compute_in_c() -> None:
@@ -62,9 +62,9 @@ def test_a_blocked_loop_is_named_with_its_stack_while_it_is_blocked(real_loop_ki
             return noticed
 
     run_async(real_loop_kind, main)
-    assert "the event loop is blocked" in logged.texts[0]
+    assert "the event loop has been blocked" in logged.texts[0]
     assert "a_handler_that_blocks" in logged.texts[0]
-    assert logged.texts[1:] == ["the event loop goes on"]
+    assert [text.partition(";")[0] for text in logged.texts[1:]] == ["the event loop runs again"]
 
 
 def test_a_loop_that_turns_is_left_alone(real_loop_kind: LoopKind, logged: Waiting) -> None:
@@ -95,14 +95,14 @@ def test_a_handler_that_keeps_the_interpreters_lock_is_named_afterwards(
     real_loop_kind: LoopKind, logged: Waiting
 ) -> None:
     blocked, goes_on = told_of(compute_in_c, real_loop_kind, logged)
-    assert blocked.startswith("the event loop kept the interpreter's lock, at:\n")
+    assert blocked.startswith("code in the event loop kept the interpreter's lock for ")
     assert "compute_in_c" in blocked
-    assert goes_on == "the event loop goes on"
+    assert goes_on.startswith("the event loop runs again")
 
 
 def test_a_process_that_was_stopped_blames_nobody(real_loop_kind: LoopKind, logged: Waiting) -> None:
     (told,) = told_of(lambda: stand_still(1.5 * module.BLOCKED), real_loop_kind, logged)
-    assert told.startswith("the whole process was held up")
+    assert told.startswith("the whole process stood still")
 
 
 def test_a_thread_that_keeps_the_interpreters_lock_is_among_those_named(
@@ -116,7 +116,7 @@ def test_a_thread_that_keeps_the_interpreters_lock_is_among_those_named(
     thread = threading.Thread(target=compute, name="number-cruncher")
     (told,) = told_of(thread.start, real_loop_kind, logged)
     thread.join()
-    assert told.startswith("a thread kept the interpreter's lock, one of:\n")
+    assert told.startswith("a thread kept the interpreter's lock for ")
     assert "thread number-cruncher:\n" in told
     assert "in compute" in told
     assert "aioelasticjob-watchdog" not in told
@@ -127,7 +127,7 @@ def test_where_a_threads_time_cannot_be_told_the_loop_is_among_those_named(
 ) -> None:
     monkeypatch.delattr(time, "pthread_getcpuclockid")
     (told,) = told_of(compute_in_c, "asyncio", logged)
-    assert told.startswith("a thread kept the interpreter's lock, one of:\n")
+    assert told.startswith("a thread kept the interpreter's lock for ")
     assert "compute_in_c" in told
 
 
@@ -142,9 +142,9 @@ def test_a_blocked_loop_does_not_go_on_because_the_process_does(real_loop_kind: 
             assert not logged.heard.wait(2 * module.BEAT)  # for as long as the loop stands
 
     run_async(real_loop_kind, main)
-    assert [text.partition(",")[0] for text in logged.texts] == [
-        "the event loop is blocked",
-        "the whole process was held up",
+    assert [text.partition(" for ")[0] for text in logged.texts] == [
+        "the event loop has been blocked",
+        "the whole process stood still",
     ]
 
 

@@ -135,10 +135,10 @@ def forget_orphans() -> AbstractContextManager[object]:
 def mourn_on_ticks_only() -> AbstractContextManager[object]:
     """Look for orphans on ticks only."""
 
-    def mourns(_rest: Pacing, member: Member, view: JobView, tick: bool) -> bool:
+    def never(_rest: Pacing, member: Member, view: JobView, tick: bool) -> bool:
         return tick and view.leader == member.id and view.config.failover
 
-    return mock.patch.object(Pacing, "looks_for_orphans", mourns)
+    return mock.patch.object(Pacing, "looks_for_orphans", never)
 
 
 def require_on_ticks_only() -> AbstractContextManager[object]:

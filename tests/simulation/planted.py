@@ -119,7 +119,7 @@ PLANTED = (
     Planted(omissions.lease_without_margin, "lease", "drop", dragging),
     Planted(omissions.lease_too_late, "lease", "drop", dragging, seeds=3),
     Planted(omissions.epoch_not_raised, "epochs rise", "coup"),
-    Planted(omissions.lose_deferred_triggers, "deferred triggers", "trigger,reconfigure,leave", dragging, seeds=22),
+    Planted(omissions.lose_deferred_triggers, "deferred triggers", "trigger,leave", dragging, seeds=3),
     Planted(omissions.prune_what_runs, "nothing that runs is removed", "reconfigure", dragging),
     Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=4),
 )
@@ -174,7 +174,13 @@ BEHIND = (
         wild,
         seeds=3,
     ),
-    Behind(omissions.renew_what_is_taken, "one run per slot", (omissions.never_read_again,), bare, seeds=45),
+    Behind(
+        omissions.renew_what_is_taken,
+        "one run per slot",
+        (omissions.never_read_again, omissions.servers_switched_often),
+        bare,
+        seeds=2,
+    ),
     Behind(omissions.mourn_unversioned, "only the dead are mourned", (omissions.look_with_old_eyes,), bare, seeds=9),
     Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=3),
 )

@@ -84,7 +84,7 @@ def test_much_happens_in_a_seed() -> None:
         "loses its connection",
         "-/job/sharding/",
         "TRIGGER",
-        "still runs it",
+        "is still running the item",
         "has left",
     ):
         assert sight in text

@@ -45,10 +45,10 @@ def embedded_server(tick_time: int = 100) -> Iterator[EmbeddedServer]:
     thread = threading.Thread(target=lambda: asyncio.run(main()), name="embedded ZooKeeper")
     thread.start()
     try:
-        where, loop, stop = started.result(timeout=10)
+        where, loop, stop = started.result(timeout=90)
         try:
             yield where
         finally:
             loop.call_soon_threadsafe(stop.set)
     finally:
-        thread.join(timeout=10)
+        thread.join(timeout=90)

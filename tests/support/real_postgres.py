@@ -64,7 +64,7 @@ class RealPostgres:
         command = [f"{self._binaries}/postgres", "-D", f"{self._directory}/data"]
         command += [f"--{name}={value}" for name, value in settings.items()]
         self._process = ChildProcess(self._as_nobody_special(command), self._directory / "server.log")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 90
         while not self._ready():
             assert self._process.exit_code is None, f"PostgreSQL ended:\n{self._process.output}"
             assert time.monotonic() < deadline, f"PostgreSQL does not serve:\n{self._process.output}"

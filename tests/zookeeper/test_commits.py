@@ -19,7 +19,7 @@ class SlowDisk:
         self._error = error
 
     def commit(self, changes: Changes) -> None:
-        self.through.acquire(timeout=10)
+        self.through.acquire(timeout=90)
         if self._error is not None:
             raise self._error
         self.commits.append(sorted(changes.sessions))

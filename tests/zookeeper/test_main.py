@@ -45,7 +45,7 @@ def port_of(server: ChildProcess) -> int:
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_where_it_listens_and_ends_cleanly(start: Start, ending: signal.Signals) -> None:
     server = start("--port", "0")
-    with socket.create_connection(("127.0.0.1", port_of(server)), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port_of(server)), timeout=90) as client:
         client.sendall(b"ruok")
         assert client.recv(10) == b"imok"
     os.kill(server.pid, ending)
@@ -87,7 +87,7 @@ def test_detached_it_stays_when_the_command_has_returned(start: Start, tmp_path:
     address, pid = (data / "server.lock").read_text().split()
     host, port = address.split(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=10) as client:
+        with socket.create_connection((host, int(port)), timeout=90) as client:
             client.sendall(b"ruok")
             assert client.recv(10) == b"imok"
         second = start("--port", "0", *options)
@@ -102,7 +102,7 @@ def test_detached_it_stays_when_the_command_has_returned(start: Start, tmp_path:
 
 def test_it_ends_when_nobody_has_been_there_for_a_while(start: Start) -> None:
     server = start("--port", "0", "--linger", "0.5", "--tick-time", "100")
-    with socket.create_connection(("127.0.0.1", port_of(server)), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port_of(server)), timeout=90) as client:
         client.sendall(connect_frame())
         assert client.recv(1)
         with pytest.raises(subprocess.TimeoutExpired):
@@ -177,7 +177,7 @@ def test_what_was_acknowledged_survives_kill_9(start: Start, tmp_path: Path) -> 
     acknowledged: set[str] = set()
     for generation in range(3):
         server = start("--port", "0", "--data-dir", data)
-        with socket.create_connection(("127.0.0.1", port_of(server)), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", port_of(server)), timeout=90) as client:
             client.sendall(connect_frame())
             stream = client.makefile("rb")
             stream.read(41)
@@ -191,7 +191,7 @@ def test_what_was_acknowledged_survives_kill_9(start: Start, tmp_path: Path) -> 
             server.kill()  # in the middle of the rest
             stream.close()
     last = start("--port", "0", "--data-dir", data)
-    with socket.create_connection(("127.0.0.1", port_of(last)), timeout=10) as client, client.makefile("rb") as stream:
+    with socket.create_connection(("127.0.0.1", port_of(last)), timeout=90) as client, client.makefile("rb") as stream:
         client.sendall(connect_frame())
         stream.read(41)
         assert acknowledged <= _children(client, stream)

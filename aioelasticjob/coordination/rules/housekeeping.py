@@ -14,6 +14,7 @@ from aioelasticjob.coordination.effects import (
 )
 from aioelasticjob.coordination.rules.rule_input import RuleInput
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.layout import child
 
 REFRESHES_PER_RETENTION = 4
 """How often in ``server_retention`` the node of a server in use is touched."""
@@ -74,7 +75,7 @@ def remove_servers(now: RuleInput) -> Iterator[RemoveServer]:
     for ip in view.tree.children(layout.servers):
         node = view.tree.get(layout.server(ip))
         counts = {layout.success_count(ip), layout.failure_count(ip)}
-        below = {f"{layout.server(ip)}/{name}" for name in view.tree.children(layout.server(ip))}
+        below = {child(layout.server(ip), name) for name in view.tree.children(layout.server(ip))}
         plain = below <= counts and not any(map(view.obstructed, below))
         if node and ip not in used and plain and now.time - node.stat.mtime > view.config.server_retention * _GRACE:
             yield RemoveServer(ip, node.stat.version)
@@ -88,5 +89,5 @@ def clear_records(now: RuleInput) -> Iterator[ClearRecords]:
 
 def _is_removable(view: JobView, item: int) -> bool:
     paths = view.layout.item(item)
-    below = {f"{paths.sharding}/{name}" for name in view.tree.children(paths.sharding)}
+    below = {child(paths.sharding, name) for name in view.tree.children(paths.sharding)}
     return below <= {paths.instance, paths.failover} and not any(map(view.obstructed, below))

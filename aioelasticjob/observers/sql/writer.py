@@ -118,7 +118,12 @@ class Writer:
                 batch.add(event)
             except Exception:  # one bad event must not end the writing of the others
                 self._counts.rejected += 1
-                log.exception("an event could not be made into rows", extra={"kind": type(event).__name__})
+                kind = type(event).__name__
+                log.exception(
+                    "the event %s cannot be converted to rows of the event store, and is lost",
+                    kind,
+                    extra={"kind": kind},
+                )
         while len(self._batches) > 1 and sum(map(len, self._batches)) > self._settings.backlog:
             self._drop(self._batches.popleft())
         self._news.set()
@@ -145,7 +150,8 @@ class Writer:
         """Find the rows that the database rejects, and write all others."""
         if len(batch) == 1:
             self._counts.rejected += 1
-            log.error("the event store does not take an entry", extra={"entry": repr(batch)[:1000]})
+            entry = repr(batch)[:1000]
+            log.error("the event store refuses these rows, which are lost: %s", entry, extra={"entry": entry})
             return
         for half in halved(batch):
             await self._write(half)
@@ -154,7 +160,10 @@ class Writer:
         self._counts.written += batch.events
         if self._counts.trouble:
             self._counts.trouble = ""
-            log.warning("the event store is back", extra={"dropped": self.counts.dropped})
+            dropped = self.counts.dropped
+            log.warning(
+                "the event store can be written again; %d events were dropped", dropped, extra={"dropped": dropped}
+            )
 
     def _drop(self, batch: Batch) -> None:
         self._counts.dropped += batch.events
@@ -163,7 +172,9 @@ class Writer:
         """Log once for each reason that nothing can be written, not at every attempt."""
         trouble = str(error) if isinstance(error, ElasticJobError) else f"{type(error).__name__}: {error}"
         if not self._counts.trouble:
-            log.warning("%s; jobs go on, events wait", trouble, extra={"backlog": self._settings.backlog})
+            backlog = self._settings.backlog
+            text = "%s: jobs go on running, and up to %d events wait until the event store can be written"
+            log.warning(text, trouble, backlog, extra={"backlog": backlog})
         self._counts.trouble = trouble
 
 
@@ -192,7 +203,8 @@ async def recording(
             ):
                 await writer.flush()
             if lost := writer.counts.waiting:
-                log.warning("the application ends before all events were written", extra={"lost": lost})
+                text = "the application ends before all events were written to the event store: %d are lost"
+                log.warning(text, lost, extra={"lost": lost})
 
 
 async def _prune(store: EventStore) -> None:
@@ -204,7 +216,7 @@ async def _prune(store: EventStore) -> None:
     while True:
         try:
             if removed := await store.prune(days=settings.retention_days, rows=settings.retention_rows):
-                log.info("old events were removed", extra={"rows": removed})
+                log.info("%d old rows of the event store were removed", removed, extra={"rows": removed})
         except Exception as error:
-            log.warning("old events could not be removed: %s", error, extra={"reason": str(error)})
+            log.warning("old rows of the event store could not be removed: %s", error, extra={"reason": str(error)})
         await sleep(PRUNE_INTERVAL)
