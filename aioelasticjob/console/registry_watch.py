@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from aioelasticjob import operations
 from aioelasticjob.addresses import open_registry
 from aioelasticjob.clock import Clock
+from aioelasticjob.console.instance_log import InstanceLog
 from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.settings import RegistrySettings
 from aioelasticjob.errors import ElasticJobError, Suspended, unwrapped
@@ -80,6 +81,7 @@ class RegistryWatch:
         self.snapshot = Latest(RegistrySnapshot(lost="connecting", since=clock.now()))
         self.runs: dict[str, deque[ObservedRun]] = {}
         self.palettes: dict[str, Palette] = {}
+        self.instances = InstanceLog()
         self.epoch = token_hex(4)
         """Stands for this start of the console: versions that an earlier one gave out are not compared."""
         self.store: StoreWatch | None = None
@@ -193,6 +195,7 @@ class RegistryWatch:
             for name, status in jobs.items()
         }
         self._record_runs(old.jobs, jobs, changed, version)
+        self.instances.update(statuses, self._clock.now())
         since = old.since if old.lost is None else self._clock.now()
         self.snapshot.set(
             RegistrySnapshot(version, MappingProxyType(jobs), MappingProxyType(changed), True, None, since)

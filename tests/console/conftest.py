@@ -20,13 +20,13 @@ from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.errors import unwrapped
 from aioelasticjob.operations import InstanceStatus
-from tests.console.browsing import chromium, nothing_goes_wrong_unseen, open_page, there, workers
+from tests.console.browsing import ada, chromium, nothing_goes_wrong_unseen, open_page, there, workers
 from tests.console.client import PASSWORD, Browser, invitation_of
 from tests.console.site import CHEAP, BentClock
 from tests.observers.conftest import sqlite_url
 from tests.support.embedded import EmbeddedServer
 
-__all__ = ["chromium", "nothing_goes_wrong_unseen", "open_page", "sqlite_url", "there", "workers"]
+__all__ = ["ada", "chromium", "nothing_goes_wrong_unseen", "open_page", "sqlite_url", "there", "workers"]
 """Fixtures that other modules define."""
 
 NEVER = "0 0 0 1 1 ? 2099"

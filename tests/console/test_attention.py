@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from aioelasticjob.console.attention import SETTLE_LIMIT, reasons
 from aioelasticjob.console.health import health_of
+from aioelasticjob.console.instance_log import InstanceLog, Rescue
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.model import GIVEN_UP
-from tests.console.samples import ended, item, status
+from tests.console.samples import INSTANCES, ended, item, status
 
 NOW = 1_800_000_000.0
 
@@ -65,3 +66,20 @@ def test_a_job_that_was_switched_off_on_purpose_needs_no_attention_and_fires_not
     assert found == ()
     health = health_of(off, found)
     assert (health.group, health.word, health.fires) == ("off", "switched off", False)
+
+
+def test_instances_that_go_are_remembered_and_those_in_a_run_are_marked() -> None:
+    log = InstanceLog()
+    busy = status("report", (item(0),), now=NOW, instances=INSTANCES[:2])
+    running = replace(busy, instances=(replace(busy.instances[0], runs=(0,)), busy.instances[1]))
+    log.update([running], NOW)
+    assert log.there == set(INSTANCES[:2])
+    log.update([], NOW + 1)
+    assert [(one.id, one.at, one.cut_off) for one in log.gone] == [
+        (INSTANCES[0], NOW + 1, True),
+        (INSTANCES[1], NOW + 1, False),
+    ]
+    assert log.rescue is None
+    for begun in (NOW, NOW + 5, NOW + 2):
+        log.update([status("report", (item(3, record=replace(ended("", begun), source="FAILOVER")),), now=NOW)], NOW)
+    assert log.rescue == Rescue("report", 3, NOW + 5)

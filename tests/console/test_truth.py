@@ -19,6 +19,7 @@ from tests.console.browsing import in_a_browser
 from tests.console.samples import INSTANCES, ended, item, status
 from tests.console.site import Site, site
 from tests.observers.sample_events import NOON, batch, beginning, end
+from tests.support.processes import ChildProcess
 
 pytestmark = in_a_browser
 
@@ -198,3 +199,36 @@ def test_outcome_tiles_keep_the_filters_and_moments_are_typed_in_the_zone_that_i
     expect(rows).to_have_count(2)
     expect(page.get_by_label("From (Asia/Shanghai)")).to_have_value("2027-01-15T16:00")
     expect(page.get_by_label("Job", exact=True)).to_have_value("report")
+
+
+def test_a_killed_worker_is_on_the_health_strip_and_its_job_says_that_nobody_is_there(
+    there: Site, open_page: Callable[..., Page], workers: Callable[..., ChildProcess]
+) -> None:
+    worker = workers()
+    empty = sum(not job.instances for job in there.watch.snapshot.value.jobs.values())
+    page = open_page("/r/billing/jobs")
+    strip = page.locator("#strip")
+    expect(strip).to_contain_text("connected")
+    expect(strip).to_contain_text("1 there")
+    gone = len(there.watch.instances.gone)
+    nobody = strip.locator("div", has=page.get_by_text("Nobody there", exact=True))
+    expect(nobody).to_contain_text(re.compile(rf"^Nobody there{empty} jobs?"))
+    worker.kill()
+    expect(strip).to_contain_text(f"0 there, {gone + 1} gone")
+    expect(nobody).to_contain_text(re.compile(rf"^Nobody there{empty + 1} jobs?"))
+    expect(page.get_by_role("row", name=re.compile("report"))).to_contain_text("nobody is there to run it")
+
+
+def test_the_health_strip_counts_what_failed_and_names_the_last_rescue(
+    there: Site, open_page: Callable[..., Page]
+) -> None:
+    now = there.clock.now()
+    rescued = replace(ended("completed", now), source="FAILOVER")
+    page = open_page("/r/billing/jobs")
+    strip = page.locator("#strip")
+    _show(there, status("rescued", (item(7, record=rescued),), now=now))
+    expect(strip.locator("div", has=page.get_by_text("Last rescue", exact=True))).to_contain_text("rescued, item 7")
+    expect(strip.locator("div", has=page.get_by_text("Event store", exact=True))).to_contain_text("answers")
+    expect(strip.locator("div", has=page.get_by_text("Last hour", exact=True))).to_contain_text(
+        "counted by the event store"
+    )

@@ -18,6 +18,7 @@ from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.request import PageRequest, registry_of
 from aioelasticjob.console.stream import EVENT_BYTES, Piece, Sent, stream
+from aioelasticjob.console.strip import strip_of
 from aioelasticjob.operations import ItemStatus, JobStatus
 
 PAGE: Final = 100
@@ -89,6 +90,7 @@ class OverviewFeed:
         """
         around = (
             *frame_pieces(self._request),
+            Piece("strip", self.strip(snapshot)),
             Piece("tiles", self.tiles(snapshot)),
         )
         found, names = [piece for piece in around if self._sent.differs(piece)], self.names(snapshot)
@@ -150,6 +152,12 @@ class OverviewFeed:
         """Return the counts."""
         counts, total = self._request.state.health_of(self._registry, snapshot).counts, len(snapshot.jobs)
         return self._request.render("tiles.html", counts=counts, total=total, query=self._query, groups=GROUPS)
+
+    def strip(self, snapshot: RegistrySnapshot) -> str:
+        """Return the health strip."""
+        state = self._request.state
+        health = state.health_of(self._registry, snapshot)
+        return self._request.render("strip.html", strip=strip_of(self._registry, snapshot, health, state.clock.now()))
 
     def list(self, snapshot: RegistrySnapshot) -> str:
         """Return the list with all its rows."""

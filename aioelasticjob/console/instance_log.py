@@ -1,0 +1,66 @@
+"""The instances of a registry's jobs that are there, those that have gone of late, and the newest rescue."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from aioelasticjob.model import FireSource
+from aioelasticjob.operations import JobStatus
+
+MAX_GONE: Final = 1000
+"""Instances that are remembered after they have gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """An instance that is not there any more."""
+
+    id: str
+    at: float
+    """When the console saw that it had gone, in seconds since the epoch."""
+    cut_off: bool
+    """Whether it was running something, so that a run was cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescue:
+    """A run that another instance has taken over."""
+
+    job: str
+    item: int
+    at: float
+    """When the rescue began, in seconds since the epoch."""
+
+
+class InstanceLog:
+    """What the console has seen of instances since it was started."""
+
+    def __init__(self) -> None:
+        self.there: frozenset[str] = frozenset()
+        self.gone: deque[Gone] = deque(maxlen=MAX_GONE)
+        """The oldest first."""
+        self.rescue: Rescue | None = None
+        """The newest rescue."""
+        self._busy: frozenset[str] = frozenset()
+
+    def update(self, jobs: Iterable[JobStatus], now: float) -> None:
+        """Compare the instances that are there now with those that were there before."""
+        there, busy = set[str](), set[str]()
+        for status in jobs:
+            there |= {one.id for one in status.instances}
+            busy |= {one.id for one in status.instances if one.runs}
+            self._note_rescues(status)
+        self.gone += [Gone(name, now, name in self._busy) for name in sorted(self.there - there)]
+        self.there, self._busy = frozenset(there), frozenset(busy)
+
+    def _note_rescues(self, status: JobStatus) -> None:
+        for item in status.items:
+            record = item.record
+            if record is None or record.source != FireSource.FAILOVER:
+                continue
+            begun = record.begun / 1000
+            if self.rescue is None or begun > self.rescue.at:
+                self.rescue = Rescue(status.name, item.item, begun)

@@ -1,0 +1,58 @@
+"""The health strip of a registry: what an operator has to see within five seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from aioelasticjob.console.attention import is_failure
+from aioelasticjob.console.health import HealthGroups
+from aioelasticjob.console.instance_log import Gone, Rescue
+from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.console.store_watch import StoreSnapshot
+
+WINDOW: Final = 3600.0
+"""Seconds over which failures, misfires and instances that have gone are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """What the strip shows."""
+
+    snapshot: RegistrySnapshot
+    store: StoreSnapshot | None
+    """The event store as it was when it last answered; None without one."""
+    instances: int
+    gone: tuple[Gone, ...]
+    """Instances that have gone within the last hour, the oldest first."""
+    rescue: Rescue | None
+    failures: int
+    misfires: int
+    counted: bool
+    """Whether the event store has counted failures and misfires; else they are those that the console has seen."""
+    nobody_there: int
+    """Jobs without an instance."""
+
+
+def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: HealthGroups, now: float) -> Strip:
+    """Return what the strip shows at a moment, in seconds since the epoch."""
+    store = None if registry.store is None else registry.store.snapshot
+    counted = store is not None and store.lost is None and store.as_of is not None
+    since = now - WINDOW
+    failures, misfires = (store.failures, store.misfires) if store is not None and counted else _seen(registry, since)
+    return Strip(
+        snapshot=snapshot,
+        store=store,
+        instances=len(registry.instances.there),
+        gone=tuple(one for one in registry.instances.gone if one.at >= since),
+        rescue=registry.instances.rescue,
+        failures=failures,
+        misfires=misfires,
+        counted=counted,
+        nobody_there=sum(any(reason.kind == "nobody there" for reason in one.reasons) for one in health.of.values()),
+    )
+
+
+def _seen(registry: RegistryWatch, since: float) -> tuple[int, int]:
+    recent = [run for runs in registry.runs.values() for run in runs if run.ended / 1000 >= since]
+    return sum(is_failure(run.outcome) for run in recent), sum(run.outcome == "misfired" for run in recent)
