@@ -28,7 +28,7 @@ from pydantic.alias_generators import to_camel
 from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.errors import ForeignData, InvalidSetting
 
-FEATURES: frozenset[str] = frozenset()
+FEATURES: frozenset[str] = frozenset({"requests"})
 """The features of the registry's format that this release knows: a job may require its workers to know some."""
 MAX_ITEMS = 100_000
 MAX_CONCURRENCY = 100_000

@@ -17,10 +17,13 @@ class FireSource(StrEnum):
     TRIGGER = "TRIGGER"
     MISFIRE = "MISFIRE"
     FAILOVER = "FAILOVER"
+    BACKFILL = "BACKFILL"
 
 
 SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
 """Why a run is made if its schedule asks for it."""
+ASKED = frozenset({FireSource.TRIGGER, FireSource.BACKFILL})
+"""Why a run is made if somebody has asked for it."""
 
 
 class Outcome(StrEnum):
@@ -37,6 +40,31 @@ GIVEN_UP = "given up"
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an item has come with a request, as ``requests/{id}/{item}`` holds it."""
+
+    moment: int
+    """The moment of the newest run that was claimed, in milliseconds since the epoch."""
+    runs: int = 1
+    """How many runs of the item were claimed for the request."""
+    failed: int = 0
+    """How many of these runs, without the newest one, did not complete."""
+    outcome: str = ""
+    """How the newest run ended; empty while it goes on, or if it was cut off and nobody has rescued it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """The request that a run is made for, as the view showed it on which the run was decided."""
+
+    id: str
+    version: int
+    """The version of the request's node: a request that was changed since refuses the claim."""
+    progress: Mapping[int, tuple[Progress, int]]
+    """For each item that has begun the request, its progress and the version of its node."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fire:
     """One scheduled moment of a job."""
 
@@ -49,6 +77,8 @@ class Fire:
     """For a trigger, the node that asks for the run, and its version: the claim removes that node."""
     request_id: int = 0
     """For a trigger, the zxid of the request: the same on all instances that were asked by one transaction."""
+    requested: Requested | None = None
+    """The request below ``requests`` that the run is made for: the claim notes there that its items were run."""
 
     @property
     def at(self) -> datetime:
@@ -73,6 +103,8 @@ class Record:
     """When somebody asked for the run by hand, milliseconds since the epoch; 0 if nobody did."""
     parameter: str | None = None
     """The parameter that came with that request, in place of the job's parameter."""
+    request: str = ""
+    """The id of that request, if it is one below ``requests``."""
     ahead: int = 0
     """A later moment that was claimed while the registry's clock was ahead, and is not run again; 0 if none was."""
     rescues: int = 0

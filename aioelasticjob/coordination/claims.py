@@ -19,6 +19,7 @@ from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.record_cache import RecordCache, is_cut_off
+from aioelasticjob.coordination.request_runs import claiming, settling
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
@@ -29,7 +30,7 @@ ITEMS_AT_ONCE = MAX_OPERATIONS // 3
 """How many items one transaction claims or settles."""
 MAX_TEXT = 512 * 1024
 """Bytes of triggers' parameters in one transaction: half of the largest transaction that a registry accepts."""
-
+SETTLE = "to settle items"
 Ended: TypeAlias = dict[int, VersionedRecord]
 """The records to be written for items whose runs have ended."""
 
@@ -97,6 +98,7 @@ class Claims:
         member, cache = self._member, self._cache
         written, found, fences = dict[int, VersionedRecord](), dict[int, Record](), dict[int, int]()
         at_once = _at_once([fire.parameter, *(cache.record(item).unknown for item in rest)])
+        at_once = at_once if fire.requested is None else max(1, at_once // 2)
         while rest and not taken.stale:
             part, rest = rest[:at_once], rest[at_once:]
             before = {item: cache.record(item) for item in part}
@@ -144,7 +146,7 @@ class Claims:
         while rest:
             part, rest = rest[:at_once], rest[at_once:]
             ended = {item: records.ended(claim.items[item], outcomes.get(item), now) for item in part}
-            if (given := await self._give_back(ended, hand_over, removed=removed)) is None:
+            if (given := await self._give_back(ended, hand_over, removed=removed, fire=claim.fire)) is None:
                 return None
             handed_over |= given
         return handed_over
@@ -292,14 +294,14 @@ class Claims:
         return set(running)
 
     async def _give_back(
-        self, ended: Ended, hand_over: bool, what: str = "to settle items", *, removed: bool = False
+        self, ended: Ended, hand_over: bool, what: str = SETTLE, *, removed: bool = False, fire: Fire | None = None
     ) -> frozenset[int] | None:
         """Settle items; return those that were marked as orphans, or None if the session was lost.
 
         If the registry refuses it, for whatever reason, it is tried again while the session lives, because the items
         stay locked until they are settled.
         """
-        member, refused, before = self._member, 0, ""
+        member, refused, before, gone = self._member, 0, "", set[str]()
         items = frozenset(ended)
         if removed:
             with suppress(RegistryError):
@@ -307,7 +309,8 @@ class Claims:
         cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
         while ended:
             rescued = [item for item in ended if self._cache.items[item].rescuing]
-            operations = _settling(member.layout, ended, rescued, cut_off)
+            noted = (one for one in settling(member.layout, fire, ended) if one.path not in gone)
+            operations = [*_settling(member.layout, ended, rescued, cut_off), *noted]
             match await write(member, operations, what, wait=True):
                 case WriteApplied(committed):
                     settled = zip(ended.items(), committed.versions[::2], strict=False)
@@ -318,6 +321,7 @@ class Claims:
                 case WriteRefused(error):
                     if isinstance(error, Conflict):
                         cut_off = _without_mark(member.layout, cut_off, error)
+                        gone.add(error.path)  # somebody has removed a request
                     if str(error) == before:  # another error is tried again at once, with what is read below
                         await member.session.back_off(refused)
                         refused += 1
@@ -351,7 +355,8 @@ def _entitled(member: Member, view: JobView, fire: Fire, wanted: Collection[int]
     """Return the operations that allow a claim: a check of the assignment, or the removal of orphans' marks."""
     if fire.source is not FireSource.FAILOVER:
         asked = [] if fire.request is None else [Delete(*fire.request)]
-        return [Check(member.layout.sharding, view.sharding_version), *asked]
+        noted = claiming(member.layout, fire, wanted)
+        return [Check(member.layout.sharding, view.sharding_version), *asked, *noted]
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:
         paths = member.layout.item(item)
@@ -380,7 +385,9 @@ def _settling(
 
 def _before_items(fire: Fire, items: int) -> int:
     """Return how many operations of a claim precede those of the items."""
-    return 2 * items if fire.source is FireSource.FAILOVER else 1 + (fire.request is not None)
+    if fire.source is FireSource.FAILOVER:
+        return 2 * items
+    return 1 + (fire.request is not None) + (0 if fire.requested is None else 1 + items)
 
 
 def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -> frozenset[int]:

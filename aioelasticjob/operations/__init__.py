@@ -14,6 +14,16 @@ from aioelasticjob.operations.actions import (
 )
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
+from aioelasticjob.operations.requests import (
+    Asked,
+    RequestStatus,
+    ask,
+    cancel_request,
+    pause_request,
+    request,
+    requests,
+    resume_request,
+)
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult
 from aioelasticjob.operations.settings import Preview, configure, preview
 from aioelasticjob.operations.status import (
@@ -30,6 +40,7 @@ from aioelasticjob.operations.watching import StatusStream, watch, watch_all
 
 __all__ = [
     "ActiveRun",
+    "Asked",
     "ChangedMeanwhile",
     "HostStatus",
     "InstanceStatus",
@@ -38,9 +49,12 @@ __all__ = [
     "NotPossible",
     "OperationResult",
     "Preview",
+    "RequestStatus",
     "ServerStatus",
     "StatusStream",
+    "ask",
     "by_server",
+    "cancel_request",
     "configure",
     "disable",
     "disable_server",
@@ -54,11 +68,15 @@ __all__ = [
     "listed",
     "names",
     "pause",
+    "pause_request",
     "pause_server",
     "preview",
     "remove",
     "remove_server",
+    "request",
+    "requests",
     "resume",
+    "resume_request",
     "resume_server",
     "shut_down",
     "trigger",

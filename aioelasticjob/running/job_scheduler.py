@@ -17,7 +17,7 @@ from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_lease
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import SCHEDULED, Fire, FireSource
+from aioelasticjob.model import ASKED, SCHEDULED, Fire, FireSource
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.claim_ahead import ASLEEP, ClaimAhead
@@ -327,7 +327,7 @@ class JobScheduler:
                 self._rest_first = UNCERTAIN
                 return ClaimResult(None)
             taken = ClaimResult(self._claims.unmonitored(fire, items))
-            if fire.source is FireSource.TRIGGER:
+            if fire.source in ASKED:
                 await self._triggers.claimed(fire, taken)
             return taken
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
@@ -344,7 +344,7 @@ class JobScheduler:
             state.report_lost_runs(taken.cut_off)
         if taken.refused:
             state.is_obstructed(taken.refused, fire)
-        if fire.source is FireSource.TRIGGER:
+        if fire.source in ASKED:
             await self._triggers.claimed(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             self._releases.refused(view, fire, frozenset(taken.elsewhere))
@@ -397,4 +397,4 @@ class JobScheduler:
         delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - self._state.now())
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
-        return min(MAX_WAIT, delay / 1000, self._state.unsteady)
+        return min(MAX_WAIT, delay / 1000, self._state.unsteady, self._triggers.next_due(view))
