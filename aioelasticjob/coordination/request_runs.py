@@ -149,12 +149,14 @@ def _moments(view: JobView, request: Request, free: frozenset[int]) -> Mapping[i
 def _unfinished(view: JobView, request: Request) -> Iterator[int]:
     """Yield the items that have moments to run, or whose last run goes on, in their order.
 
-    Without failover a run that was cut off has no end, so then only moments to run count.
+    A disabled item is left out, or no other item would run until it is enabled.  Without failover a run that was cut
+    off has no end, so then only moments to run count.
     """
     for item in request.within(view.config.sharding_total_count):
         progress = progress_of(view, request, item)
         goes_on = view.config.failover and progress is not None and not progress[0].outcome
-        if goes_on or request.following(None if progress is None else progress[0]) is not None:
+        waits = request.following(None if progress is None else progress[0]) is not None
+        if goes_on or (waits and item not in view.disabled_items):
             yield item
 
 

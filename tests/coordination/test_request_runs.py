@@ -162,6 +162,14 @@ def test_a_backfill_of_few_items_at_a_time_goes_on_with_the_next_item_when_one_h
     assert order == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
+def test_a_disabled_item_does_not_keep_others_from_a_backfill_of_few_items_at_a_time() -> None:
+    desk = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
+    desk.write(Create(LAYOUT.item(0).disabled))
+    found = next_run(desk.view(), FireSource.BACKFILL, ITEMS - {0}, NOW)
+    assert found is not None
+    assert found.items == {1}
+
+
 def test_requests_are_answered_in_the_order_of_their_moments() -> None:
     later = replace(ONCE, id="a", at=NOW + 1)
     desk = asked(later, ONCE)
