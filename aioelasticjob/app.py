@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group
 
 from aioelasticjob.addresses import Address
+from aioelasticjob.asking import Asking
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.streams import Streams
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class ElasticJob(Declarations):
+class ElasticJob(Declarations, Asking):
     """A set of jobs and the registry that they are shared through.
 
     ``session_timeout``, ``connection_timeout``, ``base_sleep_time`` and ``max_sleep_time`` are seconds;

@@ -81,6 +81,11 @@ class Fire:
     """The request below ``requests`` that the run is made for: the claim notes there that its items were run."""
 
     @property
+    def weight(self) -> int:
+        """How many times as many operations the claim of an item has as that of a scheduled moment, rounded up."""
+        return 1 if self.requested is None else 2
+
+    @property
     def at(self) -> datetime:
         """The scheduled moment, in UTC."""
         return moment(self.slot / 1000)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from aioelasticjob.cli import actions, config, cron, demo, dump, events, jobs, run, settings, web, zookeeper
+from aioelasticjob.cli import actions, config, cron, demo, dump, events, jobs, requests, run, settings, web, zookeeper
 from aioelasticjob.cli.terminal import print_error
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
@@ -71,7 +71,8 @@ application.command(rich_help_panel=LOOK)(dump.dump)
 application.command(rich_help_panel=LOOK)(cron.cron)
 application.add_typer(config.config, rich_help_panel=LOOK)
 application.add_typer(events.events, rich_help_panel=LOOK)
-application.command(rich_help_panel=ACT)(actions.trigger)
+application.add_typer(requests.requests, rich_help_panel=LOOK)
+application.command(rich_help_panel=ACT)(requests.trigger)
 application.command(rich_help_panel=ACT)(actions.pause)
 application.command(rich_help_panel=ACT)(actions.resume)
 application.command(rich_help_panel=ACT)(actions.disable)

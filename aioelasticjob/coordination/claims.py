@@ -97,8 +97,7 @@ class Claims:
         """Claim the items in as many transactions as needed, and note the result in ``taken``."""
         member, cache = self._member, self._cache
         written, found, fences = dict[int, VersionedRecord](), dict[int, Record](), dict[int, int]()
-        at_once = _at_once([fire.parameter, *(cache.record(item).unknown for item in rest)])
-        at_once = at_once if fire.requested is None else max(1, at_once // 2)
+        at_once = max(1, _at_once([fire.parameter, *(cache.record(item).unknown for item in rest)]) // fire.weight)
         while rest and not taken.stale:
             part, rest = rest[:at_once], rest[at_once:]
             before = {item: cache.record(item) for item in part}
@@ -385,9 +384,8 @@ def _settling(
 
 def _before_items(fire: Fire, items: int) -> int:
     """Return how many operations of a claim precede those of the items."""
-    if fire.source is FireSource.FAILOVER:
-        return 2 * items
-    return 1 + (fire.request is not None) + (0 if fire.requested is None else 1 + items)
+    noted = 0 if fire.requested is None else 1 + items
+    return 2 * items if fire.source is FireSource.FAILOVER else 1 + (fire.request is not None) + noted
 
 
 def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -> frozenset[int]:

@@ -76,6 +76,15 @@ class Context(ABC):
         """Why this run happens."""
         return self.fire.source
 
+    @cached_property
+    def request(self) -> Mapping[str, Any] | None:
+        """What somebody has asked for who has triggered this run with a JSON object as its parameter; else None."""
+        try:
+            told = json.loads(self.fire.parameter or "null")
+        except (ValueError, RecursionError):
+            return None
+        return told if isinstance(told, dict) else None
+
     @property
     def fire_time(self) -> datetime:
         """The scheduled moment, aware, in UTC."""

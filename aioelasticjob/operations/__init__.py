@@ -12,18 +12,10 @@ from aioelasticjob.operations.actions import (
     shut_down,
     trigger,
 )
+from aioelasticjob.operations.asking import Asked, ask, cancel_request, pause_request, resume_request
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
-from aioelasticjob.operations.requests import (
-    Asked,
-    RequestStatus,
-    ask,
-    cancel_request,
-    pause_request,
-    request,
-    requests,
-    resume_request,
-)
+from aioelasticjob.operations.request_status import RequestStatus, ended, job_of_request, request, requests
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult
 from aioelasticjob.operations.settings import Preview, configure, preview
 from aioelasticjob.operations.status import (
@@ -61,9 +53,11 @@ __all__ = [
     "dump",
     "enable",
     "enable_server",
+    "ended",
     "export_jobs",
     "import_jobs",
     "job",
+    "job_of_request",
     "jobs",
     "listed",
     "names",

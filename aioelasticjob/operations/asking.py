@@ -1,4 +1,4 @@
-"""Requests for runs: asking for them, seeing how far they have come, and cancelling them.
+"""Asking for runs, and pausing and cancelling what was asked for.
 
 Each is one conditional transaction.  The instances of the job answer a request whenever they can, also those that start
 later.  Which worker is too old to answer requests follows from ``requires`` in the job's configuration: the first
@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
 from aioelasticjob.clock import moment
 from aioelasticjob.coordination.records import MAX_MILLISECONDS, too_large
-from aioelasticjob.coordination.request_runs import begun_items, failures, requests_of, waiting_items
 from aioelasticjob.coordination.requests import CANCELLED, FEATURE, Request, changed, decode, encode, is_id
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.model import FireSource
 from aioelasticjob.operations.actions import see_who_runs, trigger
 from aioelasticjob.operations.queries import listed, view_of
+from aioelasticjob.operations.request_status import existing
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
@@ -38,26 +38,6 @@ class Asked(OperationResult):
     """The id of the request; empty if the workers of the job know no requests, and were asked one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestStatus:
-    """A request and how far it has come."""
-
-    request: Request
-    state: str
-    """``planned``, ``waiting``, ``running``, ``paused``, ``cancelled``, ``expired`` or ``done``."""
-    outcomes: Mapping[str, int]
-    """How many runs have ended in which way."""
-    waiting: tuple[int, ...]
-    """The items that have moments to run."""
-    running: tuple[int, ...]
-    """The items whose newest run has not ended."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all its runs have ended, and no more will begin."""
-        return bool(self.request.closed) or not (self.running or (self.waiting and self.request.is_open))
-
-
 async def ask(
     session: Session,
     job: str,
@@ -69,12 +49,13 @@ async def ask(
     expires: datetime | float | timedelta | None = None,
     id: str | None = None,
     by: str = "",
+    followed: bool = False,
 ) -> Asked:
     """Ask for one run of a job's items, at once, ``at`` a time, or after a ``delay`` (seconds).
 
     The runs begin as soon as an instance can make them, however late that is, unless the request ``expires``: at a
     time, or so many seconds after it is due.  A ``parameter`` that is a mapping is passed on as JSON.  A second request
-    with the same ``id`` is the same request, until 7 days after its end.
+    with the same ``id`` is the same request.  With ``followed`` a job whose runs cannot be followed is refused.
 
     Raises:
         InvalidSetting: no such job, or an argument makes no sense, or the job does not allow it.
@@ -82,37 +63,35 @@ async def ask(
         ChangedMeanwhile: others have changed the job meanwhile.
         RegistryError: the registry could not be read or written.
     """
-    text = _parameter(parameter)
-    chosen = None if items is None else _items(items)
-    if at is not None and delay is not None:
-        raise InvalidSetting("delay", delay, "give either a time (at) or a delay")
-    if id is not None and not is_id(id):
-        raise InvalidSetting("id", id, "must be 1 to 120 letters, digits, '_', '-' or '.'")
-    planned = at is not None or delay is not None
-    is_plain = chosen is None and not planned and expires is None and id is None
+    text, chosen = _parameter(parameter), None if items is None else item_numbers(items)
+    planned = _see_when(at, delay, id)
+    is_plain = chosen is None and not planned and expires is None and id is None and not followed
     view = await view_of(session, job)
     if is_plain and (not view.config.monitor_execution or _too_old(view)):
         done = await trigger(session, job, parameter=text)
         return Asked(done.summary, done.paths, done.zxid)
-    _see_whether_requests_work(view)
+    see_whether_requests_work(view)
     if not planned:
         see_who_runs(view)
-    now = round(await session.server_time(view.layout.system_time) * 1000)
-    due = _due(at, delay, now)
-    request = Request(
-        id or f"{now:x}-{uuid4().hex[:8]}",
-        FireSource.TRIGGER,
-        view.config.sharding_total_count,
-        now,
-        _runnable(view, chosen),
-        at=due,
-        expires=_expiry(expires, due or now),
-        parameter=text,
-        by=by,
-        named=id is not None,
-    )
-    when = f" at {_iso(due)}" if due else ""
-    return await write_request(session, job, request, f"{job}: asked to run {_named(request)}{when}")
+    wanted = await new_request(session, view, chosen, id, by)
+    wanted = replace(wanted, at=_due(at, delay, wanted.asked), parameter=text)
+    wanted = replace(wanted, expires=_expiry(expires, wanted.moment))
+    return await write_request(session, job, wanted, f"{job}: asked to run {_named(wanted)}")
+
+
+async def new_request(
+    session: Session, view: JobView, items: tuple[int, ...] | None, id: str | None, by: str
+) -> Request:
+    """Return a request for one run, as of now by the registry's clock.
+
+    Raises:
+        InvalidSetting: the job has no such items.
+        NotPossible: the items are disabled.
+        RegistryError: the registry could not be asked for its time.
+    """
+    now, count = round(await session.server_time(view.layout.system_time) * 1000), view.config.sharding_total_count
+    name = id or f"{now:x}-{uuid4().hex[:8]}"
+    return Request(name, FireSource.TRIGGER, count, now, _runnable(view, items), by=by, named=id is not None)
 
 
 async def write_request(session: Session, job: str, request: Request, summary: str) -> Asked:
@@ -143,28 +122,6 @@ async def write_request(session: Session, job: str, request: Request, summary: s
     raise AssertionError("the last attempt returns or raises")
 
 
-async def requests(session: Session, job: str) -> tuple[RequestStatus, ...]:
-    """Return the requests of a job, in the order in which they are answered; those that have ended last for a while.
-
-    Raises:
-        InvalidSetting: there is no such job.
-        RegistryError: the registry could not be read.
-    """
-    view = await view_of(session, job)
-    return tuple(_status(view, request) for request in requests_of(view))
-
-
-async def request(session: Session, job: str, id: str) -> RequestStatus:
-    """Return one request of a job.
-
-    Raises:
-        InvalidSetting: there is no such job, or no such request.
-        RegistryError: the registry could not be read.
-    """
-    view = await view_of(session, job)
-    return _status(view, _existing(view, id))
-
-
 async def cancel_request(session: Session, job: str, id: str) -> OperationResult:
     """Cancel a request: nothing more of it is begun.  Runs that have begun go on.
 
@@ -174,7 +131,7 @@ async def cancel_request(session: Session, job: str, id: str) -> OperationResult
         RegistryError: the registry could not be read or written.
     """
     view = await view_of(session, job)
-    wanted = _existing(view, id)
+    wanted = existing(view, id)
     if not wanted.is_open:
         return await commit(session, (), f"{job}: the request {id} has ended already")
     return await change_request(session, view, wanted, f"{job}: the request {id} is cancelled", stopped=CANCELLED)
@@ -183,7 +140,7 @@ async def cancel_request(session: Session, job: str, id: str) -> OperationResult
 async def pause_request(session: Session, job: str, id: str) -> OperationResult:
     """Pause a request: nothing more of it is begun until it is resumed; raises the errors of ``cancel_request``."""
     view = await view_of(session, job)
-    wanted = _existing(view, id)
+    wanted = existing(view, id)
     if wanted.paused or not wanted.is_open:
         return await commit(session, (), f"{job}: the request {id} {'is paused' if wanted.paused else 'ended'} already")
     return await change_request(session, view, wanted, f"{job}: the request {id} is paused", paused=True)
@@ -192,7 +149,7 @@ async def pause_request(session: Session, job: str, id: str) -> OperationResult:
 async def resume_request(session: Session, job: str, id: str) -> OperationResult:
     """Undo ``pause_request``; raises the same errors."""
     view = await view_of(session, job)
-    wanted = _existing(view, id)
+    wanted = existing(view, id)
     if not wanted.paused or not wanted.is_open:
         return await commit(session, (), f"{job}: the request {id} is not paused")
     return await change_request(session, view, wanted, f"{job}: the request {id} goes on", paused=False)
@@ -208,44 +165,18 @@ async def change_request(
     return await commit(session, [Set(path, changed(node.data, **keys), wanted.version)], summary)
 
 
-def _status(view: JobView, request: Request) -> RequestStatus:
-    if request.closed:
-        return RequestStatus(request, request.stopped or "done", request.outcomes or {}, (), ())
-    begun = begun_items(view, request)
-    outcomes = dict[str, int]()
-    for progress, _ in begun.values():
-        failed = failures(progress)
-        ended = {Outcome.COMPLETED.value: progress.runs - failed - (not progress.outcome), Outcome.FAILED.value: failed}
-        if request.span is None:
-            ended = {progress.outcome: 1}
-        for outcome, count in ended.items():
-            if outcome and count > 0:
-                outcomes[outcome] = outcomes.get(outcome, 0) + count
-    waiting = tuple(waiting_items(view, request))
-    running = tuple(sorted(item for item, (progress, _) in begun.items() if not progress.outcome))
-    state = request.stopped or ("paused" if request.paused else "running" if running else "waiting")
-    if state == "waiting" and not waiting:
-        state = "done"
-    elif state == "waiting" and not begun and request.at:
-        state = "planned"
-    return RequestStatus(request, state, outcomes, waiting, running)
-
-
-def _existing(view: JobView, id: str) -> Request:
-    found = {one.id: one for one in requests_of(view)}
-    if id not in found:
-        there = listed(found)
-        raise InvalidSetting("request", id, f"{view.layout.job} has no such request; there are: {there}")
-    return found[id]
-
-
 def _too_old(view: JobView) -> list[str]:
     """Return the instances that do not answer requests."""
     return sorted(one.id for one in view.instances.values() if FEATURE not in one.features)
 
 
-def _see_whether_requests_work(view: JobView) -> None:
-    """Raise if the job's records, its configuration or its workers do not allow requests."""
+def see_whether_requests_work(view: JobView) -> None:
+    """Check that the job's records, its configuration and its workers allow requests.
+
+    Raises:
+        InvalidSetting: the job's execution is not monitored.
+        NotPossible: its configuration is invalid, or workers are too old.
+    """
     job, config = view.layout.job, view.config
     if view.fault is not None:
         raise NotPossible(f"{view.fault}: import a whole configuration in its place first")
@@ -293,7 +224,8 @@ def _parameter(given: object) -> str | None:
     return text
 
 
-def _items(given: Iterable[int]) -> tuple[int, ...]:
+def item_numbers(given: Iterable[int]) -> tuple[int, ...]:
+    """Return numbers of items, each once.  An InvalidSetting is raised if there is none, or if they are no numbers."""
     items = tuple(given)
     if not items or not all(isinstance(item, int) and not isinstance(item, bool) for item in items):
         raise InvalidSetting("items", items, "must be numbers of items, at least one")
@@ -311,6 +243,15 @@ def _runnable(view: JobView, items: tuple[int, ...] | None) -> tuple[int, ...] |
     if closed := sorted(disabled.intersection(items)):
         raise NotPossible(f"{view.layout.job}: items {listed(closed)} are disabled: enable them first")
     return items
+
+
+def _see_when(at: object, delay: object, id: str | None) -> bool:
+    """Return whether a run is planned for later."""
+    if at is not None and delay is not None:
+        raise InvalidSetting("delay", delay, "give either a time (at) or a delay")
+    if id is not None and not is_id(id):
+        raise InvalidSetting("id", id, "must be 1 to 120 letters, digits, '_', '-' or '.'")
+    return at is not None or delay is not None
 
 
 def _due(at: datetime | None, delay: float | timedelta | None, now: int) -> int:
@@ -353,9 +294,10 @@ def milliseconds(setting: str, given: object) -> int:
 
 
 def _named(request: Request) -> str:
+    when = f" at {_iso(request.at)}" if request.at else ""
     if request.items is None:
-        return "all its items"
-    return f"item{'s' if len(request.items) > 1 else ''} {listed(request.items)}"
+        return f"all its items{when}"
+    return f"item{'s' if len(request.items) > 1 else ''} {listed(request.items)}{when}"
 
 
 def _iso(milliseconds: int) -> str:
