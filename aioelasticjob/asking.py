@@ -51,6 +51,43 @@ class Asking:
             session, name, parameter=parameter, items=items, at=at, delay=delay, expires=expires, id=id, by=session.host
         )
 
+    async def backfill(
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        items_at_once: int | None = None,
+        *,
+        items: Iterable[int] | None = None,
+        id: str | None = None,
+    ) -> Asked:
+        """Ask for runs of all scheduled moments from ``start`` (included) to ``end`` (not included, not after now).
+
+        Each item runs its moments one after another, oldest first, in turns with the scheduled ones, with the source
+        ``BACKFILL``.  Moments that ran before run again.  The schedule is the one of now.  At most ``items_at_once``
+        items run at a time in the whole cluster.
+
+        Raises: as ``trigger`` does.
+        """
+        from aioelasticjob import operations
+
+        session = self._session("backfill", name)
+        return await operations.backfill(
+            session, name, start, end, items=items, items_at_once=items_at_once, id=id, by=session.host
+        )
+
+    async def rerun(
+        self, name: str, fire_time: datetime, *, items: Iterable[int] | None = None, id: str | None = None
+    ) -> Asked:
+        """Ask for another run of one scheduled moment, which must be one of the schedule's: a backfill of one moment.
+
+        Raises: as ``trigger`` does.
+        """
+        from aioelasticjob import operations
+
+        session = self._session("rerun", name)
+        return await operations.rerun(session, name, fire_time, items=items, id=id, by=session.host)
+
     async def requests(self, name: str) -> tuple[RequestStatus, ...]:
         """Return the requests of a job, and how far each has come; those that have ended are shown for a while.
 

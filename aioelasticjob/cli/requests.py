@@ -6,7 +6,7 @@ import getpass
 import re
 import socket
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -20,9 +20,10 @@ from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.clock import moment
+from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Outcome
-from aioelasticjob.operations import OperationResult, RequestStatus
+from aioelasticjob.operations import Asked, OperationResult, RequestStatus
 from aioelasticjob.registry.session import Session
 
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])")
@@ -74,10 +75,58 @@ def trigger(
             by=_me(),
             followed=wait,
         )
-        if not wait:
-            return asked, None
-        print_result(asked, as_json=False)
-        return asked, await operations.ended(session, name, asked.request)
+        return asked, await _followed(session, name, asked, wait)
+
+    _tell(*(where.use if wait else where.look)(ask), as_json)
+
+
+@on_a_registry
+def backfill(
+    where: RegistryOptions,
+    name: Name,
+    start: Annotated[str, typer.Option("--from", help="The first moment: a date or a time, in the job's time zone.")],
+    end: Annotated[str, typer.Option("--to", help="The moments before this one: a date or a time.")],
+    items: Items = None,
+    items_at_once: Annotated[int | None, typer.Option(min=1, help="How many items run at a time, everywhere.")] = None,
+    id: Annotated[str | None, typer.Option(help="A second request with the same id is the same request.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the scheduled moments of a span again: each item one after another, oldest first."""
+    chosen = _items(items)
+
+    async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
+        zone = await _zone(session, name)
+        first, last = _local("from", start, zone), _local("to", end, zone)
+        if dry_run:
+            plan = await operations.plan_backfill(session, name, first, last, items=chosen)
+            return OperationResult(f"{name}: would run {plan.summary}"), None
+        asked = await operations.backfill(
+            session, name, first, last, items=chosen, items_at_once=items_at_once, id=id, by=_me()
+        )
+        return asked, await _followed(session, name, asked, wait)
+
+    _tell(*(where.use if wait else where.look)(ask), as_json)
+
+
+@on_a_registry
+def rerun(
+    where: RegistryOptions,
+    name: Name,
+    fire_time: Annotated[str, typer.Option(help="The scheduled moment to run again, in the job's time zone.")],
+    items: Items = None,
+    id: Annotated[str | None, typer.Option(help="A second request with the same id is the same request.")] = None,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run one scheduled moment again."""
+    chosen = _items(items)
+
+    async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
+        at = _local("fire_time", fire_time, await _zone(session, name))
+        asked = await operations.rerun(session, name, at, items=chosen, id=id, by=_me())
+        return asked, await _followed(session, name, asked, wait)
 
     _tell(*(where.use if wait else where.look)(ask), as_json)
 
@@ -166,6 +215,28 @@ def _change(
         return await act(session, job or await operations.job_of_request(session, id), id)
 
     print_result(where.look(change), as_json=as_json)
+
+
+async def _followed(session: Session, job: str, asked: Asked, wait: bool) -> RequestStatus | None:
+    """Return how a request has ended, if that is to be waited for."""
+    if not wait:
+        return None
+    print_result(asked, as_json=False)
+    return await operations.ended(session, job, asked.request)
+
+
+async def _zone(session: Session, job: str) -> tzinfo:
+    """Return a job's time zone."""
+    return zone_named((await operations.job(session, job, now=0)).config.time_zone)
+
+
+def _local(setting: str, given: str, zone: tzinfo) -> datetime:
+    """Return a date or a time; without a zone of its own it is meant in the job's."""
+    try:
+        found = datetime.fromisoformat(given)
+    except ValueError:
+        raise InvalidSetting(setting, given, "write a date or a time, such as 2026-01-31 or 2026-01-31T08:00") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=zone)
 
 
 def _tell(asked: OperationResult, ended: RequestStatus | None, as_json: bool) -> None:

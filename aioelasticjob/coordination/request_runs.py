@@ -83,6 +83,16 @@ def next_run(view: JobView, source: FireSource, free: frozenset[int], now: int) 
     return None
 
 
+def requested_of(view: JobView, items: Collection[int]) -> frozenset[str]:
+    """Return the requests for which one of these items has moments to run."""
+    return frozenset(
+        request.id
+        for request in open_requests(view)
+        if not request.paused
+        and any(request.asks_for(item) and following(view, request, item) is not None for item in items)
+    )
+
+
 def next_due(view: JobView, held: Collection[int], now: int) -> int | None:
     """Return the next moment at which a request for one of these items becomes due; None if there is none."""
     coming = (one for one in open_requests(view) if one.at > now and any(map(one.asks_for, held)))

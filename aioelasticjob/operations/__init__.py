@@ -13,6 +13,7 @@ from aioelasticjob.operations.actions import (
     trigger,
 )
 from aioelasticjob.operations.asking import Asked, ask, cancel_request, pause_request, resume_request
+from aioelasticjob.operations.backfill import BackfillPlan, backfill, plan_backfill, rerun
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
 from aioelasticjob.operations.request_status import RequestStatus, ended, job_of_request, request, requests
@@ -33,6 +34,7 @@ from aioelasticjob.operations.watching import StatusStream, watch, watch_all
 __all__ = [
     "ActiveRun",
     "Asked",
+    "BackfillPlan",
     "ChangedMeanwhile",
     "HostStatus",
     "InstanceStatus",
@@ -45,6 +47,7 @@ __all__ = [
     "ServerStatus",
     "StatusStream",
     "ask",
+    "backfill",
     "by_server",
     "cancel_request",
     "configure",
@@ -64,11 +67,13 @@ __all__ = [
     "pause",
     "pause_request",
     "pause_server",
+    "plan_backfill",
     "preview",
     "remove",
     "remove_server",
     "request",
     "requests",
+    "rerun",
     "resume",
     "resume_request",
     "resume_server",

@@ -64,7 +64,7 @@ async def ask(
         RegistryError: the registry could not be read or written.
     """
     text, chosen = _parameter(parameter), None if items is None else item_numbers(items)
-    planned = _see_when(at, delay, id)
+    planned = _see_when(at, delay)
     is_plain = chosen is None and not planned and expires is None and id is None and not followed
     view = await view_of(session, job)
     if is_plain and (not view.config.monitor_execution or _too_old(view)):
@@ -85,10 +85,12 @@ async def new_request(
     """Return a request for one run, as of now by the registry's clock.
 
     Raises:
-        InvalidSetting: the job has no such items.
+        InvalidSetting: the job has no such items, or the id is none.
         NotPossible: the items are disabled.
         RegistryError: the registry could not be asked for its time.
     """
+    if id is not None and not is_id(id):
+        raise InvalidSetting("id", id, "must be 1 to 120 letters, digits, '_', '-' or '.'")
     now, count = round(await session.server_time(view.layout.system_time) * 1000), view.config.sharding_total_count
     name = id or f"{now:x}-{uuid4().hex[:8]}"
     return Request(name, FireSource.TRIGGER, count, now, _runnable(view, items), by=by, named=id is not None)
@@ -245,12 +247,10 @@ def _runnable(view: JobView, items: tuple[int, ...] | None) -> tuple[int, ...] |
     return items
 
 
-def _see_when(at: object, delay: object, id: str | None) -> bool:
+def _see_when(at: object, delay: object) -> bool:
     """Return whether a run is planned for later."""
     if at is not None and delay is not None:
         raise InvalidSetting("delay", delay, "give either a time (at) or a delay")
-    if id is not None and not is_id(id):
-        raise InvalidSetting("id", id, "must be 1 to 120 letters, digits, '_', '-' or '.'")
     return at is not None or delay is not None
 
 

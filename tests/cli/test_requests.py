@@ -31,7 +31,7 @@ def working(address: str) -> Iterator[None]:
     async def main() -> None:
         stop = asyncio.Event()
         app = ElasticJob(address)
-        app.add(handler, name="report", sharding_total_count=3, sharding_quiet=0)
+        app.add(handler, name="report", cron="0 0 2 * * ?", time_zone="Asia/Shanghai", sharding_total_count=3)
         async with app.running():
             started.set_result((asyncio.get_running_loop(), stop))
             await stop.wait()
@@ -82,9 +82,23 @@ def test_requests_are_listed_paused_and_cancelled(ask: Ask) -> None:
     assert "cancelled" in said(ask("requests", "list", "report"))
 
 
+def test_days_are_run_again_in_the_jobs_zone(ask: Ask) -> None:
+    span = ("--from", "2026-01-01", "--to", "2026-01-04")
+    planned = said(ask("backfill", "report", *span, "--items", "1", "--dry-run"))
+    assert planned == ("report: would run 3 moments (2026-01-01T02:00:00+08:00 to 2026-01-03T02:00:00+08:00) of 1 item")
+    done = said(ask("backfill", "report", *span, "--items-at-once", "2", "--wait"))
+    assert done.splitlines()[-1] == "done: 9 completed"
+    again = said(ask("rerun", "report", "--fire-time", "2026-01-02T02:00", "--items", "0", "--wait"))
+    assert again.splitlines()[-1] == "done: 1 completed"
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
+        (("rerun", "report", "--fire-time", "2026-01-02T03:00"), "must be a moment of the schedule; near it are"),
+        (("backfill", "report", "--from", "monday", "--to", "2026-01-02"), "write a date or a time"),
+        (("backfill", "report", "--from", "2026-01-02", "--to", "2026-01-02"), "must be later than the start"),
+        (("backfill", "report", "--from", "2026-01-02", "--to", "2990-01-02"), "must not be later than now"),
         (("trigger", "report", "--items", "x"), "write the numbers of items"),
         (("trigger", "report", "--items", "7"), "has the items 0 to 2"),
         (("trigger", "report", "--in", "soon"), "write a duration"),
