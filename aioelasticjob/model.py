@@ -81,6 +81,11 @@ class Fire:
     """The request below ``requests`` that the run is made for: the claim notes there that its items were run."""
 
     @property
+    def run(self) -> str:
+        """The name of the run among the job's runs: the same for all items and instances, and for their rescues."""
+        return run_name(self.slot, "" if self.requested is None else self.requested.id)
+
+    @property
     def weight(self) -> int:
         """How many times as many operations the claim of an item has as that of a scheduled moment, rounded up."""
         return 1 if self.requested is None else 2
@@ -163,6 +168,13 @@ class Instance:
     """Whether it only finishes its running items: it is given no more items, and does not lead."""
     features: frozenset[str] = frozenset()
     """The features of the registry's format that its node says it knows."""
+
+
+def run_name(slot: int, request: str = "") -> str:
+    """Return the name of the run for a moment in milliseconds since the epoch, or for a request's moment."""
+    fraction = f".{slot % 1000:03}" if slot % 1000 else ""
+    name = f"{moment(slot // 1000):%Y%m%dT%H%M%S}{fraction}Z"
+    return f"{request}-{name}" if request else name
 
 
 def instance_id(ip: str, pid: int, suffix: str) -> str:

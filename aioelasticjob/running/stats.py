@@ -12,7 +12,7 @@ from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import GivenUp
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, task_id
-from aioelasticjob.model import Claim, Outcome, Record
+from aioelasticjob.model import Claim, Outcome, Record, run_name
 from aioelasticjob.running.execution import Execution
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,10 @@ class ExecutionStats:
             return None
         self._given_up[item] = run.begun
         error = GivenUp(run.rescues, run.instance)
-        task, fire_time = task_id(self._job, str(item), run.instance, run.moment), moment(run.moment / 1000).isoformat()
+        task, fire_time = (
+            task_id(self._job, str(item), run.instance, run_name(run.moment, run.request), run.moment),
+            moment(run.moment / 1000).isoformat(),
+        )
         failure = Failure(self._job, run.instance, (item,), task, fire_time, error)
         self._dispatcher.put(config.error_handler, config.error_handler_options, failure)
         return error

@@ -107,7 +107,8 @@ class Triggers:
         if asked is None or view.obstructed(path) or not view.settled:
             return None
         parameter = asked.data.decode("utf-8", "replace") or None  # without data, the configured one is used
-        return Fire(self._state.now(), FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
+        moment = round(asked.stat.mtime * 1000)  # by the registry's clock, so that it is the same on all instances
+        return Fire(moment, FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
 
     def _log_why_nothing_runs(self, view: JobView) -> None:
         """Log why a trigger runs nothing; it is not logged if this instance simply holds no items."""
@@ -153,7 +154,7 @@ class Triggers:
         alike = frozenset(
             item for item in ready if (fires[item].parameter, fires[item].request_id) == (parameter, asked)
         )
-        return Fire(self._state.now(), FireSource.TRIGGER, parameter, request_id=asked), alike
+        return fires[min(ready)], alike
 
     def _report_missed(self, items: Collection[int], why: str) -> None:
         for item in sorted(items):

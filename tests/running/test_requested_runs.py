@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import pairwise
 
 import anyio
 import pytest
 
-from aioelasticjob import operations
+from aioelasticjob import ElasticJob, ItemContext, operations
 from aioelasticjob.clock import moment
 from aioelasticjob.operations import RequestStatus
 from aioelasticjob.registry.transaction import Create, Delete, Set
+from aioelasticjob.testing import VirtualClock
 from tests.running.test_settings_changes import Staff, staff
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
@@ -213,5 +215,175 @@ def test_a_pause_of_the_server_keeps_a_request_waiting() -> None:
         await here.write(Delete(LAYOUT.server_paused("10.0.0.1")))
         await anyio.sleep(2)
         assert len(them.runs) == 4
+
+    simulate(scene)
+
+
+def at(here: SimulatedJobs, second: float) -> datetime:
+    return moment(here.start + second)
+
+
+def test_a_backfill_runs_every_moment_of_every_item_oldest_first() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(work=1, cron="0 * * * * ?", sharding_total_count=2)
+        async with app.running():
+            await here.until(5)
+            await operations.backfill(here.observer, "job", at(here, -180), at(here, 0), id="r")
+            await here.until(70)
+        for item in (0, 1):
+            assert [(source, slot) for _, source, slot in here.starts(item)] == [
+                *(("BACKFILL", -180.0), ("BACKFILL", -120.0), ("BACKFILL", -60.0), ("CRON", 60.0))
+            ]
+        found = await status(here)
+        assert (found.state, found.outcomes) == ("done", {"completed": 6})
+        record = await here.record(0)
+        assert (record.slot, record.asked) == (round((here.start + 60) * 1000), 0)
+
+    simulate(scene)
+
+
+def test_a_backfill_and_the_schedule_take_turns() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(work=1.5, cron="* * * * * ?", sharding_total_count=1)
+        async with app.running():
+            await here.until(5)
+            await operations.backfill(here.observer, "job", at(here, -60), at(here, 0), id="r")
+            await here.until(25)
+        sources = [source for when, _, source, _ in here.runs if 8 < when < 24]
+        assert {sources[0], sources[1]} == {"BACKFILL", "MISFIRE"}
+        assert set(sources[::2]) == {sources[0]}
+        assert set(sources[1::2]) == {sources[1]}
+
+    simulate(scene)
+
+
+def test_a_trigger_goes_before_a_backfill() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(work=2, cron="0 * * * * ?", sharding_total_count=1)
+        async with app.running():
+            await here.until(5)
+            await operations.backfill(here.observer, "job", at(here, -180), at(here, 0))
+            await here.until(6)
+            await operations.ask(here.observer, "job")
+            await here.until(20)
+        assert [source for _, _, source, _ in here.runs] == ["BACKFILL", "TRIGGER", "BACKFILL", "BACKFILL"]
+
+    simulate(scene)
+
+
+def test_a_backfill_goes_on_elsewhere_when_its_process_dies() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "ab", work=2, cron="0 * * * * ?", failover=True)
+        await operations.backfill(here.observer, "job", at(here, -300), at(here, 0), id="r")
+        await anyio.sleep(3)
+        here.faults.crash(them.people["a"])
+        await here.until(59)
+        assert (await status(here)).outcomes == {"completed": 20}
+        again = Counter(run.items for run in them.runs if run.source == "BACKFILL")
+        assert again == {(item,): 5 for item in range(4)}
+        assert sum(run.source == "FAILOVER" for run in them.runs) == 2
+
+    simulate(scene)
+
+
+def test_a_backfill_of_one_item_at_a_time_never_runs_two() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "ab", work=2, cron="0 * * * * ?", failover=True)
+        await operations.backfill(here.observer, "job", at(here, -120), at(here, 0), items_at_once=1, id="r")
+        await here.until(59)
+        begun = sorted(run.at for run in them.runs)
+        assert len(begun) == 8
+        assert all(after - before >= 2 for before, after in pairwise(begun))
+
+    simulate(scene)
+
+
+def test_a_backfill_keeps_its_schedule_and_can_be_paused_and_cancelled() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "a", work=1, cron="0 * * * * ?", sharding_total_count=1)
+        await operations.backfill(here.observer, "job", at(here, -3600), at(here, 0), id="r")
+        await operations.configure(here.observer, "job", {"cron": NEVER})
+        await here.until(15)
+        await operations.pause_request(here.observer, "job", "r")
+        await here.until(17)
+        before = len(them.runs)
+        await here.until(30)
+        assert len(them.runs) == before > 5
+        await operations.resume_request(here.observer, "job", "r")
+        await here.until(40)
+        await operations.cancel_request(here.observer, "job", "r")
+        await here.until(50)
+        done = len(them.runs)
+        assert before < done < 40
+        found = await status(here)
+        assert (found.state, found.outcomes, found.is_over) == ("cancelled", {"completed": done}, True)
+
+    simulate(scene)
+
+
+def test_a_request_ends_a_stream_that_goes_on() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app, batches = ElasticJob(here.address, clock=VirtualClock(), session_timeout=10), list[tuple[float, str]]()
+
+        @app.dataflow(cron="0 * * * * ?", name="job", sharding_total_count=1, streaming=True)
+        async def orders(context: ItemContext) -> list[int]:
+            batches.append((here.now(), context.source.value))
+            await anyio.sleep(0.5)
+            return [1]
+
+        @orders.process
+        async def ship(_context: ItemContext, _order: int) -> None:
+            pass
+
+        async with app.running():
+            await here.until(5)
+            first = await operations.ask(here.observer, "job", delay=7200)  # which changes the settings, too
+            await operations.cancel_request(here.observer, "job", first.request)
+            await here.until(80)
+            assert {source for _, source in batches} == {"CRON"}
+            await operations.ask(here.observer, "job")
+            await here.until(84)
+            assert {source for when, source in batches if when > 82} == {"TRIGGER"}
+
+    simulate(scene)
+
+
+def test_all_items_and_instances_of_a_run_and_its_rescue_share_a_run_id_and_a_fire_time() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        seen = list[tuple[str, str, str, datetime]]()
+
+        async def handler(context: ItemContext) -> None:
+            seen.append((context.source, context.run_id, context.task_id, context.fire_time))
+            await anyio.sleep(5)
+
+        async def main() -> None:
+            app = ElasticJob(here.address, clock=VirtualClock(), session_timeout=5)
+            settings = {"cron": "0 * * * * ?", "time_zone": "Asia/Shanghai", "failover": True}
+            app.add(handler, name="job", sharding_total_count=4, **settings)
+            async with app.running():
+                await anyio.sleep_forever()
+
+        processes = [here.faults.start(name, f"10.0.0.{n}", main) for n, name in enumerate("ab", 1)]
+        await here.until(10)
+        for ask in ("new", "old"):
+            if ask == "new":
+                await operations.ask(here.observer, "job", id="r")
+            else:
+                await operations.trigger(here.observer, "job")
+            await anyio.sleep(8)
+        assert len(seen) == 8
+        assert [len({run_id for _, run_id, _, _ in seen[n : n + 4]}) for n in (0, 4)] == [1, 1]
+        assert len({fire_time for *_, fire_time in seen}) == 2
+        assert seen[0][1].startswith("job@r-20260101T")
+        await here.until(61)
+        here.faults.crash(processes[0])
+        await here.until(90)
+        scheduled = seen[8:]
+        assert {source for source, *_ in scheduled} == {"CRON", "FAILOVER"}
+        assert {(run_id, f"{at:%F %T %z}") for _, run_id, _, at in scheduled} == {
+            ("job@20260101T000100Z", "2026-01-01 08:01:00 +0800")
+        }
+        assert len({task_id for _, _, task_id, _ in seen}) == len(seen) == 14
+        assert all(run_id.partition("@")[2] in task_id for _, run_id, task_id, _ in seen)
 
     simulate(scene)
