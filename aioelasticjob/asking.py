@@ -99,6 +99,23 @@ class Asking:
 
         return await operations.requests(self._session("requests", name), name)
 
+    async def cancel(self, name: str, *, item: int | None = None) -> OperationResult:
+        """Stop the runs of a job that are under way, or the run of one item; they end as ``stopped``.
+
+        They are neither rescued nor run again.  An item stays locked until its handler has returned, and until those of
+        the other items that its instance runs have.
+
+        Raises:
+            InvalidSetting: the application does not run, or there is no such job or item.
+            NotPossible: nothing runs, or workers are too old for that.
+            ChangedMeanwhile: others have changed the job meanwhile.
+            RegistryError: the registry could not be read or written.
+        """
+        from aioelasticjob import operations
+
+        session = self._session("cancel", name)
+        return await operations.cancel(session, name, item=item, by=session.host)
+
     async def cancel_request(self, name: str, id: str) -> OperationResult:
         """Cancel a request: nothing more of it is begun.  Runs that have begun go on.
 

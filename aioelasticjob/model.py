@@ -33,6 +33,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     TIMED_OUT = "timed out"
     CANCELLED = "cancelled"
+    STOPPED = "stopped"
 
 
 GIVEN_UP = "given up"

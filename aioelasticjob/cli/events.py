@@ -35,7 +35,7 @@ events = typer.Typer(name="events", help="The history of runs, from an event sto
 
 _AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _AGE = re.compile(r"(\d+)([smhd])")
-_STYLES = {"completed": "green", "running": "cyan", "cancelled": "yellow", "handed over": "yellow"}
+_STYLES = {"completed": "green", "running": "cyan", "cancelled": "yellow", "stopped": "yellow", "handed over": "yellow"}
 
 
 @events.command("list")

@@ -14,7 +14,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from aioelasticjob import operations
-from aioelasticjob.cli.actions import Instance, print_result
+from aioelasticjob.cli.actions import Instance, Item, print_result
 from aioelasticjob.cli.jobs import AsJson, Name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
@@ -131,6 +131,12 @@ def rerun(
     _tell(*(where.use if wait else where.look)(ask), as_json)
 
 
+@on_a_registry
+def cancel(where: RegistryOptions, name: Name, item: Item = None, as_json: AsJson = False) -> None:
+    """Stop the runs of a job that are under way, or the run of one item."""
+    print_result(where.look(lambda session: operations.cancel(session, name, item=item, by=_me())), as_json=as_json)
+
+
 class _Listing(TyperGroup):
     """A group whose first word may be a job's name: then its requests are listed."""
 
@@ -162,9 +168,9 @@ def list_(where: RegistryOptions, name: Name, as_json: AsJson = False) -> None:
         out().print(f"{name}: nothing was asked of it", style="dim", markup=False)
 
 
-@requests.command()
+@requests.command("cancel")
 @on_a_registry
-def cancel(where: RegistryOptions, id: Id, job: Job = None, as_json: AsJson = False) -> None:
+def cancel_request(where: RegistryOptions, id: Id, job: Job = None, as_json: AsJson = False) -> None:
     """Cancel a request: nothing more of it is begun, and what runs goes on."""
     _change(where, operations.cancel_request, id, job, as_json)
 

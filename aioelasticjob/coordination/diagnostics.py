@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
-from aioelasticjob.coordination.requests import decode
+from aioelasticjob.coordination.requests import decode, decode_cancellation
 from aioelasticjob.coordination.view import JobView, instance_data, is_host, is_item
 from aioelasticjob.layout import child
 
@@ -95,7 +95,7 @@ def _requests(view: JobView) -> Iterator[tuple[str, str]]:
     for name in tree.children(layout.requests):
         path = child(layout.requests, name)
         node = tree.get(path)
-        if node is not None and decode(name, node) is None:
+        if node is not None and decode(name, node) is None and decode_cancellation(name, node) is None:
             yield path, "is not a request, so it is not answered: correct it, or remove it"
         for item in tree.children(path):
             if not is_item(item):

@@ -10,7 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from aioelasticjob.coordination.requests import Request, decode, decode_progress, encode_progress
+from aioelasticjob.coordination.requests import (
+    Cancellation,
+    Request,
+    decode,
+    decode_cancellation,
+    decode_progress,
+    encode_progress,
+)
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Fire, FireSource, Outcome, Progress, Record, Requested, VersionedRecord
@@ -34,6 +41,14 @@ def requests_of(view: JobView) -> tuple[Request, ...]:
         if request is not None:
             found.append(request)
     return tuple(sorted(found, key=lambda one: (one.moment, one.number, one.id)))
+
+
+def cancellations_of(view: JobView) -> tuple[Cancellation, ...]:
+    """Return who wants runs to be stopped, and which."""
+    layout = view.layout
+    nodes = ((name, view.tree.get(layout.request(name))) for name in view.tree.children(layout.requests))
+    found = (decode_cancellation(name, node) for name, node in nodes if node is not None)
+    return tuple(one for one in found if one is not None)
 
 
 def open_requests(view: JobView) -> Iterator[Request]:

@@ -25,6 +25,7 @@ FEATURE = "requests"
 """The feature of the registry's format that a worker has to know to answer requests."""
 CANCELLED, EXPIRED = "cancelled", "expired"
 """Why a request was stopped before all its items had run."""
+MAX_FENCE = 2**63 - 1
 _NAME = re.compile(r"[\w.-]{1,120}")
 _SOURCES = {"TRIGGER": FireSource.TRIGGER, "BACKFILL": FireSource.BACKFILL}
 
@@ -110,6 +111,19 @@ class Request:
         return self.moment if progress is None else None
 
 
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """Somebody wants runs to be stopped.  They are named by their fences, so the next run of an item goes on."""
+
+    id: str
+    fences: Mapping[int, int]
+    """The fence of the run of each item."""
+    asked: int
+    """When this was asked, in milliseconds since the epoch."""
+    version: int
+    """The version of its node."""
+
+
 def is_id(text: object) -> bool:
     """Whether a text can be the id of a request."""
     return isinstance(text, str) and _NAME.fullmatch(text) is not None and bool(text.strip("."))
@@ -138,6 +152,26 @@ def changed(data: bytes, **keys: object) -> bytes:
 def decode(name: str, node: Node) -> Request | None:
     """Return the request in a node; None if somebody has written something else there."""
     return _decoded(name, node.data, node.stat.czxid, node.stat.version)
+
+
+def encode_cancellation(fences: Mapping[int, int], asked: int, by: str) -> bytes:
+    """Return the data of a node that asks to stop runs."""
+    told = {"kind": "CANCEL", "asked": asked, "fences": {str(item): fence for item, fence in fences.items()}}
+    return json.dumps({**told, "by": by} if by else told).encode()
+
+
+def decode_cancellation(name: str, node: Node) -> Cancellation | None:
+    """Return the wish to stop runs that a node holds; None if it holds none."""
+    try:
+        told = json.loads(node.data)
+        if told["kind"] != "CANCEL":
+            return None
+        fences = {
+            _number(int(item), MAX_ITEMS - 1): _number(fence, MAX_FENCE) for item, fence in told["fences"].items()
+        }
+        return Cancellation(name, fences, _number(told["asked"]), node.stat.version)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
 
 
 def encode_progress(progress: Progress) -> bytes:

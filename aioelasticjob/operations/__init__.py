@@ -14,6 +14,7 @@ from aioelasticjob.operations.actions import (
 )
 from aioelasticjob.operations.asking import Asked, ask, cancel_request, pause_request, resume_request
 from aioelasticjob.operations.backfill import BackfillPlan, backfill, plan_backfill, rerun
+from aioelasticjob.operations.cancelling import cancel
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
 from aioelasticjob.operations.request_status import RequestStatus, ended, job_of_request, request, requests
@@ -49,6 +50,7 @@ __all__ = [
     "ask",
     "backfill",
     "by_server",
+    "cancel",
     "cancel_request",
     "configure",
     "disable",

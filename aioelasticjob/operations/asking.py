@@ -113,7 +113,7 @@ async def write_request(session: Session, job: str, request: Request, summary: s
             done = await commit(session, (), f"{job}: this was asked for already, as the request {request.id}")
             return Asked(done.summary, done.paths, done.zxid, request.id)
         parent = [] if view.layout.requests in view.tree else [Create(view.layout.requests)]
-        operations: list[Op] = [*_requiring(view), *parent, Create(path, encode(request))]
+        operations: list[Op] = [*requiring(view), *parent, Create(path, encode(request))]
         try:
             done = await commit(session, operations, f"{summary}, as the request {request.id}")
         except ChangedMeanwhile:
@@ -189,7 +189,7 @@ def see_whether_requests_work(view: JobView) -> None:
         raise NotPossible(f"{job}: {listed(old)} do not answer requests: upgrade these workers first")
 
 
-def _requiring(view: JobView) -> list[Op]:
+def requiring(view: JobView) -> list[Op]:
     """Return the operation that lets the job require workers that answer requests, or a check that it exists."""
     node, requires = view.tree.get(view.layout.config), view.config.requires
     if FEATURE in requires or node is None:

@@ -183,6 +183,7 @@ class Life:
         listening = Activity(self._scheduler, self.tasks, self._port.turn)
         job_scheduler.wake = running.wake
         views.listen(job_scheduler.reconsider)
+        views.listen(job_scheduler.rescues.stop_cancelled_runs)
         views.listen(listening.wake)
         trees.listen(coordinating.wake)
         self._activities = [self._following, running, coordinating, listening]

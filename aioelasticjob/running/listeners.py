@@ -22,7 +22,7 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource, Outcome
 from aioelasticjob.observers.failures import cause
 from aioelasticjob.registry.transaction import Check
-from aioelasticjob.running.execution import Execution, execute
+from aioelasticjob.running.execution import Execution, execute, stop_cancelled
 from aioelasticjob.user_code import UserCode
 
 HARMLESS = "raised by a listener's `after`: the items themselves ended as their outcomes say"
@@ -40,6 +40,7 @@ async def join_run(listeners: Sequence[Listener], member: Member, fire: Fire, it
 
 async def with_listeners(execution: Execution, member: Member, views: Latest[JobView]) -> None:
     """Run an execution's handlers, and call its listeners before and after them."""
+    stop_cancelled(execution, views.value)
     if not (listeners := execution.job.listeners):
         with execution.handling():
             await execute(execution)

@@ -16,6 +16,7 @@ from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.execution import stop_cancelled
 from aioelasticjob.running.requested_runs import RunClaimed
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.stats import ExecutionStats
@@ -42,6 +43,10 @@ class Rescues:
         item, run = written.item, written.run
         if error := self._stats.given_up(self._views.value.config, item, run):
             self._state.report([item], Passed(run.moment, run.moment), str(error), run.instance)
+
+    def stop_cancelled_runs(self) -> None:
+        """Stop the runs of this instance that somebody has cancelled: they are neither rescued nor run again."""
+        stop_cancelled(self._stats.execution, self._views.value)
 
     async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
         """Rescue one orphan; True if one was claimed.

@@ -27,16 +27,22 @@ class ExecutionStats:
         self._counts = events.counts[self._job]
         self.run_counts = RunCounts()
         """Counts the runs that ended here; the coordinator publishes the counts."""
-        self.under_way: Claim | None = None
+        self.execution: Execution | None = None
+        """The execution under way."""
         self._refused = False
         self._declined: frozenset[int] = frozenset()
         self._given_up: dict[int, int] = {}
         """For each item, when the run began that was last reported as given up."""
 
+    @property
+    def under_way(self) -> Claim | None:
+        """The claim of the execution under way."""
+        return None if self.execution is None else self.execution.claim
+
     def began(self, execution: Execution, *, catch_up: bool) -> None:
         """Note that an execution begins.  ``catch_up`` says that no instance was up when its moment came."""
         fire = execution.claim.fire
-        self.under_way = execution.claim
+        self.execution = execution
         self._counts.fires[fire.source] += 1
         if catch_up:
             self._counts.caught_up += 1
@@ -46,7 +52,7 @@ class ExecutionStats:
 
     def ended(self, execution: Execution, seconds: float) -> None:
         """Note the outcomes of an execution, which took so many ``seconds``."""
-        self.under_way = None
+        self.execution = None
         for item in execution.claim.items:
             outcome = execution.outcomes.get(item, Outcome.CANCELLED)
             if execution.job.engine is None:  # an engine counts records instead

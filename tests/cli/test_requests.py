@@ -27,6 +27,8 @@ def working(address: str) -> Iterator[None]:
     async def handler(context: ItemContext) -> None:
         if context.job_parameter == "fail":
             raise ValueError("as told")
+        if context.job_parameter == "sleep":
+            await asyncio.sleep(60)
 
     async def main() -> None:
         stop = asyncio.Event()
@@ -90,6 +92,19 @@ def test_days_are_run_again_in_the_jobs_zone(ask: Ask) -> None:
     assert done.splitlines()[-1] == "done: 9 completed"
     again = said(ask("rerun", "report", "--fire-time", "2026-01-02T02:00", "--items", "0", "--wait"))
     assert again.splitlines()[-1] == "done: 1 completed"
+
+
+def test_a_run_is_cancelled_if_there_is_one(ask: Ask) -> None:
+    idle = ask("cancel", "report")
+    assert (idle.exit_code, "nothing runs now" in idle.stderr) == (1, True)
+    said(ask("trigger", "report", "--parameter", "sleep", "--id", "long"))
+    while (cancelled := ask("cancel", "report", "--item", "1")).exit_code:
+        assert "does not run now" in cancelled.stderr  # the instance has not answered yet
+    assert "asked to stop the run of item 1" in cancelled.stdout
+    assert "asked to stop" in said(ask("cancel", "report"))
+    ended = ask("trigger", "report", "--parameter", "sleep", "--id", "long")
+    while "3 stopped" not in said(ask("requests", "report")):
+        assert ended.exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from aioelasticjob.coordination.records import MAX_MILLISECONDS
 from aioelasticjob.coordination.requests import (
+    Cancellation,
     Request,
     Span,
     changed,
     decode,
+    decode_cancellation,
     decode_progress,
     encode,
+    encode_cancellation,
     encode_progress,
     is_id,
 )
@@ -138,3 +141,29 @@ def test_a_request_is_for_the_items_it_names_or_for_all_there_were() -> None:
         False,
     )
     assert (ONCE.asks_for(3), ONCE.asks_for(4)) == (True, False)
+
+
+def test_a_cancellation_is_read_as_it_was_written_and_is_no_request() -> None:
+    written = node(encode_cancellation({2: 2**60, 0: 7}, MIDNIGHT, "anna"), 4)
+    assert decode_cancellation("c", written) == Cancellation("c", {0: 7, 2: 2**60}, MIDNIGHT, 4)
+    assert decode("c", written) is None
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        *(b"", b"[]", b"{}", encode(ONCE)),
+        *(
+            json.dumps({"kind": "CANCEL", "asked": 1, "fences": {"1": 2}, **one}).encode()
+            for one in (
+                {"fences": [1]},
+                {"fences": {"x": 1}},
+                {"fences": {"1": "2"}},
+                {"fences": {"1": -2}},
+                {"asked": "now"},
+            )
+        ),
+    ],
+)
+def test_nonsense_cancels_nothing(told: bytes) -> None:
+    assert decode_cancellation("c", node(told)) is None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from aioelasticjob.coordination.effects import ForgetRequest, UpdateRequest
-from aioelasticjob.coordination.request_runs import begun_items, requests_of, waiting_items
+from aioelasticjob.coordination.request_runs import begun_items, cancellations_of, requests_of, waiting_items
 from aioelasticjob.coordination.requests import EXPIRED, Request, changed
 from aioelasticjob.coordination.rules.rule_input import RuleInput
 from aioelasticjob.coordination.view import JobView
@@ -48,6 +48,9 @@ def forget_requests(now: RuleInput) -> Iterator[ForgetRequest]:
         path = view.layout.request(request.id)
         if request.closed and request.closed / 1000 + kept < now.time and not view.tree.children(path):
             yield ForgetRequest(request.id, request.version)
+    for one in cancellations_of(view):
+        if one.asked / 1000 + UNNAMED_FOR < now.time and not view.tree.children(view.layout.request(one.id)):
+            yield ForgetRequest(one.id, one.version)
 
 
 def _is_over(view: JobView, request: Request, time: float) -> bool:

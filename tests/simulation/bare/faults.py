@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from aioelasticjob.coordination.requests import CANCELLED, Request, Span, changed, encode
+from aioelasticjob.coordination.requests import CANCELLED, Request, Span, changed, encode, encode_cancellation
 from aioelasticjob.model import FireSource
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.simulation.bare.judge import ITEMS
@@ -125,6 +125,17 @@ def ask(world: World, _process: Process) -> None:
     world.by_hand(Create(LAYOUT.request(request.id), encode(request)))
 
 
+def stop(world: World, _process: Process) -> None:
+    """Cancel a run that is under way, by its fence."""
+    item = world.dice.randrange(ITEMS)
+    lock = world.registry.nodes.get(LAYOUT.item(item).running)
+    if lock is None or LAYOUT.requests not in world.registry.nodes:
+        return
+    world.judge.cancelled.add((item, lock.stat.czxid))
+    data = encode_cancellation({item: lock.stat.czxid}, round(world.registry.now * 1000), "")
+    world.by_hand(Create(LAYOUT.request(f"c{world.registry.zxid}"), data))
+
+
 def dismiss(world: World, process: Process) -> None:
     """Ask an instance to leave through the registry, or remove its node."""
     if process.id:
@@ -154,6 +165,7 @@ _CHANCES: dict[Callable[[World, Process], None], int] = {
     reconfigure: 3,
     trigger: 3,
     ask: 4,
+    stop: 3,
     dismiss: 1,
     meddle: 3,
 }

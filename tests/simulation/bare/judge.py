@@ -17,7 +17,7 @@ from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.layout import ItemPaths, Layout
-from aioelasticjob.model import GIVEN_UP, FireSource, Record
+from aioelasticjob.model import GIVEN_UP, FireSource, Outcome, Record
 from aioelasticjob.registry.tree import Node
 from tests.simulation.bare.process import Process
 from tests.simulation.bare.registry import BareRegistry, Before
@@ -44,6 +44,8 @@ class Judge:
     say: Callable[[str], None] = lambda _text: None
     asked: list[Request] = field(default_factory=list)
     """The requests that were made."""
+    cancelled: set[tuple[int, int]] = field(default_factory=set)
+    """Items and fences of the runs that somebody has cancelled."""
     runs: int = 0
     rescues: int = 0
     _open: dict[int, dict[Process, int]] = field(default_factory=dict)
@@ -140,6 +142,10 @@ class Judge:
         owns = any(one is not None and one.stat.ephemeral_owner == session for one in (runner, ran))
         changed = record is not None and (was[paths.execution] is None or was[paths.execution].data != record.data)  # type: ignore[union-attr]
         unused = was[paths.execution] is None and record is not None and not record.data  # the item never ran
+        if changed and _record(record).outcome == Outcome.STOPPED != _record(was[paths.execution]).outcome:
+            fence = None if ran is None else (item, ran.stat.czxid)
+            if fence not in self.cancelled:
+                yield "only cancelled runs are stopped", f"nobody has cancelled the run of fence {fence}"
         given_up = session == self._leader and _record(record).outcome == GIVEN_UP
         if changed and not (owns or unused or given_up):
             yield "records are their runner's", "it wrote the record without holding the item"
