@@ -29,7 +29,7 @@ async def cancel(session: Session, job: str, *, item: int | None = None, by: str
     """
     view = await view_of(session, job)
     see_whether_requests_work(view)
-    if item is not None and item not in view.items:
+    if item is not None and item not in view.items and item not in range(view.config.sharding_total_count):
         raise InvalidSetting("item", item, f"{job} has the items 0 to {view.config.sharding_total_count - 1}")
     items = sorted(view.items) if item is None else [item]
     locks = await session.get_many([view.layout.item(one).running for one in items])

@@ -28,7 +28,7 @@ def working(address: str) -> Iterator[None]:
         if context.job_parameter == "fail":
             raise ValueError("as told")
         if context.job_parameter == "sleep":
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
 
     async def main() -> None:
         stop = asyncio.Event()
@@ -98,13 +98,18 @@ def test_a_run_is_cancelled_if_there_is_one(ask: Ask) -> None:
     idle = ask("cancel", "report")
     assert (idle.exit_code, "nothing runs now" in idle.stderr) == (1, True)
     said(ask("trigger", "report", "--parameter", "sleep", "--id", "long"))
-    while (cancelled := ask("cancel", "report", "--item", "1")).exit_code:
-        assert "does not run now" in cancelled.stderr  # the instance has not answered yet
-    assert "asked to stop the run of item 1" in cancelled.stdout
+    cancelled = _until(lambda: ask("cancel", "report", "--item", "1"), "asked to stop the run of item 1")
+    assert cancelled.exit_code == 0
     assert "asked to stop" in said(ask("cancel", "report"))
-    ended = ask("trigger", "report", "--parameter", "sleep", "--id", "long")
-    while "3 stopped" not in said(ask("requests", "report")):
-        assert ended.exit_code == 0
+    _until(lambda: ask("requests", "report"), "3 stopped")
+
+
+def _until(command: Callable[[], Result], text: str) -> Result:
+    """Type a command until it says something: the instance has to answer first."""
+    for _ in range(1000):
+        if text in (result := command()).stdout:
+            return result
+    raise AssertionError(f"{text!r} was not said: {result.output}")
 
 
 @pytest.mark.parametrize(
