@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group
 
 from aioelasticjob.addresses import Address
+from aioelasticjob.asking import Asking
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.streams import Streams
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class ElasticJob(Declarations):
+class ElasticJob(Declarations, Asking):
     """A set of jobs and the registry that they are shared through.
 
     ``connection`` takes the settings of a connection: ``session_timeout``, ``connection_timeout``, ``base_sleep_time``

@@ -22,8 +22,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+
+def run_id_of(job: str, task_id: str) -> str:
+    """Return the ``run_id`` of a run's context, from its ``task_id``; empty without one."""
+    run = task_id.rpartition("@-@")[2].rpartition(".")[0]
+    return f"{job}@{run}" if run else ""
+
+
 BACKLOG = 10_000
 """Events that may wait for one reader before the oldest are dropped, unless the reader asks for more."""
+
+
+class _OfOneRun:
+    """An event of the run of one item, or of the items of one call."""
+
+    __slots__ = ()
+    job: str
+    task_id: str
+
+    @property
+    def run_id(self) -> str:
+        """The name of the job's run: the same for all items and instances."""
+        return run_id_of(self.job, self.task_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +61,18 @@ class Began:
     """The names of the runs, in the order of the items; items of one call of a handler have the same name."""
 
     @property
+    def run_id(self) -> str:
+        """The name of the job's run: the same for all items and instances."""
+        return run_id_of(self.job, self.task_ids[0]) if self.task_ids else ""
+
+    @property
     def at(self) -> float:
         """When that was, in seconds since the epoch."""
         return self.slot / 1000 + self.late
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class Started(_OfOneRun):
     """A handler was called."""
 
     job: str
@@ -60,7 +85,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(_OfOneRun):
     """The run of an item is over."""
 
     job: str
@@ -78,7 +103,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Rescued:
+class Rescued(_OfOneRun):
     """This instance has claimed an item to run it again, after a run that was cut off; follows its ``Began``."""
 
     job: str
@@ -92,7 +117,7 @@ class Rescued:
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
+class HandedOver(_OfOneRun):
     """A cancelled run has been marked as an orphan, so that another instance runs it again; follows its ``Ended``."""
 
     job: str

@@ -135,6 +135,19 @@ class Layout:
         return f"/{self.job}/trigger/{instance}"
 
     @property
+    def requests(self) -> str:
+        """Parent of the requests for runs; the first request makes it."""
+        return f"/{self.job}/requests"
+
+    def request(self, name: str) -> str:
+        """Request: run these items, now or later, for one moment or for several."""
+        return f"/{self.job}/requests/{name}"
+
+    def request_item(self, name: str, item: int) -> str:
+        """How far an item has come with a request."""
+        return f"/{self.job}/requests/{name}/{item}"
+
+    @property
     def leader(self) -> str:
         """Parent of election, sharding and failover."""
         return f"/{self.job}/leader"
@@ -230,7 +243,8 @@ class Layout:
     @property
     def mirrored(self) -> tuple[str, ...]:
         """The roots that every instance mirrors, since they rarely change; execution and offset change often."""
-        return (self.config, self.servers, self.instances, self.shutdowns, self.triggers, self.leader, self.sharding)
+        operators = (self.shutdowns, self.triggers, self.requests)
+        return (self.config, self.servers, self.instances, *operators, self.leader, self.sharding)
 
     @property
     def shallow(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ class FireSource(StrEnum):
     TRIGGER = "TRIGGER"
     MISFIRE = "MISFIRE"
     FAILOVER = "FAILOVER"
+    BACKFILL = "BACKFILL"
 
 
 NONE: Final[frozenset[Any]] = frozenset()
@@ -25,6 +26,8 @@ NONE: Final[frozenset[Any]] = frozenset()
 
 SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
 """Why a run is made if its schedule asks for it."""
+ASKED = frozenset({FireSource.TRIGGER, FireSource.BACKFILL})
+"""Why a run is made if somebody has asked for it."""
 
 
 class Outcome(StrEnum):
@@ -34,10 +37,36 @@ class Outcome(StrEnum):
     FAILED = "failed"
     TIMED_OUT = "timed out"
     CANCELLED = "cancelled"
+    STOPPED = "stopped"
 
 
 GIVEN_UP = "given up"
 """The outcome of a run that was cut off too often in a row, so that it is not rescued any more.  No handler ends so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an item has come with a request, as ``requests/{id}/{item}`` holds it."""
+
+    moment: int
+    """The moment of the newest run that was claimed, in milliseconds since the epoch."""
+    runs: int = 1
+    """How many runs of the item were claimed for the request."""
+    failed: int = 0
+    """How many of these runs, without the newest one, did not complete."""
+    outcome: str = ""
+    """How the newest run ended; empty while it goes on, or if it was cut off and nobody has rescued it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """The request that a run is made for, as the view showed it on which the run was decided."""
+
+    id: str
+    version: int
+    """The version of the request's node: a request that was changed since refuses the claim."""
+    progress: Mapping[int, tuple[Progress, int]]
+    """For each item that has begun the request, its progress and the version of its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +82,18 @@ class Fire:
     """For a trigger, the node that asks for the run, and its version: the claim removes that node."""
     request_id: int = 0
     """For a trigger, the zxid of the request: the same on all instances that were asked by one transaction."""
+    requested: Requested | None = None
+    """The request below ``requests`` that the run is made for: the claim notes there that its items were run."""
+
+    @property
+    def run(self) -> str:
+        """The name of the run among the job's runs: the same for all items and instances, and for their rescues."""
+        return run_name(self.slot, "" if self.requested is None else self.requested.id)
+
+    @property
+    def weight(self) -> int:
+        """How many times as many operations the claim of an item has as that of a scheduled moment, rounded up."""
+        return 1 if self.requested is None else 2
 
     @property
     def at(self) -> datetime:
@@ -77,6 +118,8 @@ class Record:
     """When somebody asked for the run by hand, milliseconds since the epoch; 0 if nobody did."""
     parameter: str | None = None
     """The parameter that came with that request, in place of the job's parameter."""
+    request: str = ""
+    """The id of that request, if it is one below ``requests``."""
     ahead: int = 0
     """A later moment that was claimed while the registry's clock was ahead, and is not run again; 0 if none was."""
     rescues: int = 0
@@ -130,6 +173,13 @@ class Instance:
     """Whether it only finishes its running items: it is given no more items, and does not lead."""
     features: frozenset[str] = frozenset()
     """The features of the registry's format that its node says it knows."""
+
+
+def run_name(slot: int, request: str = "") -> str:
+    """Return the name of the run for a moment in milliseconds since the epoch, or for a request's moment."""
+    fraction = f".{slot % 1000:03}" if slot % 1000 else ""
+    name = f"{moment(slot // 1000):%Y%m%dT%H%M%S}{fraction}Z"
+    return f"{request}-{name}" if request else name
 
 
 def instance_id(ip: str, pid: int, suffix: str) -> str:

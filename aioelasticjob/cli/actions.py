@@ -1,4 +1,4 @@
-"""`trigger`, `pause`, `resume`, `disable`, `enable`, `shutdown`, `remove`: the actions of operators."""
+"""`pause`, `resume`, `disable`, `enable`, `shutdown`, `remove`: the actions of operators."""
 
 from __future__ import annotations
 
@@ -29,18 +29,6 @@ JobOrNone: TypeAlias = Annotated[
     typer.Argument(help="The job's name; without it --server is meant in all jobs.", autocompletion=completion.jobs),
 ]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
-
-@on_a_registry
-def trigger(
-    where: RegistryOptions,
-    name: Name,
-    instance: Instance = None,
-    parameter: Annotated[str | None, typer.Option(help="The job's parameter for this run alone.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Run a job now, once: the items of all instances, or of one."""
-    _do(where, lambda session: operations.trigger(session, name, instance=instance, parameter=parameter), as_json)
 
 
 @on_a_registry

@@ -86,7 +86,25 @@ COMMANDS: Mapping[str, Source] = {
     ),
     "config": Source(LOOK, "Look at settings files.", "config", "config"),
     "events": Source(LOOK, "The history of runs, from an event store.", "events", "events"),
-    "trigger": Source(ACT, "Run a job now, once: the items of all instances, or of one.", "actions", "trigger"),
+    "requests": Source(
+        LOOK, "List what was asked of a job (requests NAME); cancel, pause or resume a request.", "requests", "requests"
+    ),
+    "trigger": Source(
+        ACT, "Run a job once, now or later: all its items, or some; or what one instance holds.", "requests", "trigger"
+    ),
+    "backfill": Source(
+        ACT,
+        "Run the scheduled moments of a span again: each item one after another, oldest first.",
+        "requests",
+        "backfill",
+    ),
+    "rerun": Source(ACT, "Run one scheduled moment again.", "requests", "rerun"),
+    "cancel": Source(
+        ACT,
+        "Stop the runs of a job that are under way, or the run of one item.",
+        "requests",
+        "cancel",
+    ),
     "pause": Source(
         ACT,
         "Pause a job on all its servers or on one, or a server in all jobs: nothing is run there until it is resumed.",

@@ -35,7 +35,7 @@ events = typer.Typer(name="events", help="The history of runs, from an event sto
 
 _AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _AGE = re.compile(r"(\d+)([smhd])")
-_STYLES = {"completed": "green", "running": "cyan", "cancelled": "yellow", "handed over": "yellow"}
+_STYLES = {"completed": "green", "running": "cyan", "cancelled": "yellow", "stopped": "yellow", "handed over": "yellow"}
 
 
 @events.command("list")
@@ -47,7 +47,7 @@ def list_(
     outcome: Annotated[
         str | None, typer.Option(help="That ended so: completed, failed, timed out, …, or running.")
     ] = None,
-    source: Annotated[str | None, typer.Option(help="CRON, TRIGGER, MISFIRE or FAILOVER.")] = None,
+    source: Annotated[str | None, typer.Option(help="CRON, TRIGGER, MISFIRE, FAILOVER or BACKFILL.")] = None,
     since: Annotated[str | None, typer.Option(help="As 90s, 30m, 2h, 7d, or a time in ISO 8601 with its zone.")] = None,
     until: Annotated[str | None, typer.Option(help="The same.")] = None,
     text: Annotated[str | None, typer.Option(help="What the failure or its stack contains.")] = None,

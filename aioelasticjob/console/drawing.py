@@ -19,6 +19,7 @@ _TONES: Final[Mapping[str, str]] = {
     "failed": "bad",
     "timed out": "bad",
     "cancelled": "warn",
+    "stopped": "warn",
     "misfired": "miss",
     "cut off": "bad",
     "given up": "bad",

@@ -19,6 +19,7 @@ from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.record_cache import RecordCache, is_cut_off
+from aioelasticjob.coordination.request_runs import claiming, settling
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
@@ -29,7 +30,8 @@ ITEMS_AT_ONCE = MAX_OPERATIONS // 3
 """How many items one transaction claims or settles."""
 MAX_TEXT = 512 * 1024
 """Bytes of triggers' parameters in one transaction: half of the largest transaction that a registry accepts."""
-
+SETTLE = "to settle items"
+Records: TypeAlias = Mapping[int, Record]
 Ended: TypeAlias = dict[int, VersionedRecord]
 """The records to be written for items whose runs have ended."""
 
@@ -77,7 +79,8 @@ class Claims:
         taken, rest = ClaimResult(), sorted(items)
         for item in rest:  # before the claim is sent: otherwise ``release`` would remove the new locks
             self._cache.items[item].executing = True
-        at_once = _at_once([fire.parameter, *[record.unknown for record in self._records(rest).values()]])
+        texts = [fire.parameter, *[record.unknown for record in self._records(rest).values()]]
+        at_once = max(1, _at_once(texts) // fire.weight)
         try:
             while rest and not taken.stale:
                 part, rest = rest[:at_once], rest[at_once:]
@@ -112,7 +115,7 @@ class Claims:
         nodes have begun again at 0.
         """
         ended = {item: records.ended(seen, outcomes.get(item), now) for item, seen in claim.items.items()}
-        return self._give_back(ended, hand_over, removed=removed)
+        return self._give_back(ended, hand_over, removed=removed, fire=claim.fire)
 
     async def withdraw(self, claim: Claim) -> bool:
         """Give back items whose run has not begun, with their former records; False if the session was lost."""
@@ -207,22 +210,15 @@ class Claims:
                     raise error
             before |= self._records(wanted)
             taken.renewed |= wanted.keys()
-        return None
 
     def _records(self, items: Iterable[int]) -> dict[int, Record]:
         return {item: self._cache.items[item].record for item in items}
 
-    def _begun(self, fire: Fire, before: Mapping[int, Record], times: tuple[int, int]) -> dict[int, Record]:
-        me = self._member.id
-        return {item: records.begun(record, fire, me, *times) for item, record in before.items()}
+    def _begun(self, fire: Fire, before: Records, times: tuple[int, int]) -> dict[int, Record]:
+        return {item: records.begun(record, fire, self._member.id, *times) for item, record in before.items()}
 
     def _note_claimed(
-        self,
-        fire: Fire,
-        wanted: Mapping[int, Record],
-        before: Mapping[int, Record],
-        committed: Committed,
-        taken: ClaimResult,
+        self, fire: Fire, wanted: Records, before: Records, committed: Committed, taken: ClaimResult
     ) -> None:
         """Note records that a claim has written, and those that it has replaced."""
         member, former, first = self._member, taken.claim, _before_items(fire, len(wanted))
@@ -282,35 +278,36 @@ class Claims:
         return set(running)
 
     def _give_back(
-        self, ended: Ended, hand_over: bool, what: str = "to settle items", *, removed: bool = False
+        self, ended: Ended, hand_over: bool, what: str = SETTLE, *, removed: bool = False, fire: Fire | None = None
     ) -> Awaitable[frozenset[int] | None]:
         """Settle items; return those that were marked as orphans, or None if the session was lost."""
         at_once = _at_once(text for seen in ended.values() for text in (seen.record.parameter, seen.record.unknown))
         if len(ended) <= at_once:
-            return self._give_back_at_once(ended, hand_over, what, removed=removed)
-        return self._give_back_in_parts(ended, at_once, hand_over, what, removed=removed)
+            return self._give_back_at_once(ended, hand_over, what, fire, removed=removed)
+        return self._give_back_in_parts(ended, at_once, hand_over, what, fire, removed=removed)
 
     async def _give_back_in_parts(
-        self, ended: Ended, at_once: int, hand_over: bool, what: str, *, removed: bool
+        self, ended: Ended, at_once: int, hand_over: bool, what: str, fire: Fire | None, *, removed: bool
     ) -> frozenset[int] | None:
         rest, handed_over = list(ended), frozenset[int]()
         while rest:
             part, rest = rest[:at_once], rest[at_once:]
-            given = await self._give_back_at_once({n: ended[n] for n in part}, hand_over, what, removed=removed)
+            some = {item: ended[item] for item in part}
+            given = await self._give_back_at_once(some, hand_over, what, fire, removed=removed)
             if given is None:
                 return None
             handed_over |= given
         return handed_over
 
     async def _give_back_at_once(
-        self, ended: Ended, hand_over: bool, what: str, *, removed: bool
+        self, ended: Ended, hand_over: bool, what: str, fire: Fire | None, *, removed: bool
     ) -> frozenset[int] | None:
         """Settle items in one transaction.
 
         If the registry refuses it, for whatever reason, it is tried again while the session lives, because the items
         stay locked until they are settled.
         """
-        member, refused, before = self._member, 0, ""
+        member, refused, before, gone = self._member, 0, "", set[str]()
         items = frozenset(ended)
         if removed:
             with suppress(RegistryError):
@@ -318,7 +315,8 @@ class Claims:
         cut_off = frozenset(item for item, seen in ended.items() if hand_over and not seen.record.completed)
         while ended:
             rescued = [item for item in ended if self._cache.items[item].rescuing]
-            operations = _settling(member.layout, ended, rescued, cut_off)
+            noted = (one for one in settling(member.layout, fire, ended) if one.path not in gone)
+            operations = [*_settling(member.layout, ended, rescued, cut_off), *noted]
             match await write(member, operations, what, wait=True):
                 case WriteApplied(committed):
                     for (item, seen), version in zip(ended.items(), committed.versions[::2], strict=False):
@@ -329,6 +327,7 @@ class Claims:
                 case WriteRefused(error):
                     if isinstance(error, Conflict):
                         cut_off = _without_mark(member.layout, cut_off, error)
+                        gone.add(error.path)  # somebody has removed a request
                     if str(error) == before:  # another error is tried again at once, with what is read below
                         await member.session.back_off(refused)
                         refused += 1
@@ -361,7 +360,8 @@ def _at_once(texts: Iterable[str | None]) -> int:
 def _entitled(member: Member, view: JobView, fire: Fire, wanted: Collection[int]) -> list[Op]:
     """Return the operations that allow a claim: a check of the assignment, or the removal of orphans' marks."""
     if fire.source is not FireSource.FAILOVER:
-        asked = [] if fire.request is None else [Delete(*fire.request)]
+        asked: list[Op] = [] if fire.request is None else [Delete(*fire.request)]
+        asked += claiming(member.layout, fire, wanted)
         return [Check(member.layout.sharding, view.sharding_version), *asked]
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:
@@ -384,14 +384,14 @@ def _settling(
         paths = layout.item(item)
         assert seen.version is not None  # a claim has written it
         operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
-    operations += [Delete(layout.item(item).failover) for item in rescued]
-    operations += [Create(layout.item(item).orphan, records.mark(ended[item].record)) for item in cut_off]
-    return operations
+    marks = [Create(layout.item(item).orphan, records.mark(ended[item].record)) for item in cut_off]
+    return [*operations, *[Delete(layout.item(item).failover) for item in rescued], *marks]
 
 
 def _before_items(fire: Fire, items: int) -> int:
     """Return how many operations of a claim precede those of the items."""
-    return 2 * items if fire.source is FireSource.FAILOVER else 1 + (fire.request is not None)
+    asked = (fire.request is not None) + (0 if fire.requested is None else 1 + items)
+    return 2 * items if fire.source is FireSource.FAILOVER else 1 + asked
 
 
 def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -> frozenset[int]:

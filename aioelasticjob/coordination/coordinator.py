@@ -22,6 +22,7 @@ from aioelasticjob.coordination.effects import (
     GiveUpRun,
     RemoveItems,
     Transaction,
+    UpdateRequest,
     to_transactions,
 )
 from aioelasticjob.coordination.member import Member
@@ -51,13 +52,13 @@ READ_PURPOSE = "to read what the rules ask for"
 log = logging.getLogger(__name__)
 
 Ts = TypeVarTuple("Ts")
-Report: TypeAlias = Callable[[int, Record], None]
-"""Is called with an item and its run that was given up."""
+Report: TypeAlias = Callable[[GiveUpRun | UpdateRequest], None]
+"""Is called with an effect that was written, if it ends what others wait for."""
 Work: TypeAlias = Callable[[], Awaitable[float]]
 """Does what has to wait, and returns the seconds until the next turn."""
 
 
-def _ignore(item: int, run: Record) -> None:
+def _ignore(written: GiveUpRun | UpdateRequest) -> None:
     """Report nothing."""
 
 
@@ -65,8 +66,8 @@ class Coordinator:
     """Writes the effects that the rules want, and sets ``views`` to the newest view, in turns.
 
     A turn decides and does not wait.  If something has to be written or read, the turn returns it as work.
-    ``given_up`` is called with each run that is given up, ``dismissed`` when this instance is asked to leave, and
-    ``over`` when the session has ended.
+    ``report`` is called with each run that is given up and each request that ends, ``dismissed`` when this instance is
+    asked to leave, and ``over`` when the session has ended.
     """
 
     def __init__(
@@ -76,12 +77,12 @@ class Coordinator:
         views: Latest[JobView],
         counts: RunCounts,
         clock: Clock,
-        given_up: Report,
+        report: Report,
         dismissed: Callable[[], None],
         over: Callable[[], None],
     ) -> None:
         self._member, self._trees, self._views, self._run_counts, self._clock = member, trees, views, counts, clock
-        self._given_up, self._dismissed, self._over = given_up, dismissed, over
+        self._report, self._dismissed, self._over = report, dismissed, over
         self._pacing, self._config_warnings = Pacing(), ConfigWarnings(member.layout.job)
         self._operator_log = OperatorLog(member)
         self._pacing.tick_at = get_running_loop().time() + views.value.config.reconcile_interval
@@ -166,7 +167,7 @@ class Coordinator:
 
     async def _write(self, rule_input: RuleInput, effects: Sequence[Effect]) -> float:
         """Write effects, and wait until the tree shows them."""
-        self._written = await _commit(self._member, rule_input.view, effects, self._given_up)
+        self._written = await _commit(self._member, rule_input.view, effects, self._report)
         self._written_at = get_running_loop().time()
         return 0.0 if self._written else self._pause(rule_input.view, rule_input.quiet)
 
@@ -310,8 +311,8 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], repo
                 log.info(text, job, items, holders, extra={"job": job, "items": items})
             for item, record in lost.items():
                 _log_lost_run(job, item, record)
-            if isinstance(effect, GiveUpRun):
-                report(effect.item, effect.run)
+            if isinstance(effect, GiveUpRun | UpdateRequest):
+                report(effect)
     return written
 
 

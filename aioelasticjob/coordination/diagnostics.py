@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
+from aioelasticjob.coordination.requests import decode, decode_cancellation
 from aioelasticjob.coordination.view import JobView, instance_data, is_host, is_item
 from aioelasticjob.layout import child
 
@@ -26,7 +27,7 @@ def diagnose(view: JobView, me: str | None = None) -> Mapping[str, str]:
         found[config] = "; ".join(view.config.ignored)
     if me is not None and me in view.lacking:
         found[view.layout.instance(me)] = missing_features_text(view.lacking[me])
-    for path, why in (*_parents(view), *_instances(view), *_items(view), *_obstructed(view)):
+    for path, why in (*_parents(view), *_instances(view), *_items(view), *_requests(view), *_obstructed(view)):
         found.setdefault(path, why)
     return found
 
@@ -87,6 +88,18 @@ def _items(view: JobView) -> Iterator[tuple[str, str]]:
         below = {child(paths.sharding, name) for name in tree.children(paths.sharding)}
         for path in sorted(below - {paths.instance, paths.disabled, paths.failover}):
             yield path, "does not belong to an item, and has no effect"
+
+
+def _requests(view: JobView) -> Iterator[tuple[str, str]]:
+    layout, tree = view.layout, view.tree
+    for name in tree.children(layout.requests):
+        path = child(layout.requests, name)
+        node = tree.get(path)
+        if node is not None and decode(name, node) is None and decode_cancellation(name, node) is None:
+            yield path, "is not a request, so it is not answered: correct it, or remove it"
+        for item in tree.children(path):
+            if not is_item(item):
+                yield child(path, item), "is not the number of an item, and has no effect"
 
 
 def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.request_runs import rescued_request, settling
+from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.model import GIVEN_UP, Record
+from aioelasticjob.model import GIVEN_UP, Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 
 MAX_OPERATIONS = 1000
@@ -125,6 +127,28 @@ class NoteSchedule:
     """The version of the configuration from which the schedule was read."""
 
 
+@dataclass(frozen=True, slots=True)
+class UpdateRequest:
+    """Note that a request has expired or has ended."""
+
+    request: Request
+    """The request as it was."""
+    data: bytes
+    """The new data of its node."""
+    stale: tuple[str, ...] = ()
+    """Nodes below it that nobody needs any more."""
+    expired_items: tuple[int, ...] = ()
+    """Items that will not run because the request has expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRequest:
+    """Remove a request that ended long ago."""
+
+    id: str
+    version: int
+
+
 Effect = (
     BecomeLeader
     | StepDown
@@ -139,6 +163,8 @@ Effect = (
     | RemoveServer
     | ClearRecords
     | NoteSchedule
+    | UpdateRequest
+    | ForgetRequest
 )
 Transaction = list[Op]
 
@@ -176,6 +202,10 @@ def to_transactions(effect: Effect, view: JobView) -> list[Transaction]:
             return _clear_records(view, versions)
         case NoteSchedule(data, config_version):
             return [[*_leading(view), Check(layout.config, config_version), _written(view, layout.schedule, data)]]
+        case UpdateRequest():
+            return _update_request(view, effect)
+        case ForgetRequest(name, version):
+            return [[*_leading(view), Delete(layout.request(name), version)]]
     assert_never(effect)
 
 
@@ -241,7 +271,11 @@ def _give_up_run(view: JobView, given: GiveUpRun) -> Transaction:
     record = replace(given.run, completed=True, completed_at=given.at, outcome=GIVEN_UP)
     settle = Set(paths.execution, records.encode(record), given.version)
     unmark = [Delete(paths.orphan)] if given.marked else []
-    return [*_leading(view), settle, *_absent(paths.running), *unmark]
+    requested = rescued_request(view, given.item, given.run)
+    noted = settling(
+        view.layout, Fire(0, FireSource.FAILOVER, requested=requested), {given.item: VersionedRecord(record, None)}
+    )
+    return [*_leading(view), settle, *_absent(paths.running), *unmark, *noted]
 
 
 def _absent(path: str) -> Transaction:
@@ -264,6 +298,14 @@ def _clear_records(view: JobView, versions: Mapping[str, int]) -> list[Transacti
     removal = [Delete(path, version) for path, version in versions.items()]
     parts = [removal[n : n + MAX_OPERATIONS] for n in range(0, len(removal), MAX_OPERATIONS)]
     return [[*_leading(view), *still_off, *part] for part in parts]
+
+
+def _update_request(view: JobView, update: UpdateRequest) -> list[Transaction]:
+    """Return one transaction for the request's node, and others for the nodes below it: there may be many."""
+    removal: Transaction = [Delete(path) for path in update.stale]
+    parts = [removal[n : n + MAX_OPERATIONS] for n in range(0, len(removal), MAX_OPERATIONS)]
+    note = Set(view.layout.request(update.request.id), update.data, update.request.version)
+    return [[*_leading(view), note], *([*_leading(view), *part] for part in parts)]
 
 
 def _written(view: JobView, path: str, data: bytes) -> Op:

@@ -174,7 +174,7 @@ class RunCounts:
         """Count one run."""
         if outcome is Outcome.COMPLETED:
             self.succeeded += 1
-        elif outcome is not Outcome.CANCELLED:
+        elif outcome not in (Outcome.CANCELLED, Outcome.STOPPED):
             self.failed += 1
 
     async def publish(self, member: Member, view: JobView, now: float) -> None:

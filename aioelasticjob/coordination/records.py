@@ -8,7 +8,7 @@ from dataclasses import replace
 from aioelasticjob.clock import moment
 from aioelasticjob.config import unencodable_text
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.model import SCHEDULED, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.model import ASKED, SCHEDULED, Fire, FireSource, Outcome, Record, VersionedRecord
 
 MAX_MILLISECONDS = 253_402_300_799_999
 """The last millisecond of the year 9999, which is the last year of ``datetime``."""
@@ -19,7 +19,7 @@ MAX_PARAMETER_BYTES = 64 * 1024
 _KNOWN = frozenset(
     {
         *("slot", "source", "instance", "lastBeginTime", "lastCompleteTime", "nextFireTime"),
-        *("completed", "outcome", "asked", "parameter", "ahead", "rescues"),
+        *("completed", "outcome", "asked", "parameter", "request", "ahead", "rescues"),
     }
 )
 
@@ -28,6 +28,7 @@ def encode(record: Record) -> bytes:
     """Return the data of ``execution/{item}``."""
     rescues = f',"rescues":{record.rescues}' if record.rescues else ""
     asked = "" if not record.asked else f',"asked":{record.asked},"parameter":{json.dumps(record.parameter)}'
+    asked += f',"request":{json.dumps(record.request)}' if record.asked and record.request else ""
     asked += f',"ahead":{record.ahead}' if record.ahead else ""
     return (
         f'{{"slot":{record.slot},"source":"{record.source}","instance":{json.dumps(record.instance)},'
@@ -57,6 +58,7 @@ def decode(data: bytes) -> Record | None:
             asked=_number(fields.get("asked", 0)),
             ahead=_number(fields.get("ahead", 0)),
             parameter=None if fields.get("parameter") is None else str(fields["parameter"]),
+            request=str(fields["request"]) if fields.get("asked") and fields.get("request") else "",
             rescues=_number(fields.get("rescues", 0)),
             unknown="" if fields.keys() <= _KNOWN else _unknown(fields),
         )
@@ -122,16 +124,17 @@ def _iso(milliseconds: int) -> str | None:
 
 def begun(last: Record, fire: Fire, me: str, now: int, next_fire: int) -> Record:
     """Return the record of a run that is claimed.  It keeps values of the last record that the next holder needs."""
-    slot, asked, parameter = last.slot, 0, None
+    slot, asked, parameter, request = last.slot, 0, None, ""
     if fire.source in SCHEDULED:
         slot = fire.slot
-    elif fire.source is FireSource.TRIGGER:
-        asked, parameter = fire.slot, fire.parameter
-    else:  # if this rescue is cut off, the next rescuer needs the trigger's parameter as well
-        asked, parameter = last.asked, last.parameter
+    elif fire.source in ASKED:
+        asked, parameter, request = fire.slot, fire.parameter, "" if fire.requested is None else fire.requested.id
+    else:  # if this rescue is cut off, the next rescuer needs what came with the trigger as well
+        asked, parameter, request = last.asked, last.parameter, last.request
     record = Record(slot, fire.source.value, me, now, last.completed_at, next_fire, completed=False)
     ahead = last.ahead if last.ahead > slot else 0
-    record = replace(record, asked=asked, parameter=parameter, ahead=ahead) if asked or ahead else record
+    if asked or ahead:
+        record = replace(record, asked=asked, parameter=parameter, request=request, ahead=ahead)
     rescues = last.rescues + 1 if fire.source is FireSource.FAILOVER else 0
     return replace(record, rescues=rescues, unknown=last.unknown) if rescues or last.unknown else record
 

@@ -8,9 +8,9 @@ instance that calls the listeners of that run; ``started/{item}``, the run that 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from anyio import move_on_after
@@ -20,6 +20,8 @@ from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import is_cut_off
 from aioelasticjob.coordination.records import decode
+from aioelasticjob.coordination.request_runs import following, open_requests, waiting_items
+from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.layout import child
@@ -47,12 +49,22 @@ MAX_MOMENT_DIGITS = 15
 
 def run_of(fire: Fire) -> str:
     """Return the name of a fire's run, which is the same on all instances that take part in it."""
+    if fire.source is FireSource.BACKFILL:
+        return f"backfill-{fire.request_id}-{fire.slot}"
     return f"trigger-{fire.request_id or fire.slot}" if fire.source is FireSource.TRIGGER else str(fire.slot)
 
 
 def moment_of(run: str) -> int | None:
-    """Return the scheduled moment of a run; None if it was triggered."""
+    """Return the scheduled moment of a run; None if somebody has asked for it."""
     return int(run) if run.isascii() and run.isdecimal() and len(run) <= MAX_MOMENT_DIGITS else None
+
+
+def is_awaited(run: str, request: Request, moment: int | None) -> bool:
+    """Whether an item that has this moment of a request to run next has yet to begin a run."""
+    if moment is None or request.span is None:
+        return moment is not None and run == run_of(Fire(moment, request.source, request_id=request.number))
+    begun, _, slot = run.rpartition("-")
+    return begun == f"backfill-{request.number}" and (moment_of(slot) or 0) >= moment
 
 
 class RunBarrier:
@@ -162,7 +174,9 @@ class RunBarrier:
         parent, waiting = await self._waiting()
         if parent is None or not waiting - {besides}:
             return []
-        asked = await self._asked(view) if any(moment_of(run) is None for run in waiting) else frozenset[str]()
+        asked = frozenset[str]()
+        if any(moment_of(run) is None for run in waiting):
+            asked = await self._asked(view) | await self._requested(view, waiting)
         marks = await self._marks(view)
         wanted = [item for item in range(view.config.sharding_total_count) if item not in view.disabled_items]
         reached = min(map(marks.reached, wanted), default=0)
@@ -197,6 +211,20 @@ class RunBarrier:
         alive = await self._read([self._layout.instance(one) for one in holders])
         asked = [node for node, there in zip(nodes, alive, strict=True) if node and there]
         return frozenset(run_of(Fire(0, FireSource.TRIGGER, request_id=node.stat.mzxid)) for node in asked)
+
+    async def _requested(self, view: JobView, runs: Iterable[str]) -> frozenset[str]:
+        """Return those of the runs that an item has yet to begin because of a request, which is read anew."""
+        requests = self._layout.requests
+        tree = await self._steadily(lambda: self._session.subtree([requests]))
+        now = replace(view, tree=tree)
+        return frozenset(
+            run
+            for request in open_requests(now)
+            for item in waiting_items(now, request)
+            if item not in view.disabled_items
+            for run in runs
+            if is_awaited(run, request, following(now, request, item))
+        )
 
     async def _cut_off(self, items: Sequence[int]) -> frozenset[int | None]:
         """Return the moments of runs that were cut off and will be rescued; None stands for triggered runs."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from functools import cache
 from typing import Any, Concatenate, Protocol, TypeAlias
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import Checkpoints, InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import RequestedValues, check_context, requested_by
@@ -111,6 +114,7 @@ def item_context(config: JobConfig, claim: Claim, item: int, checkpoints: Checkp
         item,
         config.sharding_item_parameters.get(item),
         claim.fences.get(item, 0),
+        zone=_zone(config.time_zone),
     )
 
 
@@ -128,7 +132,17 @@ def instance_context(config: JobConfig, claim: Claim, checkpoints: Checkpoints) 
         tuple(sorted(claim.items)),
         {item: given[item] for item in claim.items if item in given},
         claim.fences,
+        zone=_zone(config.time_zone),
     )
+
+
+@cache
+def _zone(name: str) -> tzinfo:
+    """Return a job's time zone; without a schedule nobody has checked its name."""
+    try:
+        return zone_named(name)
+    except InvalidSetting:
+        return UTC
 
 
 def _check_sendable(handler: Handler, blocking: bool) -> None:

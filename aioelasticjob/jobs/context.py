@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
@@ -60,6 +60,8 @@ class Context(ABC):
     checkpoints: Checkpoints = field(repr=False)
     options: Mapping[str, Any] = field(repr=False)
     """The settings that only this kind of job has, as JSON values."""
+    zone: tzinfo = field(default=UTC, repr=False, kw_only=True)
+    """The job's time zone."""
 
     @property
     @abstractmethod
@@ -72,14 +74,28 @@ class Context(ABC):
         """The items of this run."""
 
     @property
+    def run_id(self) -> str:
+        """The name of this run of the job: the same for all its items and instances, and for their rescues."""
+        return f"{self.job_name}@{self.fire.run}"
+
+    @property
     def source(self) -> FireSource:
         """Why this run happens."""
         return self.fire.source
 
+    @cached_property
+    def request(self) -> Mapping[str, Any] | None:
+        """What somebody has asked for who has triggered this run with a JSON object as its parameter; else None."""
+        try:
+            told = json.loads(self.fire.parameter or "null")
+        except (ValueError, RecursionError):
+            return None
+        return told if isinstance(told, dict) else None
+
     @property
     def fire_time(self) -> datetime:
-        """The scheduled moment, aware, in UTC."""
-        return self.fire.at
+        """The moment that the run is for, in the job's time zone: when it was scheduled or asked for."""
+        return self.fire.at.astimezone(self.zone)
 
 
 @dataclass(frozen=True)
@@ -123,7 +139,7 @@ class ItemContext(Context):
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger bound to this run."""
-        return _RunLog(log, {"job": self.job_name, "item": self.item, "task_id": self.task_id})
+        return _RunLog(log, {"job": self.job_name, "item": self.item, "run_id": self.run_id, "task_id": self.task_id})
 
 
 @dataclass(frozen=True)
@@ -173,7 +189,8 @@ class InstanceContext(Context):
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger bound to this run."""
-        return _RunLog(log, {"job": self.job_name, "items": self.items, "task_id": self.task_id})
+        told = {"job": self.job_name, "items": self.items, "run_id": self.run_id, "task_id": self.task_id}
+        return _RunLog(log, told)
 
 
 AnyContext: TypeAlias = ItemContext | InstanceContext
@@ -183,6 +200,7 @@ def described(context: AnyContext) -> str:
     """Return a context as JSON in ASCII, for other programs; with Elastic-Job's names where it has one."""
     fields: dict[str, object] = {
         "jobName": context.job_name,
+        "runId": context.run_id,
         "taskId": context.task_id,
         "instance": context.instance,
         "shardingTotalCount": context.sharding_total_count,
@@ -208,10 +226,13 @@ class _RunLog(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
 
-def task_id(job: str, items: str, instance: str, number: int) -> str:
-    """Return the name of a run; its number is the fence of its claim, or, without a claim, the scheduled moment."""
-    return f"{job}@-@{items}@-@READY@-@{instance}@-@{number:x}"
+def task_id(job: str, items: str, instance: str, run: str, number: int) -> str:
+    """Return the name of the run of some items, from the name of the job's run.
+
+    The number is the fence of the claim, or, without a claim, the moment: so a rescue has another name.
+    """
+    return f"{job}@-@{items}@-@READY@-@{instance}@-@{run}.{number:x}"
 
 
 def _task_id(context: Context, items: str, fence: int) -> str:
-    return task_id(context.job_name, items, context.instance, fence or context.fire.slot)
+    return task_id(context.job_name, items, context.instance, context.fire.run, fence or context.fire.slot)

@@ -26,7 +26,7 @@ from aioelasticjob.credentials import SECRET
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.jobs.context import AnyContext, ItemContext, RunLease, described, run_lease
 from aioelasticjob.jobs.kinds import Kind, Options
-from aioelasticjob.jobs.shell_signs import shell_sign
+from aioelasticjob.jobs.shell_signs import command_words, shell_sign
 from aioelasticjob.setting_types import DURATION
 
 CONTEXT_VARIABLE = "AIOELASTICJOB_CONTEXT"
@@ -66,17 +66,10 @@ class ScriptFailed(ElasticJobError):
         """The exit code; the negative number of a signal if that ended the script; None if it was never started."""
 
 
-def _command(given: object) -> object:
-    words = given if isinstance(given, list | tuple) else [given]
-    if not all(isinstance(word, str | int | float) and not isinstance(word, bool) for word in words):
-        raise ValueError("must be a string, or a list of strings and numbers")
-    return given if isinstance(given, str) else [str(word) for word in words]
-
-
 class Script(Options):
     """The settings that only script jobs have."""
 
-    command: Annotated[str | list[str], BeforeValidator(_command)]
+    command: Annotated[str | list[str], BeforeValidator(command_words)]
     """The program and its arguments; a string is split into words as a shell does, without any other expansion."""
     shell: bool = False
     """Whether the string is given to ``/bin/sh`` as it is."""

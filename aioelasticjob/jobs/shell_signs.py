@@ -14,3 +14,15 @@ def shell_sign(command: str) -> str | None:
     """Return the first such sign; None without one.  A sign in the midst of a word, as in an address, is none."""
     found = (_SIGN.search(word) for word in _QUOTED.sub("_", command).split())
     return next((sign[0] for sign in found if sign is not None), None)
+
+
+def command_words(given: object) -> object:
+    """Return a command as text, or as a list of texts.
+
+    Raises:
+        ValueError: it is neither text nor a list of texts and numbers.
+    """
+    words = given if isinstance(given, list | tuple) else [given]
+    if not all(isinstance(word, str | int | float) and not isinstance(word, bool) for word in words):
+        raise ValueError("must be a string, or a list of strings and numbers")
+    return given if isinstance(given, str) else [str(word) for word in words]

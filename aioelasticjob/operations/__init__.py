@@ -12,8 +12,12 @@ from aioelasticjob.operations.actions import (
     shut_down,
     trigger,
 )
+from aioelasticjob.operations.asking import Asked, ask, cancel_request, pause_request, resume_request
+from aioelasticjob.operations.backfill import BackfillPlan, backfill, plan_backfill, rerun
+from aioelasticjob.operations.cancelling import cancel
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
+from aioelasticjob.operations.request_status import RequestStatus, ended, job_of_request, request, requests
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult
 from aioelasticjob.operations.settings import Preview, configure, preview
 from aioelasticjob.operations.status import (
@@ -30,6 +34,8 @@ from aioelasticjob.operations.watching import StatusStream, watch, watch_all
 
 __all__ = [
     "ActiveRun",
+    "Asked",
+    "BackfillPlan",
     "ChangedMeanwhile",
     "HostStatus",
     "ImportedJob",
@@ -39,28 +45,41 @@ __all__ = [
     "NotPossible",
     "OperationResult",
     "Preview",
+    "RequestStatus",
     "ServerStatus",
     "StatusStream",
+    "ask",
+    "backfill",
     "by_server",
+    "cancel",
+    "cancel_request",
     "configure",
     "disable",
     "disable_server",
     "dump",
     "enable",
     "enable_server",
+    "ended",
     "export_jobs",
     "import_jobs",
     "job",
+    "job_of_request",
     "jobs",
     "listed",
     "names",
     "pause",
+    "pause_request",
     "pause_server",
+    "plan_backfill",
     "preview",
     "preview_import",
     "remove",
     "remove_server",
+    "request",
+    "requests",
+    "rerun",
     "resume",
+    "resume_request",
     "resume_server",
     "shut_down",
     "trigger",

@@ -149,6 +149,15 @@ async def shut_down(session: Session, job: str, *, instance: str | None = None) 
     return await commit(session, [*_stands(view), *requests], f"{job}: asked {_named(new)} to leave")
 
 
+def see_who_runs(view: JobView) -> None:
+    """Refuse a run that nobody could make now.
+
+    Raises:
+        NotPossible: no instance is there, or all are switched off, or all items are disabled.
+    """
+    _see_what_runs(view, _asked(view, None))
+
+
 def _data(parameter: str | None) -> bytes:
     if parameter is not None and not isinstance(parameter, str):
         raise InvalidSetting("parameter", parameter, "must be text")

@@ -20,6 +20,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds
+from aioelasticjob.operations.backfill import see_no_backfill
 from aioelasticjob.operations.queries import listed, view_of
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit
 from aioelasticjob.registry.session import Session
@@ -100,6 +101,8 @@ async def configure(
     differences = _differences(view.config, config)
     if not differences:
         return await commit(session, (), f"{job}: is configured so already")
+    if "sharding_total_count" in differences:
+        see_no_backfill(view)
     said = "; ".join(f"{name}: {before!r} → {after!r}" for name, (before, after) in differences.items())
     return await commit(session, [Set(view.layout.config, config.to_json(), present)], f"{job}: {said}")
 

@@ -80,6 +80,7 @@ class _DataflowRun:
         try:
             unheeded, blocking = self._execution.log_unheeded_handlers, self._execution.job.blocking
             with HandlerScope(unheeded, after=timeout, threads=blocking) as self._limit:
+                self._execution.enter(self._limit, self._execution.claim.items)
                 async with create_task_group() as self._tasks:
                     self._tasks.start_soon(self._count)
                     if self._config.streaming:
@@ -90,9 +91,10 @@ class _DataflowRun:
                         await self._over.wait()
                     self._tasks.cancel_scope.cancel()
             if self._limit.cancel_called:
+                over_time = None if self._execution.to_stop else TimeoutError(f"the run took longer than {timeout:g} s")
                 for feed in self._feeds:
                     if not feed.queue.ended:
-                        feed.end(Outcome.TIMED_OUT, TimeoutError(f"the run took longer than {timeout:g} s"))
+                        feed.end(Outcome.TIMED_OUT if over_time else Outcome.STOPPED, over_time)
         finally:
             self._publish_counts()
             for feed in self._feeds:

@@ -6,7 +6,7 @@ Errors of handlers end here: they are reported, and noted as the outcome of thei
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +15,8 @@ from anyio import CancelScope, Event, create_task_group
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.request_runs import cancellations_of
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.base import Engine, Job, instance_context, item_context
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import provided
@@ -52,12 +54,38 @@ class Execution:
     under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
     """The context of each handler that has begun, by the task that the handler runs in."""
 
+    limits: dict[int, HandlerScope] = field(default_factory=dict)
+    """The scope in which each item's handler runs."""
+    to_stop: set[int] = field(default_factory=set)
+    """Items whose run somebody has cancelled."""
+
+    def stop(self, items: Set[int]) -> None:
+        """Cancel the handlers of items whose run somebody has cancelled, also those that have yet to begin."""
+        for item in items - self.to_stop:
+            self.to_stop.add(item)
+            if item in self.limits:
+                self.limits[item].cancel("somebody has cancelled the run")
+
+    def enter(self, limit: HandlerScope, items: Iterable[int]) -> None:
+        """Note that the handler of items runs in a scope."""
+        self.limits.update(dict.fromkeys(items, limit))
+        if not self.to_stop.isdisjoint(items):
+            limit.cancel("somebody has cancelled the run")
+
     def log_unheeded_handlers(self) -> None:
         """Name the handlers in the log that go on although they were cancelled; not those in threads, which must."""
         for task, context in self.under_way.items():
             over = task.done() or not self.outcomes.keys().isdisjoint(context.claimed)
             if not over and not self.job.blocking:
                 warn_unheeded(self.job, context, task)
+
+
+def stop_cancelled(execution: Execution | None, view: JobView) -> None:
+    """Stop the runs of an execution that somebody has cancelled."""
+    if execution is None:
+        return
+    for one in cancellations_of(view):
+        execution.stop({item for item, fence in one.fences.items() if execution.claim.fences.get(item) == fence})
 
 
 async def execute(execution: Execution) -> None:
@@ -131,19 +159,19 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
     execution.under_way[task] = context
     try:
         async with UserCode("the handler"):
-            if timeout is None:
-                await _call(execution, context)
-                return Outcome.COMPLETED
             unheeded = (
                 execution.log_unheeded_handlers
                 if execution.job.blocking
                 else partial(warn_unheeded, execution.job, context, task)
             )
             with HandlerScope(unheeded, after=timeout, threads=execution.job.blocking) as limit:
+                execution.enter(limit, context.claimed)
                 await _call(execution, context)
     except Exception as error:
         _fail(execution, context, error)
         return Outcome.FAILED
+    if limit.cancel_called and not execution.to_stop.isdisjoint(context.claimed):
+        return Outcome.STOPPED
     if limit.cancel_called:  # also if the handler was in a thread and went on to its end
         _fail(execution, context, TimeoutError(f"the run took longer than {timeout:g} s"))
         return Outcome.TIMED_OUT

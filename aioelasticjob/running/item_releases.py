@@ -12,7 +12,7 @@ from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.record_cache import is_cut_off
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.model import SCHEDULED, Fire
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.scheduler import TaskScope
 
@@ -36,7 +36,7 @@ class ItemReleases:
     def refused(self, view: JobView, fire: Fire, items: frozenset[int]) -> None:
         """Wait until another instance has ended its runs of these items.  Then the newest moment is run or missed."""
         self._state.runs_elsewhere(items, fire)
-        missed = (view, fire.slot) if view.config.misfire and fire.source is not FireSource.TRIGGER else None
+        missed = (view, fire.slot) if view.config.misfire and fire.source in SCHEDULED else None
         for item in sorted(items):
             self.tasks.start_soon(self._until_free, item, missed)
 

@@ -17,7 +17,7 @@ from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_lease
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import SCHEDULED, Fire, FireSource
+from aioelasticjob.model import ASKED, SCHEDULED, Fire, FireSource
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.running.cancellation import HandlerScope
 from aioelasticjob.running.claim_ahead import ASLEEP, ClaimAhead
@@ -166,7 +166,7 @@ class JobScheduler:
                 if begun := await self._state.look(view):
                     self._releases.follow(begun)
                 self._rest_first = None
-                asked = view.orphans or self._member.id in view.triggered or self._triggers.deferred
+                asked = view.orphans or self._triggers.are_open(view)
                 busy = (asked and await self._answer(view)) or await self._run_owed(view) or await self._run_ahead(view)
                 self._refused = 0
                 if self._member.refusals.open:
@@ -187,8 +187,9 @@ class JobScheduler:
 
     async def _answer(self, view: JobView) -> bool:
         """Rescue an orphan, or answer a trigger; False if there was nothing to answer."""
-        run = self._run_claimed
-        busy = await self.rescues.answer(view, run) or await self._triggers.answer(view, run)
+        busy = await self.rescues.answer(view, self._run_claimed) or await self._triggers.answer(
+            view, self._run_claimed
+        )
         self._state.now()
         return busy
 
@@ -231,15 +232,13 @@ class JobScheduler:
         self._stats.accepted()
         if not (view.settled and view.config.monitor_execution and self._member.id in view.eligible):
             return False
-        if not (items := state.owed_ahead(upcoming) - view.disabled_items):
-            return False
-        await self._run_claimed(view, Fire(upcoming, FireSource.CRON), items)
-        return True
+        if items := state.owed_ahead(upcoming) - view.disabled_items:
+            await self._run_claimed(view, Fire(upcoming, FireSource.CRON), items)
+        return bool(items)
 
     async def _run_claimed(self, view: JobView, fire: Fire, items: frozenset[int]) -> bool:
         """Claim items, run and settle them; return whether any was run."""
-        execution = await self._prepare(view, fire, items)
-        if execution is None:
+        if (execution := await self._prepare(view, fire, items)) is None:
             return False
         try:
             execution.begun = await self._reach(view, fire)
@@ -281,6 +280,7 @@ class JobScheduler:
             self._set_up_engine(view, execution)
         catch_up = fire.source is FireSource.MISFIRE and self._state.is_catch_up(fire.slot)
         self._stats.began(execution, catch_up=catch_up)
+        self.rescues.stop_cancelled_runs()
         with HandlerScope(execution.log_unheeded_handlers, threads=self._job.blocking) as scope:
             self._execution = scope
             session.bind(scope, self._member.incarnation)
@@ -324,7 +324,7 @@ class JobScheduler:
                 self._rest_first = UNCERTAIN
                 return ClaimResult(None)
             taken = ClaimResult(self._claims.unmonitored(fire, items))
-            if fire.source is FireSource.TRIGGER:
+            if fire.source in ASKED:
                 await self._triggers.claimed(fire, taken)
             return taken
         if view.tree.outdated:  # the connection was lost after this was decided, and has come back
@@ -344,7 +344,7 @@ class JobScheduler:
             state.report_lost_runs(taken.cut_off)
         if taken.refused:
             state.is_obstructed(taken.refused, fire)
-        if fire.source is FireSource.TRIGGER:
+        if fire.source in ASKED:
             await self._triggers.claimed(fire, taken)
         if taken.elsewhere and fire.source is not FireSource.FAILOVER:
             self._releases.refused(view, fire, taken.elsewhere)
@@ -397,4 +397,4 @@ class JobScheduler:
         delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - now)
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
-        return min(MAX_WAIT, delay / 1000, self._state.unsteady)
+        return min(MAX_WAIT, delay / 1000, self._state.unsteady, self._triggers.next_due(view))

@@ -176,15 +176,16 @@ class Life:
         job_scheduler = self.job_scheduler = JobScheduler(
             self._job, member, views, shared, self.tasks, self._finished, past.since, past.accounted, past.items
         )
-        given_up = job_scheduler.rescues.given_up
+        conclude = job_scheduler.rescues.conclude
         coordinator = Coordinator(
-            member, trees, views, job_scheduler.run_counts, shared.clock, given_up, self._dismissed, self._finished
+            member, trees, views, job_scheduler.run_counts, shared.clock, conclude, self._dismissed, self._finished
         )
         running = Activity(self._scheduler, self.tasks, job_scheduler.turn, is_urgent=False)
         coordinating = Activity(self._scheduler, self.tasks, coordinator.turn)
         listening = Activity(self._scheduler, self.tasks, self._port.turn)
         job_scheduler.wake = running.wake
         views.listen(job_scheduler.reconsider)
+        views.listen(job_scheduler.rescues.stop_cancelled_runs)
         views.listen(listening.wake)
         trees.listen(coordinating.wake)
         self._activities = [self._following, running, coordinating, listening]

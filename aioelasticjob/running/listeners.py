@@ -33,6 +33,8 @@ async def join_run(listeners: Sequence[Listener], member: Member, fire: Fire, it
     if not items or not any(isinstance(listener, OnceListener) for listener in listeners):
         return True
     request = None if fire.request is None else Check(*fire.request)
+    if fire.requested is not None:
+        request = Check(member.layout.request(fire.requested.id), fire.requested.version)
     return await RunBarrier(member).join(run_of(fire), items, request)
 
 

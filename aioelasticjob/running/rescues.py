@@ -8,16 +8,20 @@ from zlib import crc32
 from anyio import move_on_after
 
 from aioelasticjob.coordination.claims import Claims
+from aioelasticjob.coordination.effects import GiveUpRun, UpdateRequest
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.request_runs import rescued_request
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
-from aioelasticjob.model import Fire, FireSource, Record
+from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.execution import stop_cancelled
+from aioelasticjob.running.requested_runs import RunClaimed
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.stats import ExecutionStats
-from aioelasticjob.running.triggers import RunClaimed
 
+EXPIRED = "it was asked for, and could not be begun before the request expired"
 VISIBLE_WITHIN = 1.0
 """The longest wait, in seconds, until the view shows that the rescue of this instance's own item has ended."""
 
@@ -30,10 +34,19 @@ class Rescues:
     ) -> None:
         self._member, self._state, self._stats, self._claims, self._views = member, state, stats, claims, views
 
-    def given_up(self, item: int, run: Record) -> None:
-        """Report a run that this instance has given up as the leader."""
+    def conclude(self, written: GiveUpRun | UpdateRequest) -> None:
+        """Report what this instance has ended as the leader: a run that it has given up, or a request."""
+        if isinstance(written, UpdateRequest):
+            due = written.request.moment
+            self._state.report(written.expired_items, Passed(due, due), EXPIRED)
+            return
+        item, run = written.item, written.run
         if error := self._stats.given_up(self._views.value.config, item, run):
             self._state.report([item], Passed(run.moment, run.moment), str(error), run.instance)
+
+    def stop_cancelled_runs(self) -> None:
+        """Stop the runs of this instance that somebody has cancelled: they are neither rescued nor run again."""
+        stop_cancelled(self._stats.execution, self._views.value)
 
     async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
         """Rescue one orphan; True if one was claimed.
@@ -67,7 +80,8 @@ class Rescues:
         if record.completed:
             await self._claims.remove_orphan_mark(item)
         elif record.rescues < view.config.max_rescues:  # else the leader gives it up
-            fire = Fire(cache.moment(item), FireSource.FAILOVER, record.parameter)
+            requested = rescued_request(view, item, record)
+            fire = Fire(cache.moment(item), FireSource.FAILOVER, record.parameter, requested=requested)
             taken = await run_claimed(view, fire, frozenset({item}))
             if taken and item in self._state.held:  # it shall run its next moment together with the others
                 await self._wait_until(lambda newer: item not in newer.rescues)

@@ -13,7 +13,7 @@ from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import GivenUp
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, task_id
-from aioelasticjob.model import NONE, Claim, Fire, Outcome, Record
+from aioelasticjob.model import NONE, Claim, Fire, Outcome, Record, run_name
 from aioelasticjob.running.execution import Execution
 
 MAX_NAMED = 10
@@ -31,16 +31,22 @@ class ExecutionStats:
         self._counts = events.counts[self._job]
         self.run_counts = RunCounts()
         """Counts the runs that ended here; the coordinator publishes the counts."""
-        self.under_way: Claim | None = None
+        self.execution: Execution | None = None
+        """The execution under way."""
         self._refused = False
         self._declined: frozenset[int] = NONE
         self._given_up: dict[int, int] = {}
         """For each item, when the run began that was last reported as given up."""
 
+    @property
+    def under_way(self) -> Claim | None:
+        """The claim of the execution under way."""
+        return None if self.execution is None else self.execution.claim
+
     def began(self, execution: Execution, *, catch_up: bool) -> None:
         """Note that an execution begins.  ``catch_up`` says that no instance was up when its moment came."""
         fire = execution.claim.fire
-        self.under_way = execution.claim
+        self.execution = execution
         self._counts.fires[fire.source] += 1
         if catch_up:
             self._counts.caught_up += 1
@@ -53,7 +59,7 @@ class ExecutionStats:
 
     def ended(self, execution: Execution, seconds: float) -> None:
         """Note the outcomes of an execution, which took so many ``seconds``."""
-        self.under_way = None
+        self.execution = None
         for item in execution.claim.items:
             outcome = execution.outcomes.get(item, Outcome.CANCELLED)
             if execution.job.engine is None:  # an engine counts records instead
@@ -92,7 +98,10 @@ class ExecutionStats:
             return None
         self._given_up[item] = run.begun
         error = GivenUp(run.rescues, run.instance)
-        task, fire_time = task_id(self._job, str(item), run.instance, run.moment), moment(run.moment / 1000).isoformat()
+        task, fire_time = (
+            task_id(self._job, str(item), run.instance, run_name(run.moment, run.request), run.moment),
+            moment(run.moment / 1000).isoformat(),
+        )
         failure = Failure(self._job, run.instance, (item,), task, fire_time, error)
         self._dispatcher.put(config.error_handler, config.error_handler_options, failure)
         return error

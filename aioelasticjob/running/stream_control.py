@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from anyio import Event
 
 from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.request_runs import requested_of
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.events import Events
 from aioelasticjob.latest import Latest
@@ -46,6 +47,7 @@ def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
         or me not in now.eligible
         or not now.disabled_items.isdisjoint(items)
         or (trigger in now.tree and not now.obstructed(trigger))
+        or bool(requested_of(now, _within_reach(now, me)) - requested_of(begun, _within_reach(begun, me)))
         or (claim.fire.source is not FireSource.FAILOVER and any(now.assignment.get(item) != me for item in items))
         or (now.config.failover and any(map(now.awaits_rescue, now.orphans - now.disabled_items)))
         or bool(_within_reach(now, me) - _within_reach(begun, me) - items)

@@ -99,9 +99,9 @@ class Trace:
 
 def _task_ids(job: str, claim: Claim, per_instance: bool) -> dict[int, str]:
     """Return the task ids that the contexts of these items have."""
-    me, slot, fences = claim.instance, claim.fire.slot, claim.fences
+    me, slot, run, fences = claim.instance, claim.fire.slot, claim.fire.run, claim.fences
     if per_instance:
         items = sorted(claim.items)
-        together = task_id(job, ",".join(map(str, items)), me, max(fences.values(), default=0) or slot)
+        together = task_id(job, ",".join(map(str, items)), me, run, max(fences.values(), default=0) or slot)
         return dict.fromkeys(items, together)
-    return {item: task_id(job, str(item), me, fences.get(item, 0) or slot) for item in claim.items}
+    return {item: task_id(job, str(item), me, run, fences.get(item, 0) or slot) for item in claim.items}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from aioelasticjob.coordination.claims import ClaimResult
 from aioelasticjob.coordination.commit import WriteRefused, write
@@ -19,12 +18,11 @@ from aioelasticjob.model import NONE, Fire, FireSource
 from aioelasticjob.registry.transaction import Delete
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.listeners import join_run
+from aioelasticjob.running.requested_runs import RequestedRuns, RunClaimed
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.stats import ExecutionStats
 
 log = logging.getLogger(__name__)
-
-RunClaimed: TypeAlias = Callable[[JobView, Fire, frozenset[int]], Awaitable[bool]]
 
 
 class Triggers:
@@ -36,16 +34,21 @@ class Triggers:
         self._member, self._state, self._stats, self._listeners = member, state, stats, listeners
         self.deferred: dict[int, Fire] = {}
         """The fires of items that could not be claimed when their trigger was answered."""
+        self._requested = RequestedRuns(member, state, stats, listeners)
         self._asked: frozenset[int] = NONE
         """All items that the present fire is meant for, whether or not they can be claimed now."""
 
+    def are_open(self, view: JobView) -> bool:
+        """Whether a trigger or a deferred item has not been run yet."""
+        return bool(self.deferred) or self._member.id in view.triggered or self._requested.are_there(view)
+
     async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
-        """Run the items of a trigger; True if there was one to answer."""
+        """Run the items of a trigger or of a request; True if there was one to answer."""
         if (later := self._due(view)) is not None:
             await self._run_deferred(view, run_claimed, *later)
             return True
         if (fire := self._newest(view)) is None:
-            return False
+            return await self._requested.answer(view, run_claimed)
         state = self._state
         refusal = state.intolerable_skew() or too_large((fire.parameter or "").encode())
         closed = refusal is not None or self._member.id not in view.eligible
@@ -68,12 +71,18 @@ class Triggers:
 
     async def claimed(self, fire: Fire, taken: ClaimResult) -> None:
         """Keep the items that the claim for a trigger did not get: the trigger stays, or they are deferred."""
+        if fire.requested is not None:
+            return self._requested.claimed(fire, taken)
         got = frozenset[int]() if taken.claim is None else taken.claim.items.keys()
         if not got and (taken.stale or not await self._drop(fire)):
             return
         for item in got | taken.refused:
             self.deferred.pop(item, None)
         self._put_off(self._asked - got - taken.refused, fire)
+
+    def next_due(self, view: JobView) -> float:
+        """Return the seconds until a planned request is due; infinity if there is none."""
+        return self._requested.next_due(view)
 
     def give_up(self) -> None:
         """Report the deferred items as missed, because this instance leaves or its session is over."""
@@ -98,7 +107,8 @@ class Triggers:
         if asked is None or view.obstructed(path) or not view.settled:
             return None
         parameter = asked.data.decode("utf-8", "replace") or None  # without data, the configured one is used
-        return Fire(self._state.now(), FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
+        moment = round(asked.stat.mtime * 1000)  # by the registry's clock, so that it is the same on all instances
+        return Fire(moment, FireSource.TRIGGER, parameter, (path, asked.stat.version), asked.stat.mzxid)
 
     def _log_why_nothing_runs(self, view: JobView) -> None:
         """Log why a trigger runs nothing; it is not logged if this instance simply holds no items."""
@@ -144,7 +154,7 @@ class Triggers:
         alike = frozenset(
             item for item in ready if (fires[item].parameter, fires[item].request_id) == (parameter, asked)
         )
-        return Fire(self._state.now(), FireSource.TRIGGER, parameter, request_id=asked), alike
+        return fires[min(ready)], alike
 
     def _report_missed(self, items: Collection[int], why: str) -> None:
         for item in sorted(items):

@@ -44,12 +44,14 @@ def test_of_a_job_at_rest_there_is_nothing_to_say() -> None:
         (Set(LAYOUT.instance(ME), b'{"ip": "10.0.0.7"}', -1), LAYOUT.instance(ME), "the instance's name says"),
         (Set(LAYOUT.instance(ME), b'{"host": "a b"}', -1), LAYOUT.instance(ME), "must be an address or the name of a"),
         (Set(LAYOUT.instance(ME), b"garbage", -1), LAYOUT.instance(ME), "is not a JSON object"),
+        (Create(LAYOUT.request("r"), b"run!"), LAYOUT.request("r"), "is not a request, so it is not answered"),
         (Set(LAYOUT.host, b"nobody", -1), LAYOUT.host, "names 'nobody', which is not a registered instance"),
     ],
 )
 def test_what_was_made_by_hand_is_named_by_its_path(by_hand: Op, path: str, why: str) -> None:
     here = world(2, sharding_total_count=2)
     here.settle()
+    here.registry.commit([Create(LAYOUT.requests)])
     here.registry.commit([by_hand])
     found = diagnose(here.view())
     assert found.keys() == {path}

@@ -15,6 +15,7 @@ from aioelasticjob.coordination.effects import (
     BecomeLeader,
     ClearRecords,
     Effect,
+    ForgetRequest,
     GiveUpRun,
     MarkOrphan,
     NoteSchedule,
@@ -25,12 +26,14 @@ from aioelasticjob.coordination.effects import (
     RequireAssignment,
     RestoreNodes,
     StepDown,
+    UpdateRequest,
     to_transactions,
 )
+from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Record
+from aioelasticjob.model import FireSource, Record
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from tests.simulation.bare.registry import BareRegistry
 
@@ -56,6 +59,13 @@ of_leaders: dict[type, st.SearchStrategy[Effect]] = {
     NoteSchedule: st.builds(NoteSchedule, st.binary(max_size=9), versions),
     RemoveMarks: st.lists(paths, min_size=1, unique=True).map(lambda chosen: RemoveMarks(tuple(chosen))),
     RemoveServer: st.builds(RemoveServer, st.sampled_from(["10.0.0.1", "10.0.0.9"]), versions),
+    UpdateRequest: st.builds(
+        UpdateRequest,
+        st.builds(Request, st.just("r"), st.just(FireSource.TRIGGER), st.just(1), st.just(1), version=versions),
+        st.binary(max_size=9),
+        st.lists(items.map(lambda item: LAYOUT.request_item("r", item)), unique=True).map(tuple),
+    ),
+    ForgetRequest: st.builds(ForgetRequest, st.just("r"), versions),
     ClearRecords: st.dictionaries(items.map(lambda item: LAYOUT.item(item).execution), versions, min_size=1).map(
         ClearRecords
     ),

@@ -16,12 +16,13 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, ItemContext, JobConfig, operations
-from aioelasticjob.coordination import records, strategies
+from aioelasticjob.coordination import records, requests, strategies
 from aioelasticjob.coordination.strategies import AssignmentInput
 from aioelasticjob.events import Ended, EventReader
 from aioelasticjob.model import Outcome
 from aioelasticjob.registry.session import ConnectionSettings, open_session
 from aioelasticjob.registry.transaction import Set
+from aioelasticjob.registry.tree import UNREAD_NODE, Node
 from aioelasticjob.testing import Faults, VirtualClock, run
 from aioelasticjob.zookeeper.server import serve
 from tests.docs.pages import ROOT, Block, blocks, execute, pages
@@ -295,10 +296,29 @@ def test_the_configuration_written_by_hand_is_one() -> None:
 
 
 def test_the_record_shown_is_one() -> None:
-    (block,) = blocks("docs/reference/znodes.md", "json")
+    block, request = blocks("docs/reference/znodes.md", "json")
+    read = requests.decode("r", Node(request.text.encode(), UNREAD_NODE.stat))
+    assert read is not None
+    assert json.loads(requests.encode(read)) == json.loads(request.text)
     record = records.decode(block.text.encode())
     assert record is not None
     assert json.loads(records.encode(record)) == json.loads(block.text)
+
+
+def test_a_program_asks_for_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = blocks("docs/how-to/requests.md", "python")
+
+    async def main() -> None:
+        names = execute(program, address="embedded://")
+        async with names["app"].running():
+            await names["ask"]()
+            with anyio.fail_after(30):
+                while capsys.readouterr().out.count("item") < 2:
+                    await anyio.sleep(0.05)
+            states = {one.request.items: one.state for one in await names["app"].requests("report")}
+            assert states == {(2, 3): "done", None: "planned"}
+
+    asyncio.run(main())
 
 
 def test_the_embedded_server_is_started_within_a_program(capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,13 +74,13 @@ def test_every_znode_has_its_row() -> None:
 def _spelt() -> set[str]:
     """Return all paths that the layout spells, relative to the job, with placeholders."""
     layout, found = Layout("job"), set[str]()
-    placeholders = {"ip": "{ip}", "instance": "{id}", "run": "{run}"}
+    placeholders = {"ip": "{ip}", "instance": "{id}", "run": "{run}", "name": "{id}", "item": "{item}"}
     for name, member in vars(Layout).items():
         if isinstance(member, cached_property):
             found |= {value for value in [getattr(layout, name)] if isinstance(value, str)}
         elif inspect.isfunction(member) and not name.startswith("_") and name != "item":
-            (parameter,) = list(inspect.signature(member).parameters)[1:]
-            found.add(member(layout, placeholders[parameter]))
+            parameters = list(inspect.signature(member).parameters)[1:]
+            found.add(member(layout, *(placeholders[parameter] for parameter in parameters)))
     of_item: Any = layout.item("{item}")  # type: ignore[arg-type]
     found |= {getattr(of_item, name) for name in of_item.__slots__}
     found |= {f"{layout.started}/{{item}}", f"{layout.completed}/{{item}}"}

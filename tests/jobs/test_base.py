@@ -71,7 +71,8 @@ def test_the_contexts_log_carries_the_run_and_keeps_the_callers_fields(caplog: p
         context.log.info("indexed", extra={"files": 3})
     (record,) = caplog.records
     assert (record.__dict__["job"], record.__dict__["item"], record.__dict__["files"]) == ("job", 0, 3)
-    assert record.__dict__["task_id"] == context.task_id == "job@-@0@-@READY@-@me@-@11"
+    assert record.__dict__["task_id"] == context.task_id == "job@-@0@-@READY@-@me@-@19700101T000001Z.11"
+    assert record.__dict__["run_id"] == context.run_id == "job@19700101T000001Z"
     assert (context.parameter, context.fence) == ("Beijing", 17)
 
 

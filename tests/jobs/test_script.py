@@ -103,7 +103,8 @@ def test_arguments_and_environment_carry_the_context(
     assert json.loads(arguments[1]) == context
     assert context == {
         "jobName": "backup",
-        "taskId": "backup@-@4@-@READY@-@10.0.0.5@-@4711-ab@-@11",
+        "runId": "backup@20251120T100000Z",
+        "taskId": "backup@-@4@-@READY@-@10.0.0.5@-@4711-ab@-@20251120T100000Z.11",
         "instance": "10.0.0.5@-@4711-ab",
         "shardingTotalCount": 6,
         "jobParameter": "nightly",

@@ -87,6 +87,33 @@ def test_a_thread_that_outlives_its_timeout_keeps_its_item_until_it_ends(real_lo
     assert ended == ["thread", "flight"]
 
 
+@pytest.mark.parametrize("early", [True, False])
+def test_a_thread_whose_run_is_cancelled_keeps_its_item_until_it_ends(real_loop_kind: LoopKind, early: bool) -> None:
+    begun, finish, ended = threading.Event(), threading.Event(), list[str]()
+
+    def handler(context: ItemContext) -> None:
+        begun.set()
+        finish.wait(90)
+        ended.append("thread")
+
+    async def main() -> dict[int, Outcome]:
+        flown = flight(JobConfig.build(job_name="job", sharding_total_count=2), handler, 0, 1)
+        if early:
+            flown.stop({0, 1})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(execute, flown)
+            if not early:
+                await anyio.to_thread.run_sync(begun.wait, 90)
+                flown.stop({0, 1})
+                await anyio.sleep(0)
+                assert (ended, flown.outcomes) == ([], {})
+                finish.set()
+        return flown.outcomes
+
+    assert run_async(real_loop_kind, main) == {0: Outcome.STOPPED, 1: Outcome.STOPPED}
+    assert ended == ([] if early else ["thread"] * 2)
+
+
 @pytest.mark.parametrize("raised", [SystemExit(3), asyncio.CancelledError(), BaseExceptionGroup("x", [SystemExit()])])
 def test_what_a_thread_raises_is_the_outcome_of_its_item(real_loop_kind: LoopKind, raised: BaseException) -> None:
     def handler(context: ItemContext) -> None:

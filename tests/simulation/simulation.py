@@ -24,6 +24,7 @@ from anyio import create_task_group, sleep
 
 from aioelasticjob.coordination import effects
 from aioelasticjob.testing.loop import START, run
+from tests.simulation import asking
 from tests.simulation import hostile as surroundings
 from tests.simulation.chaos import KINDS, WILD, mend, rage
 from tests.simulation.cluster import Cluster, JobPlan, Plan
@@ -156,6 +157,9 @@ async def _life(cluster: Cluster, dice: Random) -> None:
         if cluster.plan.hostile:
             chance = Random(f"hostile {cluster.plan.seed}")
             tasks.start_soon(rage, cluster, chance, cluster.plan.chaos, surroundings.KINDS, surroundings.OFTEN)
+        if "ask" in cluster.plan.kinds:
+            asks = Random(f"asks {cluster.plan.seed}")
+            tasks.start_soon(rage, cluster, asks, cluster.plan.chaos, asking.KINDS)
         await rage(cluster, dice, cluster.plan.chaos)
     cluster.peaceful = True
     enter("recovery")
@@ -256,7 +260,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", default="0:20", metavar="A[:B]", help="the seeds A to B-1, or 'random'")
     parser.add_argument("--count", type=int, default=20, help="how many random seeds")
     parser.add_argument("--minutes", type=float, default=1.0, help="simulated minutes of faults")
-    known = ",".join((*KINDS, *WILD, *surroundings.KINDS))
+    known = ",".join((*KINDS, *WILD, *surroundings.KINDS, *asking.KINDS))
     parser.add_argument("--kinds", default="", help=f"only these faults, of {known}")
     parser.add_argument("--failover", action="store_true", help="let all jobs rescue orphans")
     parser.add_argument("--wild", action="store_true", help="save checkpoints, and let operators switch settings")

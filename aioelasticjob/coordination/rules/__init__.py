@@ -18,6 +18,7 @@ from aioelasticjob.coordination.rules.housekeeping import (
     remove_servers,
     restore_nodes,
 )
+from aioelasticjob.coordination.rules.requests import end_requests, forget_requests
 from aioelasticjob.coordination.rules.rule_input import RuleInput
 from aioelasticjob.coordination.rules.schedule import note_schedule
 from aioelasticjob.coordination.rules.sharding import assign_items, require_assignment
@@ -36,6 +37,8 @@ RULES: tuple[Rule, ...] = (
     assign_items,
     remove_items,
     remove_requests,
+    end_requests,
+    forget_requests,
     clear_records,
     refresh_server,
     remove_servers,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
+from aioelasticjob.events import run_id_of
+
 T = TypeVar("T")
 
 RUNNING = "running"
@@ -21,7 +23,7 @@ class RunEntry:
     task_id: str
     item: int
     source: str
-    """CRON, TRIGGER, MISFIRE or FAILOVER; NORMAL_TRIGGER in rows of Elastic-Job's."""
+    """CRON, TRIGGER, MISFIRE, FAILOVER or BACKFILL; NORMAL_TRIGGER in rows of Elastic-Job's."""
     host: str
     ip: str
     instance: str
@@ -34,6 +36,11 @@ class RunEntry:
     """None while it runs, and if it was cut off, since nobody knows when it ended then."""
     failure: str | None
     """The failure in one line."""
+
+    @property
+    def run_id(self) -> str:
+        """The name of the job's run: the same for all items and instances; empty in rows of older releases."""
+        return run_id_of(self.job, self.task_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ STATES = {
     Outcome.FAILED: "TASK_ERROR",
     Outcome.TIMED_OUT: "TASK_TIMED_OUT",
     Outcome.CANCELLED: "TASK_KILLED",
+    Outcome.STOPPED: "TASK_KILLED",
 }
 """The states of the status trace for the ends of runs: Elastic-Job's names, as far as it has one."""
 HANDED_OVER, CUT_OFF = "handed over", "cut off"

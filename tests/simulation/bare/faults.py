@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from aioelasticjob.coordination.requests import CANCELLED, Request, Span, changed, encode, encode_cancellation
+from aioelasticjob.model import FireSource
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.simulation.bare.judge import ITEMS
 from tests.simulation.bare.process import Process
@@ -100,6 +103,39 @@ def trigger(world: World, process: Process) -> None:
         world.by_hand(Create(LAYOUT.trigger(process.id)))
 
 
+def ask(world: World, _process: Process) -> None:
+    """Ask for a run of some items, or of all, or for a backfill of the last seconds; or cancel a request."""
+    dice, now, asked = world.dice, round(world.registry.now * 1000), len(world.judge.asked)
+    if asked and dice.random() < 0.2:
+        path = LAYOUT.request(f"r{dice.randrange(asked)}")
+        if path in world.registry.nodes:
+            world.by_hand(Set(path, changed(world.registry.nodes[path].data, stopped=CANCELLED), -1))
+        return
+    count = world.config.sharding_total_count
+    some = tuple(sorted(dice.sample(range(count), dice.randint(1, count)))) if dice.random() < 0.5 else None
+    later = now + dice.randint(1, 3000) if dice.random() < 0.2 else 0
+    request = Request(f"r{asked}", FireSource.TRIGGER, count, now, some, at=later)
+    if dice.random() < 0.4:
+        first = now - dice.randint(1000, 4000)
+        span = Span(first, now, "* * * * * ?", "UTC", "cron", dice.choice([0, 0, 1, 2]))
+        request = replace(request, source=FireSource.BACKFILL, at=0, span=span)
+    world.judge.asked.append(request)
+    if LAYOUT.requests not in world.registry.nodes:
+        world.by_hand(Create(LAYOUT.requests))
+    world.by_hand(Create(LAYOUT.request(request.id), encode(request)))
+
+
+def stop(world: World, _process: Process) -> None:
+    """Cancel a run that is under way, by its fence."""
+    item = world.dice.randrange(ITEMS)
+    lock = world.registry.nodes.get(LAYOUT.item(item).running)
+    if lock is None or LAYOUT.requests not in world.registry.nodes:
+        return
+    world.judge.cancelled.add((item, lock.stat.czxid))
+    data = encode_cancellation({item: lock.stat.czxid}, round(world.registry.now * 1000), "")
+    world.by_hand(Create(LAYOUT.request(f"c{world.registry.zxid}"), data))
+
+
 def dismiss(world: World, process: Process) -> None:
     """Ask an instance to leave through the registry, or remove its node."""
     if process.id:
@@ -128,6 +164,8 @@ _CHANCES: dict[Callable[[World, Process], None], int] = {
     switch_item: 2,
     reconfigure: 3,
     trigger: 3,
+    ask: 4,
+    stop: 3,
     dismiss: 1,
     meddle: 3,
 }

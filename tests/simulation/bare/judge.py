@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.request_runs import requests_of, waiting_items
+from aioelasticjob.coordination.requests import Request, decode_progress
 from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.layout import ItemPaths, Layout
-from aioelasticjob.model import GIVEN_UP, FireSource, Record
+from aioelasticjob.model import GIVEN_UP, FireSource, Outcome, Record
 from aioelasticjob.registry.tree import Node
 from tests.simulation.bare.process import Process
 from tests.simulation.bare.registry import BareRegistry, Before
@@ -40,12 +42,17 @@ class Judge:
     """The view that the newest claim of each session was decided on."""
     broken: list[str] = field(default_factory=list)
     say: Callable[[str], None] = lambda _text: None
+    asked: list[Request] = field(default_factory=list)
+    """The requests that were made."""
+    cancelled: set[tuple[int, int]] = field(default_factory=set)
+    """Items and fences of the runs that somebody has cancelled."""
     runs: int = 0
     rescues: int = 0
     _open: dict[int, dict[Process, int]] = field(default_factory=dict)
     """The sessions of the runs under way, by item and process."""
     _fences: dict[int, int] = field(default_factory=dict)
     _slots: set[tuple[int, int]] = field(default_factory=set)
+    _requested: set[tuple[str, int, int]] = field(default_factory=set)
     _graceful: set[str] = field(default_factory=set)
     _leader: int = 0
     _meddled: int = 0
@@ -90,10 +97,27 @@ class Judge:
         for item in {self._items[path] for path in before if path in self._items}:
             for promise, text in self._judge_item(session, item, before):
                 self.break_(promise, f"item {item}, session {session}: {text}")
+        self._judge_requests(session, before)
         if session != self._leader and (wrongly := [path for path in before if self._is_leaders(path, before)]):
             self.break_("a deposed leader writes nothing", f"session {session} wrote {wrongly}")
         if before.get(self.layout.necessary) is not None and self.layout.necessary not in now:
             self._judge_assignment(before[self.layout.necessary])
+
+    def _judge_requests(self, session: int, before: Before) -> None:
+        """An item goes on with a request only by a claim: each moment once, oldest first."""
+        for path, was in before.items():
+            name, _, item = path.removeprefix(f"{self.layout.requests}/").partition("/")
+            node = self.registry.nodes.get(path)
+            if not path.startswith(self.layout.requests) or not item or node is None:
+                continue
+            last, now = 0 if was is None else decode_progress(was.data).moment, decode_progress(node.data).moment
+            lock, locked = self.layout.item(int(item)).running, before.get(self.layout.item(int(item)).running)
+            if now < last or (now == last and decode_progress(node.data) == decode_progress(was.data)):  # type: ignore[union-attr]
+                self.break_("each item of a request runs once", f"{name}: item {item} went back from {last} to {now}")
+            if now > last and (locked is not None or lock not in before):
+                self.break_("each item of a request runs once", f"{name}: item {item} went on to {now} without a claim")
+            if now == last and not (session == self._leader or locked is not None):
+                self.break_("each item of a request runs once", f"{name}: item {item} ended without a settlement")
 
     def _is_leaders(self, path: str, before: Before) -> bool:
         """Whether only the leader writes this node, and somebody did."""
@@ -118,6 +142,10 @@ class Judge:
         owns = any(one is not None and one.stat.ephemeral_owner == session for one in (runner, ran))
         changed = record is not None and (was[paths.execution] is None or was[paths.execution].data != record.data)  # type: ignore[union-attr]
         unused = was[paths.execution] is None and record is not None and not record.data  # the item never ran
+        if changed and _record(record).outcome == Outcome.STOPPED != _record(was[paths.execution]).outcome:
+            fence = None if ran is None else (item, ran.stat.czxid)
+            if fence not in self.cancelled:
+                yield "only cancelled runs are stopped", f"nobody has cancelled the run of fence {fence}"
         given_up = session == self._leader and _record(record).outcome == GIVEN_UP
         if changed and not (owns or unused or given_up):
             yield "records are their runner's", "it wrote the record without holding the item"
@@ -197,6 +225,10 @@ class Judge:
             self.break_("one run per slot", f"item {item} runs {slot} again")
         if source in SCHEDULED:
             self._slots.add((item, slot))
+        if (requested := run.fire.requested) is not None and source is not FireSource.FAILOVER:
+            if (requested.id, item, slot) in self._requested:
+                self.break_("each item of a request runs once", f"{requested.id}: item {item} runs {slot} again")
+            self._requested.add((requested.id, item, slot))
         self._fences[item] = max(fence, self._fences.get(item, -1))
         others[process] = incarnation
 
@@ -239,6 +271,12 @@ class Judge:
                 cut_off |= self._judge_record(view, item, record, moment)
             if paths.disabled not in nodes and (left := [path for path in stale if path in nodes]):
                 self.break_("convergence", f"{left} are still there")
+        for request in requests_of(view):
+            waiting = [item for item in waiting_items(view, request) if item not in view.disabled_items]
+            if waiting and request.is_open:
+                self.break_("every request is answered", f"{request}: items {waiting} wait")
+            if not waiting and not request.closed and view.config.failover and not view.disabled_items:
+                self.break_("every request ends", f"{request} is not closed")
         for process in present:
             rule_input = RuleInput(view, process.id, tick=True, time=self.registry.now, cut_off=cut_off)
             if effects := decide(rule_input):

@@ -15,6 +15,7 @@ from aioelasticjob.model import FireSource, Outcome
 from tests.simulation.facts import KNOWN, PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation
 from tests.simulation.history import Reported, Written, of_kind
 from tests.simulation.judges.excuses import is_astray
+from tests.simulation.judges.requests import is_cancelled, request_of
 from tests.simulation.judges.timeliness import SCHEDULED
 
 SLACK = 0.05
@@ -68,6 +69,8 @@ def cut_off_for_a_reason(facts: Facts) -> Iterator[Violation]:
         asked = min(facts.leaving.get(who, inf) for who in (one.process, one.instance))
         configs = facts.job(one.job).configs(min(asked, run.end) - RECENT, run.end)
         graceful = asked + min((config.shutdown_timeout for config in configs), default=0) - SLACK <= run.end
+        if is_cancelled(facts, run):
+            continue
         if not graceful and facts.undisturbed(one.host, run.end - RESENT, run.end, but="leave"):
             text = f"{one.job}/{one.item}: {run} is cut off after {run.end - one.at:.3f} s"
             yield Violation("cut off", run.end, text)
@@ -76,7 +79,8 @@ def cut_off_for_a_reason(facts: Facts) -> Iterator[Violation]:
 def triggers_are_answered(facts: Facts) -> Iterator[Violation]:
     """What an operator triggers is run by the instance asked, once: every item that it can run."""
     runs: dict[tuple[str, str, int], list[float]] = {}
-    for one in (run.begun for run in facts.runs if run.begun.source is FireSource.TRIGGER):
+    triggered = (run for run in facts.runs if run.begun.source is FireSource.TRIGGER)
+    for one in (run.begun for run in triggered if not request_of(facts, run)):
         runs.setdefault((one.job, one.instance, one.item), []).append(one.at)
     taken = _triggers_taken(facts)
     for (job, instance, item), begun in runs.items():

@@ -17,7 +17,17 @@ from aioelasticjob.model import GIVEN_UP, FireSource, Instance
 from aioelasticjob.running.claim_ahead import EARLY
 from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Violation
 from tests.simulation.history import Change, Entry, Stopped, Written, of_kind
-from tests.simulation.judges import assignments, checkpoints, conduct, excuses, leases, listening, orphans, writes
+from tests.simulation.judges import (
+    assignments,
+    checkpoints,
+    conduct,
+    excuses,
+    leases,
+    listening,
+    orphans,
+    requests,
+    writes,
+)
 from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
 
 Rule = Callable[[Facts], Iterator[Violation]]
@@ -33,6 +43,7 @@ HOWS = {
     "failed": ("failed",),
     "timed out": ("cut off", "completed", "failed"),  # a process that slept wakes up both done and out of time
     "cancelled": ("cut off",),
+    "stopped": ("cut off", "completed", "failed"),
     GIVEN_UP: ("cut off", "crashed"),
 }
 
@@ -197,6 +208,7 @@ RULES: tuple[Rule, ...] = (
     *writes.RULES,
     *listening.RULES,
     *excuses.RULES,
+    *requests.RULES,
     converged,
 )
 

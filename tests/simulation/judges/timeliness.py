@@ -11,6 +11,7 @@ from aioelasticjob.model import FireSource
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
 from tests.simulation.judges import excuses
 from tests.simulation.judges.eras import Era
+from tests.simulation.judges.requests import request_of
 
 LATE = 0.6
 """Seconds that may pass between a moment and its run in peace, on a host whose clock is right."""
@@ -42,7 +43,8 @@ def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
     for item in range(era.config.sharding_total_count):
         if _disabled(job, item, moment) or excuses.refuses_by_clock(job, item, slot):
             continue
-        runs = [run.begun for run in job.facts.runs_of.get((job.name, item), ()) if run.begun.slot == slot]
+        alike = (run for run in job.facts.runs_of.get((job.name, item), ()) if run.begun.slot == slot)
+        runs = [run.begun for run in alike if not request_of(job.facts, run)]
         if len(runs) != 1:
             yield Violation("on time", moment, f"{job.name}/{item} {slot} is run {len(runs)} times in peace")
             continue

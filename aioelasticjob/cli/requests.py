@@ -1,0 +1,320 @@
+"""`trigger` and `requests`: asking for runs, now or later, and seeing how far that has come."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import socket
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta, tzinfo
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.text import Text
+from typer.core import TyperGroup
+
+from aioelasticjob import operations
+from aioelasticjob.cli.actions import Instance, Item, print_result
+from aioelasticjob.cli.jobs import AsJson, Name
+from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
+from aioelasticjob.cli.tables import TextTable
+from aioelasticjob.cli.terminal import out, write_json
+from aioelasticjob.clock import moment
+from aioelasticjob.cron.zone import zone_named
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.model import Outcome
+from aioelasticjob.operations import Asked, OperationResult, RequestStatus
+from aioelasticjob.registry.session import Session
+
+_DURATION = re.compile(r"([0-9]{1,9})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+UNSUCCESSFUL = 1
+"""The exit code of ``--wait`` if a run did not complete."""
+
+Id: TypeAlias = Annotated[str, typer.Argument(help="The request's id.")]
+Job: TypeAlias = Annotated[str | None, typer.Option(help="The job, if several have a request of that id.")]
+Parameter: TypeAlias = Annotated[
+    str | None, typer.Option(help="The job's parameter for this run alone: text, or a JSON object.")
+]
+Items: TypeAlias = Annotated[str | None, typer.Option(help="Only these items, such as 2,3.")]
+Wait: TypeAlias = Annotated[bool, typer.Option(help="Stay until the runs have ended; exit with 1 if one failed.")]
+
+
+@on_a_registry
+def trigger(
+    where: RegistryOptions,
+    name: Name,
+    instance: Instance = None,
+    parameter: Parameter = None,
+    items: Items = None,
+    at: Annotated[str | None, typer.Option(help="When, in ISO 8601 with its zone; at once without.")] = None,
+    in_: Annotated[str | None, typer.Option("--in", help="After so long: 90s, 10m, 2h, 1d.")] = None,
+    expires: Annotated[str | None, typer.Option(help="Not if it cannot begin by then: a time, or 10m after.")] = None,
+    id: Annotated[str | None, typer.Option(help="A second request with the same id is the same request.")] = None,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a job once, now or later: all its items, or some; or what one instance holds."""
+    due, delay, until = _time("at", at), _duration("in", in_), _until(expires)
+    if instance is not None:
+        if (items, at, in_, expires, id, wait) != (None, None, None, None, None, False):
+            raise InvalidSetting("instance", instance, "can only be triggered at once, with all items that it holds")
+        done = where.look(lambda s: operations.trigger(s, name, instance=instance, parameter=parameter))
+        return print_result(done, as_json=as_json)
+
+    async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
+        asked = await operations.ask(
+            session,
+            name,
+            parameter=parameter,
+            items=_items(items),
+            at=due,
+            delay=delay,
+            expires=until,
+            id=id,
+            by=_me(),
+            followed=wait,
+        )
+        return asked, await _followed(session, name, asked, wait)
+
+    _tell(*(where.use if wait else where.look)(ask), as_json)
+
+
+@on_a_registry
+def backfill(
+    where: RegistryOptions,
+    name: Name,
+    start: Annotated[str, typer.Option("--from", help="The first moment: a date or a time, in the job's time zone.")],
+    end: Annotated[str, typer.Option("--to", help="The moments before this one: a date or a time.")],
+    items: Items = None,
+    items_at_once: Annotated[int | None, typer.Option(min=1, help="How many items run at a time, everywhere.")] = None,
+    id: Annotated[str | None, typer.Option(help="A second request with the same id is the same request.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the scheduled moments of a span again: each item one after another, oldest first."""
+    chosen = _items(items)
+
+    async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
+        zone = await _zone(session, name)
+        first, last = _local("from", start, zone), _local("to", end, zone)
+        if dry_run:
+            plan = await operations.plan_backfill(session, name, first, last, items=chosen)
+            return OperationResult(f"{name}: would run {plan.summary}"), None
+        asked = await operations.backfill(
+            session, name, first, last, items=chosen, items_at_once=items_at_once, id=id, by=_me()
+        )
+        return asked, await _followed(session, name, asked, wait)
+
+    _tell(*(where.use if wait else where.look)(ask), as_json)
+
+
+@on_a_registry
+def rerun(
+    where: RegistryOptions,
+    name: Name,
+    fire_time: Annotated[str, typer.Option(help="The scheduled moment to run again, in the job's time zone.")],
+    items: Items = None,
+    id: Annotated[str | None, typer.Option(help="A second request with the same id is the same request.")] = None,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run one scheduled moment again."""
+    chosen = _items(items)
+
+    async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
+        at = _local("fire_time", fire_time, await _zone(session, name))
+        asked = await operations.rerun(session, name, at, items=chosen, id=id, by=_me())
+        return asked, await _followed(session, name, asked, wait)
+
+    _tell(*(where.use if wait else where.look)(ask), as_json)
+
+
+@on_a_registry
+def cancel(where: RegistryOptions, name: Name, item: Item = None, as_json: AsJson = False) -> None:
+    """Stop the runs of a job that are under way, or the run of one item."""
+    print_result(where.look(lambda session: operations.cancel(session, name, item=item, by=_me())), as_json=as_json)
+
+
+class _Listing(TyperGroup):
+    """A group whose first word may be a job's name: then its requests are listed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; without the name of a command, ``list`` is meant."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+requests = typer.Typer(
+    name="requests",
+    cls=_Listing,
+    help="List what was asked of a job (requests NAME); cancel, pause or resume a request.",
+    no_args_is_help=True,
+)
+
+
+@requests.command("list")
+@on_a_registry
+def list_(where: RegistryOptions, name: Name, as_json: AsJson = False) -> None:
+    """List the requests of a job, and how far each has come."""
+    found = where.look(lambda session: operations.requests(session, name))
+    if as_json:
+        write_json([as_dict(one) for one in found])
+    elif found:
+        out().print(_table(found))
+    else:
+        out().print(f"{name}: nothing was asked of it", style="dim", markup=False)
+
+
+@requests.command("cancel")
+@on_a_registry
+def cancel_request(where: RegistryOptions, id: Id, job: Job = None, as_json: AsJson = False) -> None:
+    """Cancel a request: nothing more of it is begun, and what runs goes on."""
+    _change(where, operations.cancel_request, id, job, as_json)
+
+
+@requests.command()
+@on_a_registry
+def pause(where: RegistryOptions, id: Id, job: Job = None, as_json: AsJson = False) -> None:
+    """Pause a request: nothing more of it is begun until it is resumed."""
+    _change(where, operations.pause_request, id, job, as_json)
+
+
+@requests.command()
+@on_a_registry
+def resume(where: RegistryOptions, id: Id, job: Job = None, as_json: AsJson = False) -> None:
+    """Let a paused request go on."""
+    _change(where, operations.resume_request, id, job, as_json)
+
+
+def as_dict(found: RequestStatus) -> dict[str, object]:
+    """Return a request as JSON."""
+    request, span = found.request, found.request.span
+    return {
+        "id": request.id,
+        "kind": request.source.value,
+        "state": found.state,
+        "items": request.items,
+        "asked": _iso(request.asked),
+        "at": _iso(request.at),
+        "expires": _iso(request.expires),
+        "from": None if span is None else _iso(span.start),
+        "to": None if span is None else _iso(span.end),
+        "parameter": request.parameter,
+        "by": request.by or None,
+        "outcomes": dict(found.outcomes),
+        "waitingItems": found.waiting,
+        "runningItems": found.running,
+    }
+
+
+def _change(
+    where: RegistryOptions,
+    act: Callable[[Session, str, str], Awaitable[OperationResult]],
+    id: str,
+    job: str | None,
+    as_json: bool,
+) -> None:
+    async def change(session: Session) -> OperationResult:
+        return await act(session, job or await operations.job_of_request(session, id), id)
+
+    print_result(where.look(change), as_json=as_json)
+
+
+async def _followed(session: Session, job: str, asked: Asked, wait: bool) -> RequestStatus | None:
+    """Return how a request has ended, if that is to be waited for."""
+    if not wait:
+        return None
+    print_result(asked, as_json=False)
+    return await operations.ended(session, job, asked.request)
+
+
+async def _zone(session: Session, job: str) -> tzinfo:
+    """Return a job's time zone."""
+    return zone_named((await operations.job(session, job, now=0)).config.time_zone)
+
+
+def _local(setting: str, given: str, zone: tzinfo) -> datetime:
+    """Return a date or a time; without a zone of its own it is meant in the job's."""
+    try:
+        found = datetime.fromisoformat(given)
+    except ValueError:
+        raise InvalidSetting(setting, given, "write a date or a time, such as 2026-01-31 or 2026-01-31T08:00") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=zone)
+
+
+def _tell(asked: OperationResult, ended: RequestStatus | None, as_json: bool) -> None:
+    if ended is None:
+        return print_result(asked, as_json=as_json)
+    if as_json:
+        write_json(as_dict(ended))
+    else:
+        out().print(f"{ended.state}: {_outcomes(ended)}", markup=False)
+    if ended.state != "done" or ended.outcomes.keys() - {Outcome.COMPLETED.value}:
+        raise typer.Exit(UNSUCCESSFUL)
+
+
+def _table(found: tuple[RequestStatus, ...]) -> TextTable:
+    table = TextTable("id", "kind", "state", "for", "items", "ended", "left", "by")
+    for one in found:
+        request = one.request
+        chosen = "all" if request.items is None else operations.listed(request.items, 6)
+        left = len(set(one.waiting) | set(one.running)) if request.is_open else 0
+        due = _iso(request.span.start if request.span else request.moment) or ""
+        table.add(
+            *(Text(text) for text in (request.id, request.source.value.lower(), one.state, due, chosen)),
+            *(Text(text) for text in (_outcomes(one), str(left) if left else "", request.by)),
+        )
+    return table
+
+
+def _outcomes(found: RequestStatus) -> str:
+    return ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(found.outcomes.items())) or "nothing yet"
+
+
+def _items(given: str | None) -> list[int] | None:
+    if given is None:
+        return None
+    parts = [part.strip() for part in given.split(",")]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise InvalidSetting("items", given, "write the numbers of items, such as 2,3")
+    return [int(part) for part in parts]
+
+
+def _duration(setting: str, given: str | None) -> timedelta | None:
+    if given is None:
+        return None
+    if not (found := _DURATION.fullmatch(given.strip())):
+        raise InvalidSetting(setting, given, "write a duration such as 90s, 10m, 2h or 1d")
+    return timedelta(seconds=min(int(found[1]) * _SECONDS[found[2]], 10**9))
+
+
+def _time(setting: str, given: str | None) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        found = datetime.fromisoformat(given)
+    except ValueError:
+        found = datetime.min
+    if found.tzinfo is None:
+        raise InvalidSetting(setting, given, "write a time with its zone, such as 2026-01-31T08:00:00+00:00")
+    return found
+
+
+def _until(given: str | None) -> datetime | timedelta | None:
+    if given is None or _DURATION.fullmatch(given.strip()):
+        return _duration("expires", given)
+    return _time("expires", given)
+
+
+def _iso(milliseconds: int) -> str | None:
+    return moment(milliseconds / 1000).isoformat(timespec="seconds") if milliseconds else None
+
+
+def _me() -> str:
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        return socket.gethostname()

@@ -1,0 +1,200 @@
+"""Decides, from a view, which items run next for which request, and what claims and settlements note of it.
+
+An item runs a request's moments one after another, oldest first, and each once: its claim advances the item's node
+below the request, in the same transaction.  So of two instances that decide on different views, one is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from aioelasticjob.coordination.requests import (
+    Cancellation,
+    Request,
+    decode,
+    decode_cancellation,
+    decode_progress,
+    encode_progress,
+)
+from aioelasticjob.coordination.view import JobView, is_item
+from aioelasticjob.layout import Layout
+from aioelasticjob.model import Fire, FireSource, Outcome, Progress, Record, Requested, VersionedRecord
+from aioelasticjob.registry.transaction import Check, Create, Op, Set
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedRun:
+    """Items that have to run now for a request."""
+
+    fire: Fire
+    items: frozenset[int]
+
+
+def requests_of(view: JobView) -> tuple[Request, ...]:
+    """Return a job's requests in the order in which they are answered; nodes that are no requests are left out."""
+    layout, found = view.layout, list[Request]()
+    for name in view.tree.children(layout.requests):
+        node = view.tree.get(layout.request(name))
+        request = None if node is None else decode(name, node)
+        if request is not None:
+            found.append(request)
+    return tuple(sorted(found, key=lambda one: (one.moment, one.number, one.id)))
+
+
+def cancellations_of(view: JobView) -> tuple[Cancellation, ...]:
+    """Return who wants runs to be stopped, and which."""
+    layout = view.layout
+    nodes = ((name, view.tree.get(layout.request(name))) for name in view.tree.children(layout.requests))
+    found = (decode_cancellation(name, node) for name, node in nodes if node is not None)
+    return tuple(one for one in found if one is not None)
+
+
+def open_requests(view: JobView) -> Iterator[Request]:
+    """Yield the requests of which runs may still begin, in the order in which they are answered."""
+    if view.config.monitor_execution:
+        yield from (request for request in requests_of(view) if request.is_open)
+
+
+def progress_of(view: JobView, request: Request, item: int) -> tuple[Progress, int] | None:
+    """Return how far an item has come with a request, and the version of its node; None if it has not begun."""
+    node = view.tree.get(view.layout.request_item(request.id, item))
+    return None if node is None else (decode_progress(node.data), node.stat.version)
+
+
+def begun_items(view: JobView, request: Request) -> dict[int, tuple[Progress, int]]:
+    """Return the progress of all items that have begun a request, with the versions of their nodes."""
+    names = view.tree.children(view.layout.request(request.id))
+    found = {int(name): progress_of(view, request, int(name)) for name in names if is_item(name)}
+    return {item: progress for item, progress in found.items() if progress is not None}
+
+
+def following(view: JobView, request: Request, item: int) -> int | None:
+    """Return the moment that an item has to run next for a request; None if it has run all of them."""
+    progress = progress_of(view, request, item)
+    return request.following(None if progress is None else progress[0])
+
+
+def waiting_items(view: JobView, request: Request) -> Iterator[int]:
+    """Yield the items that have moments of a request to run, in their order."""
+    count = view.config.sharding_total_count
+    return (item for item in request.within(count) if following(view, request, item) is not None)
+
+
+def next_run(view: JobView, source: FireSource, free: frozenset[int], now: int) -> RequestedRun | None:
+    """Return the run that free items have to make next for requests of one kind; None if there is none.
+
+    ``free`` are the items that this instance may claim now, and ``now`` is in milliseconds since the epoch.
+    """
+    for request in open_requests(view) if free else ():
+        if request.source is not source or request.paused or not _is_due(request, now):
+            continue
+        moments = {item: moment for item, moment in _moments(view, request, free).items() if moment is not None}
+        if moments:
+            oldest = min(moments.values())
+            items = frozenset(item for item, moment in moments.items() if moment == oldest)
+            return RequestedRun(_fire(view, request, oldest, items), items)
+    return None
+
+
+def requested_of(view: JobView, items: Collection[int]) -> frozenset[str]:
+    """Return the requests for which one of these items has moments to run."""
+    return frozenset(
+        request.id
+        for request in open_requests(view)
+        if not request.paused
+        and any(request.asks_for(item) and following(view, request, item) is not None for item in items)
+    )
+
+
+def next_due(view: JobView, held: Collection[int], now: int) -> int | None:
+    """Return the next moment at which a request for one of these items becomes due; None if there is none."""
+    coming = (one for one in open_requests(view) if one.at > now and any(map(one.asks_for, held)))
+    return min((one.at for one in coming), default=None)
+
+
+def rescued_request(view: JobView, item: int, record: Record) -> Requested | None:
+    """Return the request whose run of an item is rescued; None if the run was not made for a request."""
+    node = view.tree.get(view.layout.request(record.request)) if record.request else None
+    request = None if node is None else decode(record.request, node)
+    progress = None if request is None else progress_of(view, request, item)
+    if request is None or progress is None or progress[0].moment != record.asked:
+        return None
+    return Requested(request.id, request.version, {item: progress})
+
+
+def claiming(layout: Layout, fire: Fire, items: Iterable[int]) -> list[Op]:
+    """Return the operations with which a claim notes that items begin a request's moment: each item has one."""
+    requested = fire.requested
+    if requested is None or fire.source is FireSource.FAILOVER:  # a rescue goes on with what was claimed before
+        return []
+    operations: list[Op] = [Check(layout.request(requested.id), requested.version)]
+    for item in items:
+        path, before = layout.request_item(requested.id, item), requested.progress.get(item)
+        data = encode_progress(_begun(fire, before))
+        operations.append(Create(path, data) if before is None else Set(path, data, before[1]))
+    return operations
+
+
+def settling(layout: Layout, fire: Fire | None, ended: Mapping[int, VersionedRecord]) -> list[Set]:
+    """Return the operations with which a settlement notes how the runs for a request have ended."""
+    if fire is None or (requested := fire.requested) is None:
+        return []
+    operations = list[Set]()
+    for item, seen in ended.items():
+        before = requested.progress.get(item)
+        rescued = fire.source is FireSource.FAILOVER and before is not None
+        progress = before[0] if rescued and before is not None else _begun(fire, before)
+        if seen.record.completed:
+            data = encode_progress(replace(progress, outcome=seen.record.outcome))
+            operations.append(Set(layout.request_item(requested.id, item), data, -1))
+    return operations
+
+
+def failures(progress: Progress) -> int:
+    """Return how many runs of an item did not complete, as far as they have ended."""
+    return progress.failed + (progress.outcome not in ("", Outcome.COMPLETED))
+
+
+def _is_due(request: Request, now: int) -> bool:
+    return request.at <= now and not (request.expires and request.expires <= now)
+
+
+def _moments(view: JobView, request: Request, free: frozenset[int]) -> Mapping[int, int | None]:
+    """Return the next moment of each free item that may run for a request now."""
+    count, span = view.config.sharding_total_count, request.span
+    if span is not None and span.items_at_once:  # everybody computes the same few items, the first that are not done
+        chosen = frozenset(islice(_unfinished(view, request), span.items_at_once)) & free
+    else:
+        chosen = frozenset(item for item in free if item < count and request.asks_for(item))
+    return {item: following(view, request, item) for item in chosen}
+
+
+def _unfinished(view: JobView, request: Request) -> Iterator[int]:
+    """Yield the items that have moments to run, or whose last run goes on, in their order.
+
+    A disabled item is left out, or no other item would run until it is enabled.  Without failover a run that was cut
+    off has no end, so then only moments to run count.
+    """
+    for item in request.within(view.config.sharding_total_count):
+        progress = progress_of(view, request, item)
+        goes_on = view.config.failover and progress is not None and not progress[0].outcome
+        waits = request.following(None if progress is None else progress[0]) is not None
+        if goes_on or (waits and item not in view.disabled_items):
+            yield item
+
+
+def _fire(view: JobView, request: Request, moment: int, items: Iterable[int]) -> Fire:
+    found = {item: progress_of(view, request, item) for item in items}
+    progress = {item: one for item, one in found.items() if one is not None}
+    requested = Requested(request.id, request.version, progress)
+    return Fire(moment, request.source, request.parameter, None, request.number, requested)
+
+
+def _begun(fire: Fire, before: tuple[Progress, int] | None) -> Progress:
+    """Return an item's progress once it has begun a moment."""
+    if before is None:
+        return Progress(fire.slot)
+    last = before[0]
+    return Progress(fire.slot, last.runs + 1, last.failed + (last.outcome != Outcome.COMPLETED))

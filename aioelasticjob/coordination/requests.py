@@ -1,0 +1,269 @@
+"""Requests for runs as values: what ``requests/{id}`` and ``requests/{id}/{item}`` hold.
+
+A node that a person has edited may hold anything.  A request that makes no sense is left alone, and progress that makes
+no sense counts as the end of its item: no run is made twice, and no job stops, because of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from aioelasticjob.clock import moment
+from aioelasticjob.config import MAX_ITEMS, unencodable_text
+from aioelasticjob.coordination.records import MAX_MILLISECONDS
+from aioelasticjob.cron import Cron
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.model import FireSource, Progress
+from aioelasticjob.registry.tree import Node
+
+FEATURE = "requests"
+"""The feature of the registry's format that a worker has to know to answer requests."""
+CANCELLED, EXPIRED = "cancelled", "expired"
+"""Why a request was stopped before all its items had run."""
+MAX_FENCE = 2**63 - 1
+_NAME = re.compile(r"[\w.-]{1,120}")
+_SOURCES = {"TRIGGER": FireSource.TRIGGER, "BACKFILL": FireSource.BACKFILL}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The scheduled moments that a backfill runs: those of a schedule from one moment up to another one."""
+
+    start: int
+    """In milliseconds since the epoch, included."""
+    end: int
+    """In milliseconds since the epoch, not included."""
+    cron: str
+    time_zone: str
+    dst: str
+    items_at_once: int = 0
+    """How many items run at a time in the whole cluster; 0 for all."""
+
+    def following(self, last: int) -> int | None:
+        """Return the first moment of the span after ``last``; None if there is none."""
+        found = _following(self.cron, self.time_zone, self.dst, max(last, self.start - 1))
+        return found if found is not None and found < self.end else None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Somebody has asked a job to run items.  Times are in milliseconds since the epoch."""
+
+    id: str
+    source: FireSource
+    count: int
+    """The number of the job's items when this was asked."""
+    asked: int
+    """When this was asked."""
+    items: tuple[int, ...] | None = None
+    """The items to run; None for all."""
+    at: int = 0
+    """The moment for which this was asked; 0 for at once."""
+    expires: int = 0
+    """From this moment on nothing more of it is begun; 0 for never."""
+    parameter: str | None = None
+    by: str = ""
+    """Who has asked."""
+    named: bool = False
+    """Whether the id was given by who has asked, so that it is remembered for a week."""
+    span: Span | None = None
+    """Which moments a backfill runs."""
+    paused: bool = False
+    stopped: str = ""
+    """Why nothing more of it is begun, although not all items have run; empty if that is not so."""
+    closed: int = 0
+    """When the leader noted the end of the request; 0 before."""
+    outcomes: Mapping[str, int] | None = None
+    """How many runs ended in which way, once it is closed."""
+    number: int = 0
+    """The zxid of the transaction that made the request."""
+    version: int = 0
+    """The version of the request's node."""
+
+    @property
+    def moment(self) -> int:
+        """The moment that a triggered run is for."""
+        return self.at or self.asked
+
+    @property
+    def is_open(self) -> bool:
+        """Whether runs of it may still begin."""
+        return not (self.stopped or self.closed)
+
+    def within(self, count: int) -> Iterator[int]:
+        """Yield the items to run, in their order, of a job that has so many items now."""
+        items: Iterable[int] = range(self.count) if self.items is None else self.items
+        return (item for item in items if item < count)
+
+    def asks_for(self, item: int) -> bool:
+        """Whether an item is one of those to run."""
+        return item < self.count if self.items is None else item in self.items
+
+    def following(self, progress: Progress | None) -> int | None:
+        """Return the moment that an item has to run next, given its progress; None if it has run all."""
+        if self.span is not None:
+            return self.span.following(0 if progress is None else progress.moment)
+        return self.moment if progress is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """Somebody wants runs to be stopped.  They are named by their fences, so the next run of an item goes on."""
+
+    id: str
+    fences: Mapping[int, int]
+    """The fence of the run of each item."""
+    asked: int
+    """When this was asked, in milliseconds since the epoch."""
+    version: int
+    """The version of its node."""
+
+
+def is_id(text: object) -> bool:
+    """Whether a text can be the id of a request."""
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None and bool(text.strip("."))
+
+
+def encode(request: Request) -> bytes:
+    """Return the data of a new request's node."""
+    told: dict[str, object] = {"kind": request.source.value, "count": request.count, "asked": request.asked}
+    if request.items is not None:
+        told["items"] = list(request.items)
+    optional = {"at": request.at, "expires": request.expires, "by": request.by, "named": request.named}
+    told |= {key: value for key, value in optional.items() if value}
+    if request.parameter is not None:
+        told["parameter"] = request.parameter
+    if (span := request.span) is not None:
+        told |= {"from": span.start, "to": span.end, "cron": span.cron, "timeZone": span.time_zone, "dst": span.dst}
+        told |= {"itemsAtOnce": span.items_at_once} if span.items_at_once else {}
+    return json.dumps(told).encode()
+
+
+def changed(data: bytes, **keys: object) -> bytes:
+    """Return the data of a request's node with some keys changed; keys that this release does not know are kept."""
+    return json.dumps({**json.loads(data), **keys}).encode()
+
+
+def decode(name: str, node: Node) -> Request | None:
+    """Return the request in a node; None if somebody has written something else there."""
+    return _decoded(name, node.data, node.stat.czxid, node.stat.version)
+
+
+def encode_cancellation(fences: Mapping[int, int], asked: int, by: str) -> bytes:
+    """Return the data of a node that asks to stop runs."""
+    told = {"kind": "CANCEL", "asked": asked, "fences": {str(item): fence for item, fence in fences.items()}}
+    return json.dumps({**told, "by": by} if by else told).encode()
+
+
+def decode_cancellation(name: str, node: Node) -> Cancellation | None:
+    """Return the wish to stop runs that a node holds; None if it holds none."""
+    try:
+        told = json.loads(node.data)
+        if told["kind"] != "CANCEL":
+            return None
+        fences = {
+            _number(int(item), MAX_ITEMS - 1): _number(fence, MAX_FENCE) for item, fence in told["fences"].items()
+        }
+        return Cancellation(name, fences, _number(told["asked"]), node.stat.version)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def encode_progress(progress: Progress) -> bytes:
+    """Return the data of ``requests/{id}/{item}``."""
+    told: dict[str, object] = {"moment": progress.moment, "runs": progress.runs}
+    told |= {"failed": progress.failed} if progress.failed else {}
+    return json.dumps({**told, "outcome": progress.outcome} if progress.outcome else told).encode()
+
+
+@lru_cache(maxsize=65536)
+def decode_progress(data: bytes) -> Progress:
+    """Return the progress in a node's data; the end of the item's runs if somebody has written something else there."""
+    try:
+        told = json.loads(data)
+        outcome = told.get("outcome", "")
+        if not isinstance(outcome, str) or unencodable_text(outcome) is not None:
+            raise TypeError("the outcome is no text")
+        return Progress(_number(told["moment"]), _number(told.get("runs", 1)), _number(told.get("failed", 0)), outcome)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return Progress(MAX_MILLISECONDS, 0, 0, "unknown")
+
+
+@lru_cache(maxsize=16384)
+def _decoded(name: str, data: bytes, number: int, version: int) -> Request | None:
+    try:
+        told = json.loads(data)
+        if unencodable_text(told) is not None or not is_id(name):
+            return None
+        return _read(name, told, number, version)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSetting):
+        return None
+
+
+def _read(name: str, told: Mapping[str, Any], number: int, version: int) -> Request:
+    source = _SOURCES[told["kind"]]
+    outcomes = told.get("outcomes")
+    return Request(
+        name,
+        source,
+        _number(told["count"], MAX_ITEMS),
+        _number(told["asked"]),
+        _items(told.get("items")),
+        at=_number(told.get("at", 0)),
+        expires=_number(told.get("expires", 0)),
+        parameter=None if told.get("parameter") is None else _text(told["parameter"]),
+        by=_text(told.get("by", "")),
+        named=told.get("named") is True,
+        span=_span(told) if source is FireSource.BACKFILL else None,
+        paused=told.get("paused") is True,
+        stopped=_text(told.get("stopped", "")),
+        closed=_number(told.get("closed", 0)),
+        outcomes=None if outcomes is None else {_text(key): _number(value) for key, value in outcomes.items()},
+        number=number,
+        version=version,
+    )
+
+
+def _span(told: Mapping[str, Any]) -> Span:
+    cron, zone, dst = _text(told["cron"]), _text(told["timeZone"]), _text(told["dst"])
+    Cron.parse(cron, zone, dst)  # type: ignore[arg-type]
+    at_once = _number(told.get("itemsAtOnce", 0), MAX_ITEMS)
+    return Span(_number(told["from"]), _number(told["to"]), cron, zone, dst, at_once)
+
+
+def _items(told: object) -> tuple[int, ...] | None:
+    if told is None:
+        return None
+    if not isinstance(told, list) or not told:
+        raise TypeError(f"{told!r} is no list of items")
+    return tuple(sorted({_number(item, MAX_ITEMS - 1) for item in told}))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _number(value: object, most: int = MAX_MILLISECONDS) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    if not 0 <= value <= most:
+        raise ValueError(f"{value} is not between 0 and {most}")
+    return value
+
+
+@lru_cache(maxsize=16384)
+def _following(cron: str, time_zone: str, dst: str, last: int) -> int | None:
+    found = _cron(cron, time_zone, dst).next_after(moment(last / 1000))
+    return None if found is None else round(found.timestamp() * 1000)
+
+
+@lru_cache(maxsize=256)
+def _cron(cron: str, time_zone: str, dst: str) -> Cron:
+    return Cron.parse(cron, time_zone, dst)  # type: ignore[arg-type]

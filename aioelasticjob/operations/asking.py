@@ -1,0 +1,304 @@
+"""Asking for runs, and pausing and cancelling what was asked for.
+
+Each is one conditional transaction.  The instances of the job answer a request whenever they can, also those that start
+later.  Which worker is too old to answer requests follows from ``requires`` in the job's configuration: the first
+request adds the feature there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from aioelasticjob.clock import moment
+from aioelasticjob.coordination.records import MAX_MILLISECONDS, too_large
+from aioelasticjob.coordination.requests import CANCELLED, FEATURE, Request, changed, decode, encode, is_id
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.model import FireSource
+from aioelasticjob.operations.actions import see_who_runs, trigger
+from aioelasticjob.operations.queries import listed, view_of
+from aioelasticjob.operations.request_status import existing
+from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.transaction import Check, Create, Op, Set
+
+ATTEMPTS = 5
+"""How often a request is written if others change the same nodes meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(OperationResult):
+    """The result of asking for runs."""
+
+    request: str = ""
+    """The id of the request; empty if the workers of the job know no requests, and were asked one by one."""
+
+
+async def ask(
+    session: Session,
+    job: str,
+    *,
+    parameter: str | Mapping[str, object] | None = None,
+    items: Iterable[int] | None = None,
+    at: datetime | None = None,
+    delay: float | timedelta | None = None,
+    expires: datetime | float | timedelta | None = None,
+    id: str | None = None,
+    by: str = "",
+    followed: bool = False,
+) -> Asked:
+    """Ask for one run of a job's items, at once, ``at`` a time, or after a ``delay`` (seconds).
+
+    The runs begin as soon as an instance can make them, however late that is, unless the request ``expires``: at a
+    time, or so many seconds after it is due.  A ``parameter`` that is a mapping is passed on as JSON.  A second request
+    with the same ``id`` is the same request.  With ``followed`` a job whose runs cannot be followed is refused.
+
+    Raises:
+        InvalidSetting: no such job, or an argument makes no sense, or the job does not allow it.
+        NotPossible: nobody can answer it, or workers are too old for that.
+        ChangedMeanwhile: others have changed the job meanwhile.
+        RegistryError: the registry could not be read or written.
+    """
+    text, chosen = _parameter(parameter), None if items is None else item_numbers(items)
+    planned = _see_when(at, delay)
+    is_plain = chosen is None and not planned and expires is None and id is None and not followed
+    view = await view_of(session, job)
+    if is_plain and (not view.config.monitor_execution or _too_old(view)):
+        done = await trigger(session, job, parameter=text)
+        return Asked(done.summary, done.paths, done.zxid)
+    see_whether_requests_work(view)
+    if not planned:
+        see_who_runs(view)
+    wanted = await new_request(session, view, chosen, id, by)
+    wanted = replace(wanted, at=_due(at, delay, wanted.asked), parameter=text)
+    wanted = replace(wanted, expires=_expiry(expires, wanted.moment))
+    return await write_request(session, job, wanted, f"{job}: asked to run {_named(wanted)}")
+
+
+async def new_request(
+    session: Session, view: JobView, items: tuple[int, ...] | None, id: str | None, by: str
+) -> Request:
+    """Return a request for one run, as of now by the registry's clock.
+
+    Raises:
+        InvalidSetting: the job has no such items, or the id is none.
+        NotPossible: the items are disabled.
+        RegistryError: the registry could not be asked for its time.
+    """
+    if id is not None and not is_id(id):
+        raise InvalidSetting("id", id, "must be 1 to 120 letters, digits, '_', '-' or '.'")
+    now, count = round(await session.server_time(view.layout.system_time) * 1000), view.config.sharding_total_count
+    name = id or f"{now:x}-{uuid4().hex[:8]}"
+    return Request(name, FireSource.TRIGGER, count, now, _runnable(view, items), by=by, named=id is not None)
+
+
+async def write_request(session: Session, job: str, request: Request, summary: str) -> Asked:
+    """Write a new request, unless the same one is there already.
+
+    Raises:
+        NotPossible: its id belongs to another request.
+        ChangedMeanwhile: others have changed the job meanwhile.
+        RegistryError: the registry could not be read or written.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        view = await view_of(session, job)
+        path = view.layout.request(request.id)
+        if (node := view.tree.get(path)) is not None:
+            if not _is_same(request, decode(request.id, node)):
+                raise NotPossible(f"{job}: the id {request.id!r} belongs to another request: choose another id")
+            done = await commit(session, (), f"{job}: this was asked for already, as the request {request.id}")
+            return Asked(done.summary, done.paths, done.zxid, request.id)
+        parent = [] if view.layout.requests in view.tree else [Create(view.layout.requests)]
+        operations: list[Op] = [*requiring(view), *parent, Create(path, encode(request))]
+        try:
+            done = await commit(session, operations, f"{summary}, as the request {request.id}")
+        except ChangedMeanwhile:
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            return Asked(done.summary, done.paths, done.zxid, request.id)
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def cancel_request(session: Session, job: str, id: str) -> OperationResult:
+    """Cancel a request: nothing more of it is begun.  Runs that have begun go on.
+
+    Raises:
+        InvalidSetting: there is no such job, or no such request.
+        ChangedMeanwhile: others have changed the request meanwhile.
+        RegistryError: the registry could not be read or written.
+    """
+    view = await view_of(session, job)
+    wanted = existing(view, id)
+    if not wanted.is_open:
+        return await commit(session, (), f"{job}: the request {id} has ended already")
+    return await change_request(session, view, wanted, f"{job}: the request {id} is cancelled", stopped=CANCELLED)
+
+
+async def pause_request(session: Session, job: str, id: str) -> OperationResult:
+    """Pause a request: nothing more of it is begun until it is resumed; raises the errors of ``cancel_request``."""
+    view = await view_of(session, job)
+    wanted = existing(view, id)
+    if wanted.paused or not wanted.is_open:
+        return await commit(session, (), f"{job}: the request {id} {'is paused' if wanted.paused else 'ended'} already")
+    return await change_request(session, view, wanted, f"{job}: the request {id} is paused", paused=True)
+
+
+async def resume_request(session: Session, job: str, id: str) -> OperationResult:
+    """Undo ``pause_request``; raises the same errors."""
+    view = await view_of(session, job)
+    wanted = existing(view, id)
+    if not wanted.paused or not wanted.is_open:
+        return await commit(session, (), f"{job}: the request {id} is not paused")
+    return await change_request(session, view, wanted, f"{job}: the request {id} goes on", paused=False)
+
+
+async def change_request(
+    session: Session, view: JobView, wanted: Request, summary: str, **keys: object
+) -> OperationResult:
+    """Change some keys of a request."""
+    path = view.layout.request(wanted.id)
+    node = view.tree.get(path)
+    assert node is not None
+    return await commit(session, [Set(path, changed(node.data, **keys), wanted.version)], summary)
+
+
+def _too_old(view: JobView) -> list[str]:
+    """Return the instances that do not answer requests."""
+    return sorted(one.id for one in view.instances.values() if FEATURE not in one.features)
+
+
+def see_whether_requests_work(view: JobView) -> None:
+    """Check that the job's records, its configuration and its workers allow requests.
+
+    Raises:
+        InvalidSetting: the job's execution is not monitored.
+        NotPossible: its configuration is invalid, or workers are too old.
+    """
+    job, config = view.layout.job, view.config
+    if view.fault is not None:
+        raise NotPossible(f"{view.fault}: import a whole configuration in its place first")
+    if not config.monitor_execution:
+        expected = f"{job} can only be triggered as a whole and at once: anything else needs monitor_execution = True"
+        raise InvalidSetting("monitor_execution", False, expected)
+    if old := _too_old(view):
+        raise NotPossible(f"{job}: {listed(old)} do not answer requests: upgrade these workers first")
+
+
+def requiring(view: JobView) -> list[Op]:
+    """Return the operation that lets the job require workers that answer requests, or a check that it exists."""
+    node, requires = view.tree.get(view.layout.config), view.config.requires
+    if FEATURE in requires or node is None:
+        return [Check(view.layout.config)]
+    config = view.config.changed(requires=(*requires, FEATURE))
+    return [Set(view.layout.config, config.to_json(), node.stat.version)]
+
+
+def _is_same(wanted: Request, there: Request | None) -> bool:
+    if there is None:
+        return False
+    return (wanted.source, wanted.items, wanted.parameter, wanted.span) == (
+        *(there.source, there.items, there.parameter),
+        there.span,
+    )
+
+
+def _parameter(given: object) -> str | None:
+    if given is None or isinstance(given, str):
+        text = given
+    else:
+        try:
+            text = json.dumps(dict(given), ensure_ascii=False)  # type: ignore[call-overload]
+        except (TypeError, ValueError) as error:
+            raise InvalidSetting(
+                "parameter", given, f"must be text, or a mapping that JSON can spell: {error}"
+            ) from None
+    try:
+        mistake = None if text is None else too_large(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidSetting("parameter", given, "must be text that UTF-8 can spell") from None
+    if mistake is not None:
+        raise mistake
+    return text
+
+
+def item_numbers(given: Iterable[int]) -> tuple[int, ...]:
+    """Return numbers of items, each once.  An InvalidSetting is raised if there is none, or if they are no numbers."""
+    items = tuple(given)
+    if not items or not all(isinstance(item, int) and not isinstance(item, bool) for item in items):
+        raise InvalidSetting("items", items, "must be numbers of items, at least one")
+    return tuple(sorted(set(items)))
+
+
+def _runnable(view: JobView, items: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Return the items to ask for: those that were named, or all that are not disabled; None for all there are."""
+    count, disabled = view.config.sharding_total_count, view.disabled_items
+    if items is None:
+        off = {item for item in disabled if item < count}
+        return tuple(item for item in range(count) if item not in off) if off else None
+    if beyond := [item for item in items if not 0 <= item < count]:
+        raise InvalidSetting("items", items, f"{view.layout.job} has the items 0 to {count - 1}, not {listed(beyond)}")
+    if closed := sorted(disabled.intersection(items)):
+        raise NotPossible(f"{view.layout.job}: items {listed(closed)} are disabled: enable them first")
+    return items
+
+
+def _see_when(at: object, delay: object) -> bool:
+    """Return whether a run is planned for later."""
+    if at is not None and delay is not None:
+        raise InvalidSetting("delay", delay, "give either a time (at) or a delay")
+    return at is not None or delay is not None
+
+
+def _due(at: datetime | None, delay: float | timedelta | None, now: int) -> int:
+    """Return the moment for which a run is asked for; 0 for at once."""
+    if at is not None:
+        return milliseconds("at", at)
+    if delay is None:
+        return 0
+    return now + _span("delay", delay)
+
+
+def _expiry(expires: datetime | float | timedelta | None, due: int) -> int:
+    if expires is None:
+        return 0
+    last = milliseconds("expires", expires) if isinstance(expires, datetime) else due + _span("expires", expires)
+    if last <= due:
+        raise InvalidSetting("expires", expires, f"must be later than the time when it is due, {_iso(due)}")
+    return last
+
+
+def _span(setting: str, given: object) -> int:
+    seconds = given.total_seconds() if isinstance(given, timedelta) else given
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 10 * 366 * 86_400:
+        raise InvalidSetting(setting, given, "must be seconds or a timedelta, 0 or more and less than ten years")
+    return round(seconds * 1000)
+
+
+def milliseconds(setting: str, given: object) -> int:
+    """Return a time in milliseconds since the epoch.
+
+    Raises:
+        InvalidSetting: it is no aware datetime between 1970 and 9999.
+    """
+    if not isinstance(given, datetime) or given.utcoffset() is None:
+        raise InvalidSetting(setting, given, "must be a datetime with a time zone")
+    found = round(given.timestamp() * 1000)
+    if not 0 < found < MAX_MILLISECONDS:
+        raise InvalidSetting(setting, given, "must be after 1970 and before 9999")
+    return found
+
+
+def _named(request: Request) -> str:
+    when = f" at {_iso(request.at)}" if request.at else ""
+    if request.items is None:
+        return f"all its items{when}"
+    return f"item{'s' if len(request.items) > 1 else ''} {listed(request.items)}{when}"
+
+
+def _iso(milliseconds: int) -> str:
+    return moment(milliseconds / 1000).isoformat(timespec="seconds")

@@ -1,0 +1,178 @@
+"""Running scheduled moments of the past again: those of a span (backfill), or one of them (rerun)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from aioelasticjob.clock import moment
+from aioelasticjob.coordination.request_runs import open_requests
+from aioelasticjob.coordination.requests import Request, Span
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.model import FireSource
+from aioelasticjob.operations.asking import (
+    Asked,
+    item_numbers,
+    milliseconds,
+    new_request,
+    see_whether_requests_work,
+    write_request,
+)
+from aioelasticjob.operations.queries import listed, view_of
+from aioelasticjob.operations.results import NotPossible
+from aioelasticjob.registry.session import Session
+
+COUNTED = 10_000
+"""How many moments of a span are counted before the plan says that there are more."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan:
+    """What a backfill runs."""
+
+    first: datetime
+    """The oldest moment, in the job's time zone."""
+    last: datetime
+    """The newest moment, in the job's time zone."""
+    moments: int
+    """The number of moments; at ``COUNTED`` the count stops."""
+    items: int
+    """How many items run each of these moments."""
+
+    @property
+    def summary(self) -> str:
+        """The plan as one sentence."""
+        more = "at least " if self.moments >= COUNTED else ""
+        if self.moments == 1:
+            return f"the moment {self.first.isoformat()} of {self.items:,} item{'s' if self.items > 1 else ''}"
+        span = f"{self.first.isoformat()} to {self.last.isoformat()}"
+        return f"{more}{self.moments:,} moments ({span}) of {self.items:,} item{'s' if self.items > 1 else ''}"
+
+
+async def plan_backfill(
+    session: Session, job: str, start: datetime, end: datetime, *, items: Iterable[int] | None = None
+) -> BackfillPlan:
+    """Return what a backfill would run, and write nothing; raises the same errors as ``backfill``."""
+    view = await view_of(session, job)
+    return _plan(view, await _request(session, view, _span(view, start, end), items, None, ""))
+
+
+async def backfill(
+    session: Session,
+    job: str,
+    start: datetime,
+    end: datetime,
+    *,
+    items: Iterable[int] | None = None,
+    items_at_once: int | None = None,
+    id: str | None = None,
+    by: str = "",
+) -> Asked:
+    """Ask for runs of all scheduled moments from ``start`` (included) to ``end`` (not included), which is not later
+    than now.
+
+    Each item runs its moments one after another, oldest first, in turns with the scheduled ones.  Moments that ran
+    before run again.  The schedule is the one of now, also if it is changed meanwhile.  At most ``items_at_once`` items
+    run at a time in the whole cluster.
+
+    Raises:
+        InvalidSetting: no such job, the job has no schedule or does not allow it, or an argument makes no sense.
+        NotPossible: workers are too old for that, or the items are disabled.
+        ChangedMeanwhile: others have changed the job meanwhile.
+        RegistryError: the registry could not be read or written.
+    """
+    view = await view_of(session, job)
+    wanted = await _request(session, view, _span(view, start, end, items_at_once), items, id, by)
+    return await write_request(session, job, wanted, f"{job}: asked to run {_plan(view, wanted).summary} again")
+
+
+async def rerun(
+    session: Session,
+    job: str,
+    fire_time: datetime,
+    *,
+    items: Iterable[int] | None = None,
+    id: str | None = None,
+    by: str = "",
+) -> Asked:
+    """Ask for another run of one scheduled moment, which must be one of the schedule's.
+
+    Raises: as ``backfill`` does.
+    """
+    view = await view_of(session, job)
+    begin = milliseconds("fire_time", fire_time)
+    span = replace(_schedule(view), start=begin, end=begin + 1)
+    if span.following(0) is None:
+        raise InvalidSetting(
+            "fire_time", fire_time.isoformat(), f"must be a moment of the schedule; {_near(view, fire_time)}"
+        )
+    wanted = await _request(session, view, span, items, id, by)
+    return await write_request(session, job, wanted, f"{job}: asked to run {_plan(view, wanted).summary} again")
+
+
+def see_no_backfill(view: JobView) -> None:
+    """Check that the number of items can be changed.
+
+    Raises:
+        NotPossible: a backfill is under way, which counts on the items that there are.
+    """
+    open_ = [request.id for request in open_requests(view) if request.source is FireSource.BACKFILL]
+    if open_:
+        raise NotPossible(
+            f"{view.layout.job}: the number of items cannot be changed while moments are run again "
+            f"({listed(open_)}): wait for that, or cancel it"
+        )
+
+
+async def _request(
+    session: Session, view: JobView, span: Span, items: Iterable[int] | None, id: str | None, by: str
+) -> Request:
+    see_whether_requests_work(view)
+    wanted = await new_request(session, view, None if items is None else item_numbers(items), id, by)
+    if span.end > wanted.asked + 1:
+        expected = "must not be later than now: later moments run by themselves"
+        raise InvalidSetting("end", moment(span.end / 1000).isoformat(), expected)
+    return replace(wanted, source=FireSource.BACKFILL, span=span)
+
+
+def _schedule(view: JobView) -> Span:
+    config = view.config
+    if config.cron is None:
+        raise InvalidSetting("cron", None, f"{config.job_name} has no schedule, so it has no moments to run again")
+    return Span(0, 0, config.cron, config.time_zone, config.dst)
+
+
+def _span(view: JobView, start: datetime, end: datetime, items_at_once: int | None = None) -> Span:
+    first, last = milliseconds("start", start), milliseconds("end", end)
+    if last <= first:
+        raise InvalidSetting("end", end.isoformat(), f"must be later than the start, {start.isoformat()}")
+    if items_at_once is not None and (isinstance(items_at_once, bool) or not isinstance(items_at_once, int)):
+        raise InvalidSetting("items_at_once", items_at_once, "must be a whole number, 1 or more")
+    if items_at_once is not None and items_at_once < 1:
+        raise InvalidSetting("items_at_once", items_at_once, "must be 1 or more")
+    span = replace(_schedule(view), start=first, end=last, items_at_once=items_at_once or 0)
+    if span.following(0) is None:
+        raise InvalidSetting("start", start.isoformat(), f"the schedule has no moment from then to {end.isoformat()}")
+    return span
+
+
+def _plan(view: JobView, wanted: Request) -> BackfillPlan:
+    span, schedule = wanted.span, view.config.schedule
+    assert span is not None
+    assert schedule is not None
+    first = span.following(0)
+    last = schedule.previous_before(moment(span.end / 1000))
+    assert first is not None
+    assert last is not None
+    begin, moments, newest = moment(first / 1000).astimezone(last.tzinfo), 1, first
+    while moments < COUNTED and (following := span.following(newest)) is not None:
+        moments, newest = moments + 1, following
+    return BackfillPlan(begin, last, moments, sum(1 for _ in wanted.within(view.config.sharding_total_count)))
+
+
+def _near(view: JobView, instant: datetime) -> str:
+    schedule = view.config.schedule
+    near = () if schedule is None else (schedule.previous_before(instant), schedule.next_after(instant))
+    return f"near it are {listed(one.isoformat() for one in near if one is not None)}"

@@ -1,0 +1,47 @@
+"""Stopping runs that are under way."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from aioelasticjob.coordination.requests import encode_cancellation
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.operations.asking import requiring, see_whether_requests_work
+from aioelasticjob.operations.queries import listed, view_of
+from aioelasticjob.operations.results import NotPossible, OperationResult, commit
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.transaction import Create
+
+
+async def cancel(session: Session, job: str, *, item: int | None = None, by: str = "") -> OperationResult:
+    """Stop the runs of a job's items that are under way, or the run of one item.
+
+    Their handlers are cancelled, and the runs end as ``stopped``: they are neither rescued nor run again.  An item
+    stays locked until its handler has returned: a thread cannot be interrupted.  Items that run in one call, as in a
+    dataflow job, are stopped together.  The end is noted with that of the other items that the instance runs.  The next
+    runs are not concerned.
+
+    Raises:
+        InvalidSetting: there is no such job or item, or the job's execution is not monitored.
+        NotPossible: nothing runs, or workers are too old for that.
+        ChangedMeanwhile: others have changed the job meanwhile.
+        RegistryError: the registry could not be read or written.
+    """
+    view = await view_of(session, job)
+    see_whether_requests_work(view)
+    if item is not None and item not in view.items and item not in range(view.config.sharding_total_count):
+        raise InvalidSetting("item", item, f"{job} has the items 0 to {view.config.sharding_total_count - 1}")
+    items = sorted(view.items) if item is None else [item]
+    locks = await session.get_many([view.layout.item(one).running for one in items])
+    locked = ((one, lock) for one, lock in zip(items, locks, strict=True) if lock is not None)
+    fences = {one: lock.stat.czxid for one, lock in locked if lock.stat.ephemeral_owner}
+    if not fences:
+        raise NotPossible(f"{job}: nothing runs now" if item is None else f"{job}: item {item} does not run now")
+    now = round(await session.server_time(view.layout.system_time) * 1000)
+    parent = [] if view.layout.requests in view.tree else [Create(view.layout.requests)]
+    wish = Create(view.layout.request(f"cancel-{now:x}-{uuid4().hex[:8]}"), encode_cancellation(fences, now, by))
+    summary = (
+        f"{job}: asked to stop the run of item{'s' if len(fences) > 1 else ''} {listed(fences)}; "
+        "an item stays locked until all handlers of its instance have returned"
+    )
+    return await commit(session, [*requiring(view), *parent, wish], summary)

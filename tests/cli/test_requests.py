@@ -1,0 +1,136 @@
+"""Asking by command: said in a sentence or as JSON, followed on request, refused in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+import pytest
+from typer.testing import Result
+
+from aioelasticjob import ElasticJob, ItemContext
+from tests.cli.conftest import Command
+from tests.support.embedded import EmbeddedServer
+
+Ask = Callable[..., Result]
+
+
+@contextmanager
+def working(address: str) -> Iterator[None]:
+    """Run a job of three items, in a thread, that fails if it is told to."""
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def handler(context: ItemContext) -> None:
+        if context.job_parameter == "fail":
+            raise ValueError("as told")
+        if context.job_parameter == "sleep":
+            await asyncio.sleep(3600)
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        app = ElasticJob(address)
+        app.add(handler, name="report", cron="0 0 2 * * ?", time_zone="Asia/Shanghai", sharding_total_count=3)
+        async with app.running():
+            started.set_result((asyncio.get_running_loop(), stop))
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    loop, stop = started.result(timeout=30)
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(timeout=30)
+
+
+@pytest.fixture
+def ask(embedded: EmbeddedServer, command: Command) -> Iterator[Ask]:
+    """Type a command while a job runs."""
+    address = f"zk://{embedded.address}/shop"
+    with working(address):
+        yield lambda *words: command(*words, "-r", address)
+
+
+def said(result: Result) -> str:
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return result.stdout.strip()
+
+
+def test_a_run_is_asked_for_and_followed_to_its_end(ask: Ask) -> None:
+    done = said(ask("trigger", "report", "--items", "2, 0", "--id", "one", "--wait"))
+    assert "asked to run items 0, 2, as the request one" in done
+    assert done.splitlines()[-1] == "done: 2 completed"
+    failed = ask("trigger", "report", "--parameter", "fail", "--wait", "--json")
+    assert failed.exit_code == 1
+    assert json.loads(failed.stdout[failed.stdout.index("{") :])["outcomes"] == {"failed": 3}
+    assert "asked for already" in said(ask("trigger", "report", "--items", "0,2", "--id", "one"))
+
+
+def test_requests_are_listed_paused_and_cancelled(ask: Ask) -> None:
+    assert "nothing was asked" in said(ask("requests", "report"))
+    said(ask("trigger", "report", "--in", "2h", "--expires", "1h", "--id", "later", "--parameter", '{"a": 1}'))
+    (told,) = json.loads(said(ask("requests", "report", "--json")))
+    assert (told["state"], told["parameter"], told["items"]) == ("planned", '{"a": 1}', None)
+    assert told["expires"] > told["at"] > told["asked"]
+    assert "later" in said(ask("requests", "report"))
+    assert "is paused" in said(ask("requests", "pause", "later"))
+    assert "goes on" in said(ask("requests", "resume", "later", "--job", "report"))
+    assert "is cancelled" in said(ask("requests", "cancel", "later"))
+    assert "cancelled" in said(ask("requests", "list", "report"))
+
+
+def test_days_are_run_again_in_the_jobs_zone(ask: Ask) -> None:
+    span = ("--from", "2026-01-01", "--to", "2026-01-04")
+    planned = said(ask("backfill", "report", *span, "--items", "1", "--dry-run"))
+    assert planned == ("report: would run 3 moments (2026-01-01T02:00:00+08:00 to 2026-01-03T02:00:00+08:00) of 1 item")
+    done = said(ask("backfill", "report", *span, "--items-at-once", "2", "--wait"))
+    assert done.splitlines()[-1] == "done: 9 completed"
+    again = said(ask("rerun", "report", "--fire-time", "2026-01-02T02:00", "--items", "0", "--wait"))
+    assert again.splitlines()[-1] == "done: 1 completed"
+
+
+def test_a_run_is_cancelled_if_there_is_one(ask: Ask) -> None:
+    idle = ask("cancel", "report")
+    assert (idle.exit_code, "nothing runs now" in idle.stderr) == (1, True)
+    said(ask("trigger", "report", "--parameter", "sleep", "--id", "long"))
+    cancelled = _until(lambda: ask("cancel", "report", "--item", "1"), "asked to stop the run of item 1")
+    assert cancelled.exit_code == 0
+    assert "asked to stop" in said(ask("cancel", "report"))
+    _until(lambda: ask("requests", "report"), "3 stopped")
+
+
+def _until(command: Callable[[], Result], text: str) -> Result:
+    """Type a command until it says something: the instance has to answer first."""
+    for _ in range(1000):
+        if text in (result := command()).stdout:
+            return result
+    raise AssertionError(f"{text!r} was not said: {result.output}")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("rerun", "report", "--fire-time", "2026-01-02T03:00"), "must be a moment of the schedule; near it are"),
+        (("backfill", "report", "--from", "monday", "--to", "2026-01-02"), "write a date or a time"),
+        (("backfill", "report", "--from", "2026-01-02", "--to", "2026-01-02"), "must be later than the start"),
+        (("backfill", "report", "--from", "2026-01-02", "--to", "2990-01-02"), "must not be later than now"),
+        (("trigger", "report", "--items", "x"), "write the numbers of items"),
+        (("trigger", "report", "--items", "7"), "has the items 0 to 2"),
+        (("trigger", "report", "--in", "soon"), "write a duration"),
+        (("trigger", "report", "--at", "2026-11-20T08:00"), "write a time with its zone"),
+        (("trigger", "report", "--at", "tomorrow"), "write a time with its zone"),
+        (("trigger", "report", "--expires", "x"), "write a time with its zone"),
+        (("trigger", "report", "--instance", "x", "--in", "1h"), "can only be triggered at once"),
+        (("requests", "cancel", "nosuch"), "no job has it"),
+        (("requests", "nosuch"), "there is no such job"),
+    ],
+)
+def test_mistakes_are_one_line(ask: Ask, words: tuple[str, ...], why: str) -> None:
+    result = ask(*words)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert why in result.stderr

@@ -1,0 +1,228 @@
+"""Which items run next for which request, and what their claims and settlements note: each runs once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from aioelasticjob.coordination.request_runs import next_due, next_run, rescued_request
+from aioelasticjob.coordination.requests import Request, Span, changed, encode
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
+from aioelasticjob.registry.transaction import Create, Delete, Set
+from tests.coordination.test_claims import LAYOUT, ME, NOW, Desk
+
+ITEMS = frozenset({0, 1, 2})
+PATH = LAYOUT.request("r")
+ONCE = Request("r", FireSource.TRIGGER, 3, NOW, parameter="P")
+SECOND = 1000
+START = 1_000_000
+SPAN = Span(START, START + 3 * SECOND, "* * * * * ?", "UTC", "cron")
+BACKFILL = Request("b", FireSource.BACKFILL, 3, NOW, span=SPAN)
+
+
+def asked(*requests: Request) -> Desk:
+    desk = Desk()
+    desk.write(Create(LAYOUT.requests), *(Create(LAYOUT.request(one.id), encode(one)) for one in requests))
+    return desk
+
+
+def fire_of(desk: Desk, free: frozenset[int] = ITEMS, source: FireSource = FireSource.TRIGGER, now: int = NOW) -> Fire:
+    found = next_run(desk.view(), source, free, now)
+    assert found is not None
+    return found.fire
+
+
+def run_all(desk: Desk, *outcomes: Outcome, source: FireSource = FireSource.TRIGGER) -> Claim:
+    """Claim and settle what is next."""
+    found = next_run(desk.view(), source, ITEMS, NOW)
+    assert found is not None
+    claim = desk.taken(found.fire, found.items)
+    assert desk.settle(claim, *(outcomes or [Outcome.COMPLETED] * len(found.items)))
+    return claim
+
+
+def progress(desk: Desk, item: int, name: str = "r") -> dict[str, object]:
+    return json.loads(desk.registry.nodes[LAYOUT.request_item(name, item)].data)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("reply", ["well", "reply lost", "never arrived"])
+def test_a_claim_notes_its_items_and_the_settlement_how_they_ended(reply: str) -> None:
+    desk = asked(ONCE)
+    desk.line.commits.append(reply)
+    claim = run_all(desk, Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT)
+    assert {(seen.record.asked, seen.record.parameter, seen.record.request) for seen in claim.items.values()} == {
+        (NOW, "P", "r")
+    }
+    assert desk.record().slot == 0  # no scheduled moment was claimed
+    assert [progress(desk, item)["outcome"] for item in range(3)] == ["completed", "failed", "timed out"]
+    assert next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW) is None
+
+
+def test_a_second_claim_that_was_decided_on_the_same_view_is_refused() -> None:
+    desk = asked(ONCE)
+    fire = fire_of(desk)
+    run_all(desk)
+    taken = desk.claim(fire)
+    assert (taken.claim, taken.stale) == (None, True)
+    assert desk.running() == []
+
+
+@pytest.mark.parametrize("edit", [Set(PATH, changed(encode(ONCE), stopped="cancelled"), 0), Delete(PATH)])
+def test_a_request_that_was_cancelled_or_removed_meanwhile_refuses_the_claim(edit: Set | Delete) -> None:
+    desk = asked(ONCE)
+    fire = fire_of(desk)
+    desk.write(edit)
+    assert desk.claim(fire).stale
+    assert desk.running() == []
+    assert next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW) is None
+
+
+def test_items_that_run_elsewhere_stay_asked_for() -> None:
+    desk = asked(ONCE)
+    desk.elsewhere(1)
+    taken = desk.claim(fire_of(desk))
+    assert (set(taken.claim.items if taken.claim else ()), taken.elsewhere) == ({0, 2}, {1})
+    found = next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW)
+    assert found is not None
+    assert found.items == {1}
+
+
+@pytest.mark.parametrize("when", ["before the settlement", "its item only"])
+def test_a_request_that_is_removed_while_its_items_run_keeps_no_item_locked(when: str) -> None:
+    desk = asked(ONCE)
+    claim = desk.taken(fire_of(desk))
+    items = range(3) if when == "before the settlement" else [1]
+    desk.write(
+        *(Delete(LAYOUT.request_item("r", item)) for item in items), *([Delete(PATH)] if len(items) == 3 else [])
+    )
+    assert desk.settle(claim, *[Outcome.COMPLETED] * 3)
+    assert desk.running() == []
+    assert desk.record().completed
+
+
+def test_a_run_that_was_cut_off_is_rescued_for_the_same_request() -> None:
+    desk = asked(ONCE)
+    claim = desk.taken(fire_of(desk), [0])
+    assert desk.hand_over(claim) == {0}
+    assert "outcome" not in progress(desk, 0)
+    desk.learn()
+    record = desk.record()
+    requested = rescued_request(desk.view(), 0, record)
+    rescue = desk.taken(Fire(record.moment, FireSource.FAILOVER, record.parameter, requested=requested), [0])
+    assert rescue.items[0].record.request == "r"
+    assert progress(desk, 0) == {"moment": NOW, "runs": 1}
+    assert desk.settle(rescue, Outcome.COMPLETED)
+    assert progress(desk, 0) == {"moment": NOW, "runs": 1, "outcome": "completed"}
+
+
+@pytest.mark.parametrize(
+    "record", [Record(), Record(asked=NOW), Record(asked=NOW, request="x"), Record(asked=1, request="r")]
+)
+def test_a_rescue_of_another_run_notes_nothing(record: Record) -> None:
+    desk = asked(ONCE)
+    run_all(desk)
+    assert rescued_request(desk.view(), 0, record) is None
+
+
+def test_a_backfill_runs_the_moments_of_an_item_one_after_another() -> None:
+    desk = asked(BACKFILL)
+    fires = [run_all(desk, source=FireSource.BACKFILL).fire for _ in range(3)]
+    assert [fire.slot for fire in fires] == [START, START + SECOND, START + 2 * SECOND]
+    assert next_run(desk.view(), FireSource.BACKFILL, ITEMS, NOW) is None
+    assert progress(desk, 1, "b") == {"moment": START + 2 * SECOND, "runs": 3, "outcome": "completed"}
+
+
+def test_a_backfill_counts_what_failed() -> None:
+    desk = asked(BACKFILL)
+    for outcome in (Outcome.FAILED, Outcome.COMPLETED, Outcome.TIMED_OUT):
+        run_all(desk, *[outcome] * 3, source=FireSource.BACKFILL)
+    assert progress(desk, 0, "b") == {"moment": START + 2000, "runs": 3, "failed": 1, "outcome": "timed out"}
+
+
+def test_items_of_a_backfill_that_are_behind_go_first() -> None:
+    desk = asked(BACKFILL)
+    desk.settle(desk.taken(fire_of(desk, frozenset({0}), FireSource.BACKFILL), [0]), Outcome.COMPLETED)
+    found = next_run(desk.view(), FireSource.BACKFILL, ITEMS, NOW)
+    assert found is not None
+    assert (found.items, found.fire.slot) == ({1, 2}, START)
+
+
+def test_a_backfill_of_few_items_at_a_time_goes_on_with_the_next_item_when_one_has_ended() -> None:
+    desk = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
+    desk.config = desk.config.changed(failover=True)
+    desk.write(Set(LAYOUT.config, desk.config.to_json(), -1))
+    order = list[int]()
+    while (found := next_run(desk.view(), FireSource.BACKFILL, ITEMS, NOW)) is not None:
+        claim = desk.taken(found.fire, found.items)
+        order += claim.items
+        assert next_run(desk.view(), FireSource.BACKFILL, ITEMS - claim.items.keys(), NOW) is None
+        desk.settle(claim, Outcome.COMPLETED)
+    assert order == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_a_disabled_item_does_not_keep_others_from_a_backfill_of_few_items_at_a_time() -> None:
+    desk = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
+    desk.write(Create(LAYOUT.item(0).disabled))
+    found = next_run(desk.view(), FireSource.BACKFILL, ITEMS - {0}, NOW)
+    assert found is not None
+    assert found.items == {1}
+
+
+def test_requests_are_answered_in_the_order_of_their_moments() -> None:
+    later = replace(ONCE, id="a", at=NOW + 1)
+    desk = asked(later, ONCE)
+    assert [run_all_later(desk).slot, run_all_later(desk).slot] == [NOW, NOW + 1]
+
+
+def run_all_later(desk: Desk) -> Fire:
+    found = next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW + 1)
+    assert found is not None
+    desk.settle(desk.taken(found.fire, found.items), *[Outcome.COMPLETED] * 3)
+    return found.fire
+
+
+def test_a_planned_request_waits_for_its_moment_and_an_expired_one_is_not_begun() -> None:
+    planned = replace(ONCE, at=NOW + 5, expires=NOW + 9)
+    view = asked(planned).view()
+    ready = [next_run(view, FireSource.TRIGGER, ITEMS, NOW + n) is not None for n in (0, 4, 5, 8, 9, 10)]
+    assert ready == [False, False, True, True, False, False]
+    assert (next_due(view, {0}, NOW), next_due(view, {0}, NOW + 5), next_due(view, {7}, NOW)) == (NOW + 5, None, None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "runs"),
+    [
+        ({}, True),
+        ({"items": [1]}, True),
+        ({"items": [9]}, False),
+        ({"paused": True}, False),
+        ({"stopped": "expired"}, False),
+        ({"closed": 7}, False),
+        ({"kind": "nonsense"}, False),
+    ],
+)
+def test_only_open_requests_for_free_items_are_run(keys: dict[str, object], runs: bool) -> None:
+    desk = asked(ONCE)
+    desk.write(Set(PATH, changed(encode(ONCE), **keys), -1))
+    assert (next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW) is not None) is runs
+    assert next_run(desk.view(), FireSource.TRIGGER, frozenset(), NOW) is None
+
+
+def test_a_job_whose_execution_is_not_monitored_answers_no_requests() -> None:
+    desk = asked(ONCE)
+    config = desk.config.changed(monitor_execution=False)
+    desk.write(Set(LAYOUT.config, config.to_json(), -1))
+    assert next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW) is None
+
+
+def test_nonsense_below_a_request_ends_its_item_and_no_other() -> None:
+    desk = asked(ONCE)
+    desk.write(
+        Create(LAYOUT.request_item("r", 1), b"nonsense"), Create(f"{PATH}/x"), Create(LAYOUT.request("a b"), b"{")
+    )
+    found = next_run(desk.view(), FireSource.TRIGGER, ITEMS, NOW)
+    assert found is not None
+    assert found.items == {0, 2}
+    assert ME.encode() in desk.registry.nodes[LAYOUT.item(0).instance].data

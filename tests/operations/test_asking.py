@@ -1,0 +1,181 @@
+"""What may be asked of a job, and what is refused with the setting, the value and what would be right."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from aioelasticjob import InvalidSetting, operations
+from aioelasticjob.clock import moment
+from aioelasticjob.operations import NotPossible
+from aioelasticjob.registry.transaction import Create, Set
+from tests.operations.test_actions import HOSTILE
+from tests.running.test_settings_changes import staff
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
+
+NEVER = "0 0 0 1 1 ? 2090"
+NAIVE = datetime(2026, 11, 20, 8)  # a mistake that users make
+
+
+@pytest.mark.parametrize(
+    ("given", "setting"),
+    [
+        ({"items": []}, "items"),
+        ({"items": [4]}, "items"),
+        ({"items": [-1]}, "items"),
+        ({"items": [True]}, "items"),
+        ({"items": ["1"]}, "items"),
+        ({"at": NAIVE}, "at"),
+        ({"at": "2026-11-20"}, "at"),
+        ({"at": moment(2e9), "delay": 5}, "delay"),
+        ({"delay": -1}, "delay"),
+        ({"delay": float("nan")}, "delay"),
+        ({"delay": 1e12}, "delay"),
+        ({"delay": "soon"}, "delay"),
+        ({"expires": 0}, "expires"),
+        ({"expires": moment(1_000)}, "expires"),
+        ({"expires": NAIVE}, "expires"),
+        ({"delay": 60, "expires": moment(1_000)}, "expires"),
+        ({"parameter": 7}, "parameter"),
+        ({"parameter": {"a": object()}}, "parameter"),
+        ({"parameter": "\ud800"}, "parameter"),
+        ({"parameter": "x" * 70_000}, "parameter"),
+        *(({"id": name}, "id") for name in HOSTILE if name not in ("zookeeper", "nosuch")),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_nothing_is_written(given: dict[str, Any], setting: str) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await staff(here, "a", cron=NEVER)
+        with pytest.raises(InvalidSetting) as refused:
+            await operations.ask(here.observer, "job", **given)
+        assert refused.value.setting == setting
+        assert await here.names(LAYOUT.requests) == ()
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("given", [{"items": [0]}, {"delay": 5}, {"id": "r"}, {"expires": 5}, {"followed": True}])
+def test_a_job_whose_execution_is_not_monitored_can_only_be_triggered_as_a_whole(given: dict[str, Any]) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "ab", cron=NEVER, monitor_execution=False)
+        with pytest.raises(InvalidSetting, match="monitor_execution") as refused:
+            await operations.ask(here.observer, "job", **given)
+        assert refused.value.setting == "monitor_execution"
+        asked = await operations.ask(here.observer, "job", parameter={"day": 1})
+        assert (asked.request, asked.changed) == ("", True)
+        await anyio.sleep(1)
+        assert [run.parameter for run in them.runs] == ['{"day": 1}'] * 4
+        assert await here.names(LAYOUT.requests) == ()
+
+    simulate(scene)
+
+
+def test_while_an_older_worker_shares_the_job_a_trigger_is_written_the_old_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "a", cron=NEVER)
+        with monkeypatch.context() as older:
+            older.setattr("aioelasticjob.config.FEATURES", frozenset())
+            await them.hire("b")
+        await here.until(8)
+        asked = await operations.ask(here.observer, "job", parameter="P")
+        assert asked.request == ""
+        await here.until(10)
+        assert sorted((run.host, run.parameter) for run in them.runs) == [
+            ("a", "P"),
+            ("a", "P"),
+            ("b", "P"),
+            ("b", "P"),
+        ]
+        with pytest.raises(NotPossible, match=f"{await them.id_of('b')} do not answer requests"):
+            await operations.ask(here.observer, "job", items=[0])
+        assert (await operations.job(here.observer, "job", now=0)).config.requires == ()
+
+    simulate(scene)
+
+
+def test_an_older_worker_that_comes_later_holds_no_items_and_says_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "a", cron=NEVER)
+        await operations.ask(here.observer, "job", delay=20, id="r")
+        with monkeypatch.context() as older:
+            older.setattr("aioelasticjob.config.FEATURES", frozenset())
+            await them.hire("b")
+        await here.until(40)
+        assert {run.host for run in them.runs} == {"a"}
+        assert len(them.runs) == 4
+        (lacking,) = [one for one in (await operations.job(here.observer, "job", now=0)).instances if one.lacks]
+        assert lacking.lacks == ("requests",)
+
+    simulate(scene)
+
+
+def test_who_can_answer_nothing_now_is_said_unless_the_run_is_planned() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "a", cron=NEVER)
+        await here.flag(LAYOUT.item(1).disabled)
+        with pytest.raises(NotPossible, match="items 1 are disabled"):
+            await operations.ask(here.observer, "job", items=[0, 1])
+        await operations.ask(here.observer, "job", id="rest")
+        await anyio.sleep(1)
+        assert sorted(run.items for run in them.runs) == [(0,), (2,), (3,)]
+        here.faults.crash(them.people["a"])
+        await anyio.sleep(10)
+        with pytest.raises(NotPossible, match="no instance is there"):
+            await operations.ask(here.observer, "job")
+        assert (await operations.ask(here.observer, "job", delay=timedelta(hours=1))).changed
+
+    simulate(scene)
+
+
+def test_requests_are_paused_resumed_and_cancelled_each_once() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "a", cron=NEVER)
+        await operations.ask(here.observer, "job", delay=10, id="r")
+        for act, changed in (
+            *((operations.pause_request, True), (operations.pause_request, False)),
+            *((operations.resume_request, True), (operations.resume_request, False)),
+            (operations.pause_request, True),
+        ):
+            assert (await act(here.observer, "job", "r")).changed is changed
+        await here.until(30)
+        assert them.runs == []
+        assert (await operations.request(here.observer, "job", "r")).state == "paused"
+        assert (await operations.cancel_request(here.observer, "job", "r")).changed
+        await anyio.sleep(1)
+        assert not (await operations.cancel_request(here.observer, "job", "r")).changed
+        assert (await operations.request(here.observer, "job", "r")).state == "cancelled"
+        assert them.runs == []
+        with pytest.raises(InvalidSetting, match="has no such request"):
+            await operations.cancel_request(here.observer, "job", "other")
+
+    simulate(scene)
+
+
+def test_a_broken_configuration_is_not_replaced_by_a_request() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await staff(here, "a", cron=NEVER)
+        await here.write(Set(LAYOUT.config, b"nonsense", -1))
+        with pytest.raises(NotPossible, match="import a whole configuration"):
+            await operations.ask(here.observer, "job", items=[0])
+        assert (await here.observer.get(LAYOUT.config)).data == b"nonsense"
+
+    simulate(scene)
+
+
+def test_a_request_that_makes_no_sense_keeps_its_id_and_harms_nothing() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "a", cron=NEVER)
+        await here.write(Create(LAYOUT.requests), Create(LAYOUT.request("r"), b'{"kind": "RUN"}'))
+        with pytest.raises(NotPossible, match="belongs to another request"):
+            await operations.ask(here.observer, "job", id="r")
+        await operations.ask(here.observer, "job", id="s")
+        await anyio.sleep(1)
+        assert len(them.runs) == 4
+        assert [one.request.id for one in await operations.requests(here.observer, "job")] == ["s"]
+
+    simulate(scene)

@@ -1,0 +1,102 @@
+"""A run that is cancelled ends as stopped, and nothing else does."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from aioelasticjob import ElasticJob, InstanceContext, InvalidSetting, ItemContext, operations
+from aioelasticjob.operations import NotPossible
+from aioelasticjob.testing import VirtualClock
+from tests.running.test_settings_changes import staff
+from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
+
+NEVER = "0 0 0 1 1 ? 2090"
+
+
+def test_the_run_of_one_item_is_stopped_and_the_others_and_the_next_run_go_on() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "ab", work=40, cron="0 * * * * ?", failover=True)
+        await here.until(65)
+        done = await operations.cancel(here.observer, "job", item=1)
+        assert "asked to stop the run of item 1" in done.summary
+        await here.until(66)
+        assert len(them.cancelled) == 1
+        await here.until(105)  # items that were claimed together are settled together
+        records = [await here.record(item) for item in range(4)]
+        assert [(one.completed, one.outcome) for one in records] == [
+            *((True, "completed"), (True, "stopped"), (True, "completed"), (True, "completed"))
+        ]
+        await here.until(150)
+        assert sorted((run.at > 100, run.items, run.source) for run in them.runs) == [
+            (late, (item,), "CRON") for late in (False, True) for item in range(4)
+        ]
+        assert len(them.cancelled) == 1
+        await here.until(175)
+        assert (await here.record(1)).outcome == "completed"
+
+    simulate(scene)
+
+
+def test_all_runs_of_a_job_are_stopped_on_all_instances() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "ab", work=40, cron=NEVER)
+        await operations.ask(here.observer, "job", id="r")
+        await anyio.sleep(2)
+        await operations.cancel(here.observer, "job")
+        await anyio.sleep(1)
+        assert len(them.cancelled) == 4
+        found = await operations.request(here.observer, "job", "r")
+        assert (found.state, found.outcomes) == ("done", {"stopped": 4})
+        with pytest.raises(NotPossible, match="nothing runs now"):
+            await operations.cancel(here.observer, "job")
+        with pytest.raises(NotPossible, match="item 2 does not run now"):
+            await operations.cancel(here.observer, "job", item=2)
+        with pytest.raises(InvalidSetting, match="items 0 to 3"):
+            await operations.cancel(here.observer, "job", item=4)
+
+    simulate(scene)
+
+
+def test_one_call_for_all_items_and_a_dataflow_are_stopped_as_a_whole() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = ElasticJob(here.address, clock=VirtualClock(), session_timeout=10)
+
+        @app.job(name="job", per="instance", sharding_total_count=2)
+        async def wait(_context: InstanceContext) -> None:
+            await anyio.sleep(60)
+
+        @app.dataflow(name="flow", sharding_total_count=2, streaming=True)
+        async def fetch(_context: ItemContext) -> list[int]:
+            await anyio.sleep(1)
+            return [1]
+
+        @fetch.process
+        async def process(_context: ItemContext, _record: int) -> None:
+            await anyio.sleep(60)
+
+        async with app.running():
+            for name in ("job", "flow"):
+                await app.trigger(name, id="r")
+                await anyio.sleep(5)
+                await app.cancel(name, item=1)
+                await anyio.sleep(5)
+                found = await operations.request(here.observer, name, "r")
+                assert (name, found.outcomes) == (name, {"stopped": 2})
+
+    simulate(scene)
+
+
+def test_the_wish_to_stop_runs_is_forgotten_and_is_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await staff(here, "a", work=40, cron=NEVER)
+        await operations.ask(here.observer, "job")
+        await anyio.sleep(2)
+        await operations.cancel(here.observer, "job")
+        await anyio.sleep(60)
+        assert len(await here.names(LAYOUT.requests)) == 2
+        await anyio.sleep(3700)
+        assert await here.names(LAYOUT.requests) == ()
+
+    simulate(scene)
+    assert "is not a request" not in caplog.text

@@ -1,0 +1,62 @@
+"""How far a request has come, and when all its runs have ended."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from aioelasticjob import InvalidSetting, operations
+from aioelasticjob.operations import RequestStatus
+from tests.running.test_settings_changes import staff
+from tests.support.simulated_jobs import SimulatedJobs, simulate
+
+NEVER = "0 0 0 1 1 ? 2090"
+
+
+def test_a_request_is_waited_for_running_and_done() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await staff(here, "a", work=5, cron=NEVER)
+        await operations.pause(here.observer, "job")
+        await operations.ask(here.observer, "job", delay=0, parameter="fail", items=[1], id="r")
+        assert (await operations.request(here.observer, "job", "r")).waiting == (1,)
+        await operations.resume(here.observer, "job")
+        await anyio.sleep(1)
+        found = await operations.request(here.observer, "job", "r")
+        assert (found.state, found.running, found.waiting) == ("running", (1,), ())
+        assert (found.outcomes, found.is_over) == ({}, False)
+        ended = await operations.ended(here.observer, "job", "r")
+        assert (ended.state, ended.outcomes, here.now() < 12) == ("done", {"failed": 1}, True)
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize("failover", [True, False])
+def test_the_end_of_a_run_whose_process_died_is_not_waited_for_in_vain(failover: bool) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "ab", work=5, cron=NEVER, failover=failover)
+        await operations.ask(here.observer, "job", id="r")
+        found = list[RequestStatus]()
+
+        async def wait() -> None:
+            found.append(await operations.ended(here.observer, "job", "r"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.sleep(1)
+            here.faults.crash(them.people["a"])
+        assert found[0].outcomes == ({"completed": 4} if failover else {"completed": 2, "cut off": 2})
+
+    simulate(scene)
+
+
+def test_the_job_of_a_request_is_found_by_the_id() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await staff(here, "a", cron=NEVER)
+        await operations.ask(here.observer, "job", id="r", delay=60)
+        assert await operations.job_of_request(here.observer, "r") == "job"
+        await operations.ask(here.observer, "other", id="r", delay=60)
+        for id, why in (("r", "several jobs"), ("x", "no job has it"), ("a/b", "no id")):
+            with pytest.raises(InvalidSetting, match=why):
+                await operations.job_of_request(here.observer, id)
+
+    simulate(scene)

@@ -1,0 +1,118 @@
+"""The promises to those who ask for runs: each item of a request runs each moment once, and none is forgotten."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.requests import Request, decode, decode_cancellation, decode_progress
+from aioelasticjob.model import ASKED, Outcome
+from aioelasticjob.registry.tree import UNREAD_NODE, Node
+from tests.simulation.facts import Facts, JobFacts, ObservedRun, Violation
+from tests.simulation.history import Change, Written, of_kind
+
+UNDER_WAY = 5.0
+"""Seconds before the end in which a request that has much to run has gone on."""
+PROMISE = "each item of a request runs once"
+
+
+def request_of(facts: Facts, run: ObservedRun) -> str:
+    """Return the request that a run was claimed for; empty if there is none."""
+    one = run.begun
+    claimed = facts.claimed.get((one.job, one.item, one.fence), one.at)
+    record = records.decode(facts.nodes.at(f"/{one.job}/execution/{one.item}", claimed) or b"")
+    return "" if record is None else record.request
+
+
+def is_cancelled(facts: Facts, run: ObservedRun) -> bool:
+    """Whether somebody has asked to stop a run before it ended."""
+    one, parent = run.begun, f"/{run.begun.job}/requests"
+    for name in facts.nodes.children(parent, run.end):
+        data = facts.nodes.at(f"{parent}/{name}", run.end)
+        wish = None if data is None else decode_cancellation(name, Node(data, UNREAD_NODE.stat))
+        if wish is not None and wish.fences.get(one.item) == one.fence:
+            return True
+    return False
+
+
+def items_go_on_by_claims(facts: Facts) -> Iterator[Violation]:
+    """An item goes on with a request only in the transaction that claims it, and never goes back."""
+    last: dict[str, int] = {}
+    for written in of_kind(facts.entries, Written):
+        locked = {change.path for change in written.changes if change.created and change.path.endswith("/running")}
+        for change in written.changes:
+            if (place := _place(change)) is None or change.data is None:
+                continue
+            job, name, item = place
+            before, now = last.get(change.path, 0), decode_progress(change.data).moment
+            last[change.path] = now
+            if now < before:
+                yield Violation(PROMISE, written.at, f"{job}/{name}: item {item} went back from {before} to {now}")
+            if now > before and f"/{job}/execution/{item}/running" not in locked:
+                yield Violation(PROMISE, written.at, f"{job}/{name}: item {item} went on to {now} without a claim")
+
+
+def requested_runs_begin_once(facts: Facts) -> Iterator[Violation]:
+    """No moment of a request is begun twice for an item, unless it is rescued."""
+    begun = Counter[tuple[str, str, int, int]]()
+    for run in facts.runs:
+        one = run.begun
+        if one.source in ASKED and (name := request_of(facts, run)):
+            begun[one.job, name, one.item, one.slot] += 1
+            if begun[one.job, name, one.item, one.slot] > 1:
+                yield Violation(PROMISE, one.at, f"{one.job}/{name}: item {one.item} runs {one.slot} again")
+
+
+def requests_are_answered(facts: Facts) -> Iterator[Violation]:
+    """At the end nothing that was asked for waits, if the job may answer it."""
+    for job in map(facts.job, facts.jobs):
+        for name in facts.nodes.children(f"/{job.name}/requests", facts.end):
+            data = facts.nodes.at(f"/{job.name}/requests/{name}", facts.end)
+            request = None if data is None else decode(name, Node(data, UNREAD_NODE.stat))
+            if request is not None and request.is_open and (waiting := _waiting(job, request)):
+                yield Violation("requests are answered", facts.end, f"{job.name}/{name}: items {waiting} wait")
+
+
+def only_cancelled_runs_are_stopped(facts: Facts) -> Iterator[Violation]:
+    """A run ends as stopped only after somebody has cancelled runs of its job."""
+    wished = dict[str, float]()
+    for written in of_kind(facts.entries, Written):
+        for change in written.changes:
+            job, _, path = change.path[1:].partition("/")
+            if path.startswith("requests/cancel-") and change.created:
+                wished.setdefault(job, written.at)
+            if path.startswith("execution/") and path.count("/") == 1 and change.data:
+                record = records.decode(change.data)
+                if record is not None and record.outcome == Outcome.STOPPED and job not in wished:
+                    yield Violation("only cancelled runs are stopped", written.at, change.path)
+
+
+RULES = (
+    items_go_on_by_claims,
+    requested_runs_begin_once,
+    requests_are_answered,
+    only_cancelled_runs_are_stopped,
+)
+
+
+def _place(change: Change) -> tuple[str, str, str] | None:
+    parts = change.path[1:].split("/")
+    return (parts[0], parts[2], parts[3]) if len(parts) == 4 and parts[1] == "requests" else None
+
+
+def _waiting(job: JobFacts, request: Request) -> list[int]:
+    facts, root, config = job.facts, f"/{job.name}", job.eras[-1].config
+    due = request.moment / 1000 < facts.calm[-1][0]
+    if not config.monitor_execution or request.paused or not due:
+        return []
+    found = list[int]()
+    for item in request.within(config.sharding_total_count):
+        path = f"{root}/requests/{request.id}/{item}"
+        if any(at > facts.end - UNDER_WAY for at, _ in facts.nodes.changes(path)):
+            return []  # there are many moments to run, and it goes on with them
+        data = facts.nodes.at(path, facts.end)
+        off = facts.nodes.at(f"{root}/sharding/{item}/disabled", facts.end) is not None
+        if not off and request.following(None if data is None else decode_progress(data)) is not None:
+            found.append(item)
+    return found

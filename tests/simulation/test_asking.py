@@ -1,0 +1,70 @@
+"""Each rule about requests notices what it is for: a small history, right and wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from aioelasticjob.coordination import records
+from aioelasticjob.coordination.requests import Request, encode, encode_cancellation, encode_progress
+from aioelasticjob.model import FireSource, Progress, Record
+from tests.simulation.facts import Facts, Violation
+from tests.simulation.history import Phase, Written
+from tests.simulation.judges import requests
+from tests.simulation.test_conduct import told
+from tests.simulation.test_invariants import A, T, begun, broken, ended, made, put, written
+
+MOMENT = int((T + 15) * 1000)
+ASKED = encode(Request("r", FireSource.TRIGGER, 1, MOMENT))
+MADE = written(15, 9, made("requests"), made("requests/r", ASKED))
+
+
+def claim(at: float, moment: int = MOMENT, fence: int = 1, *, locked: bool = True, first: bool = True) -> Written:
+    """Return the claim of item 0 for the request."""
+    record = records.encode(Record(instance=A, completed=False, begun=1, asked=moment, request="r"))
+    progress = (made if first else put)("requests/r/0", encode_progress(Progress(moment)))
+    lock = [made("execution/0/running", A)] if locked else []
+    return written(at, 1, progress, put("execution/0", record), *lock, zxid=fence)
+
+
+def test_an_item_goes_on_by_a_claim_and_not_back() -> None:
+    later = claim(17, MOMENT + 1000, 2, first=False)
+    assert not broken(requests.items_go_on_by_claims, told(MADE, claim(16), later))
+    assert broken(requests.items_go_on_by_claims, told(MADE, claim(16, locked=False)))
+    assert broken(requests.items_go_on_by_claims, told(MADE, claim(16), claim(17, MOMENT - 1000, 2, first=False)))
+
+
+def test_a_moment_of_a_request_is_begun_once() -> None:
+    run = begun(1, 16, slot=15, fence=1, source=FireSource.TRIGGER)
+    again = replace(run, run=2, at=T + 18, fence=2)
+    rescue = replace(again, source=FireSource.FAILOVER)
+    second = claim(17.9, fence=2, first=False)
+    assert not broken(requests.requested_runs_begin_once, told(MADE, claim(15.9), run, ended(1, 17), second, rescue))
+    assert broken(requests.requested_runs_begin_once, told(MADE, claim(15.9), run, ended(1, 17), second, again))
+
+
+def test_what_was_asked_for_is_answered_unless_it_was_cancelled_or_nobody_may() -> None:
+    calm = [Phase(T + 30, "calm")]
+    off = written(20, 9, made("sharding/0/disabled"))
+    cancelled = written(20, 9, put("requests/r", json.dumps({**json.loads(ASKED), "stopped": "cancelled"})))
+    assert broken(requests.requests_are_answered, told(MADE, *calm))
+    for excuse in (claim(16), off, cancelled):
+        assert not broken(requests.requests_are_answered, told(MADE, excuse, *calm))
+
+
+def test_only_a_run_that_was_cancelled_is_stopped() -> None:
+    stopped = written(20, 1, put("execution/0", records.encode(Record(instance=A, outcome="stopped"))))
+    wish = written(19, 9, made("requests/cancel-1", encode_cancellation({0: 1}, MOMENT, "")))
+    assert broken(requests.only_cancelled_runs_are_stopped, told(MADE, stopped))
+    assert not broken(requests.only_cancelled_runs_are_stopped, told(MADE, wish, stopped))
+    run = begun(1, 16, slot=15, fence=1)
+    assert broken(requests_excuse, told(MADE, claim(15.9), run, ended(1, 20, "cut off")))
+    assert not broken(requests_excuse, told(MADE, claim(15.9), run, wish, ended(1, 20, "cut off")))
+
+
+def requests_excuse(facts: Facts) -> Iterator[Violation]:
+    """Yield the runs that nobody has cancelled."""
+    for run in facts.runs:
+        if not requests.is_cancelled(facts, run):
+            yield Violation("cancelled", run.end, str(run))
