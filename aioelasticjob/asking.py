@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from aioelasticjob.durations import Duration
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running_app import RunningApp
@@ -26,14 +27,14 @@ class Asking:
         *,
         items: Iterable[int] | None = None,
         at: datetime | None = None,
-        delay: float | timedelta | None = None,
-        expires: datetime | float | timedelta | None = None,
+        delay: Duration | None = None,
+        expires: datetime | Duration | None = None,
         id: str | None = None,
     ) -> Asked:
-        """Ask for one run of a job's items, at once, ``at`` a time, or after a ``delay`` (seconds).
+        """Ask for one run of a job's items, at once, ``at`` a time, or after a ``delay``: seconds, or ``"10m"``.
 
         The runs begin as soon as an instance can make them, however late that is, unless the request ``expires``: at a
-        time, or so many seconds after it is due.  A ``parameter`` replaces the job's parameter for these runs; a
+        time, or so long after it is due.  A ``parameter`` replaces the job's parameter for these runs; a
         mapping is passed on as JSON, and is ``context.request`` there.  A second request with the same ``id`` is the
         same request, until 7 days after its end.
 

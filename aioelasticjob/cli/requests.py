@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import getpass
-import re
 import socket
-from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta, tzinfo
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, tzinfo
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -21,13 +21,12 @@ from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.clock import moment
 from aioelasticjob.cron.zone import zone_named
+from aioelasticjob.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Outcome
 from aioelasticjob.operations import Asked, OperationResult, RequestStatus
 from aioelasticjob.registry.session import Session
 
-_DURATION = re.compile(r"([0-9]{1,9})([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 UNSUCCESSFUL = 1
 """The exit code of ``--wait`` if a run did not complete."""
 
@@ -55,7 +54,7 @@ def trigger(
     as_json: AsJson = False,
 ) -> None:
     """Run a job once, now or later: all its items, or some; or what one instance holds."""
-    due, delay, until = _time("at", at), _duration("in", in_), _until(expires)
+    due, until = _time("at", at), _until(expires)
     if instance is not None:
         if (items, at, in_, expires, id, wait) != (None, None, None, None, None, False):
             raise InvalidSetting("instance", instance, "can only be triggered at once, with all items that it holds")
@@ -63,18 +62,19 @@ def trigger(
         return print_result(done, as_json=as_json)
 
     async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
-        asked = await operations.ask(
-            session,
-            name,
-            parameter=parameter,
-            items=_items(items),
-            at=due,
-            delay=delay,
-            expires=until,
-            id=id,
-            by=_me(),
-            followed=wait,
-        )
+        with _as_typed(at=("at", at), delay=("in", in_), expires=("expires", expires), items=("items", items)):
+            asked = await operations.ask(
+                session,
+                name,
+                parameter=parameter,
+                items=_items(items),
+                at=due,
+                delay=in_,
+                expires=until,
+                id=id,
+                by=_me(),
+                followed=wait,
+            )
         return asked, await _followed(session, name, asked, wait)
 
     _tell(*(where.use if wait else where.look)(ask), as_json)
@@ -99,12 +99,13 @@ def backfill(
     async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
         zone = await _zone(session, name)
         first, last = _local("from", start, zone), _local("to", end, zone)
-        if dry_run:
-            plan = await operations.plan_backfill(session, name, first, last, items=chosen)
-            return OperationResult(f"{name}: would run {plan.summary}"), None
-        asked = await operations.backfill(
-            session, name, first, last, items=chosen, items_at_once=items_at_once, id=id, by=_me()
-        )
+        with _as_typed(start=("from", start), end=("to", end), items=("items", items)):
+            if dry_run:
+                plan = await operations.plan_backfill(session, name, first, last, items=chosen)
+                return OperationResult(f"{name}: would run {plan.summary}"), None
+            asked = await operations.backfill(
+                session, name, first, last, items=chosen, items_at_once=items_at_once, id=id, by=_me()
+            )
         return asked, await _followed(session, name, asked, wait)
 
     _tell(*(where.use if wait else where.look)(ask), as_json)
@@ -283,15 +284,7 @@ def _items(given: str | None) -> list[int] | None:
     return [int(part) for part in parts]
 
 
-def _duration(setting: str, given: str | None) -> timedelta | None:
-    if given is None:
-        return None
-    if not (found := _DURATION.fullmatch(given.strip())):
-        raise InvalidSetting(setting, given, "write a duration such as 90s, 10m, 2h or 1d")
-    return timedelta(seconds=min(int(found[1]) * _SECONDS[found[2]], 10**9))
-
-
-def _time(setting: str, given: str | None) -> datetime | None:
+def _time(setting: str, given: str | None, otherwise: str = "") -> datetime | None:
     if given is None:
         return None
     try:
@@ -299,14 +292,32 @@ def _time(setting: str, given: str | None) -> datetime | None:
     except ValueError:
         found = datetime.min
     if found.tzinfo is None:
-        raise InvalidSetting(setting, given, "write a time with its zone, such as 2026-01-31T08:00:00+00:00")
+        expected = f"write a time with its zone, such as 2026-01-31T08:00:00+00:00, {otherwise}".rstrip(", ")
+        raise InvalidSetting(setting, given, expected)
     return found
 
 
-def _until(given: str | None) -> datetime | timedelta | None:
-    if given is None or _DURATION.fullmatch(given.strip()):
-        return _duration("expires", given)
-    return _time("expires", given)
+def _until(given: str | None) -> datetime | str | None:
+    """Return a time, or the text of a duration."""
+    if given is None:
+        return None
+    try:
+        as_seconds(given)
+    except ValueError:
+        return _time("expires", given, "or a duration such as 90s, 10m, 2h or 1d")
+    return given
+
+
+@contextmanager
+def _as_typed(**options: tuple[str, str | None]) -> Iterator[None]:
+    """Name settings that are wrong by their options, with the values as they were typed."""
+    try:
+        yield
+    except InvalidSetting as error:
+        option, given = options.get(error.setting, (error.setting, None))
+        if given is None:
+            raise
+        raise InvalidSetting(option, given, error.expected) from None
 
 
 def _iso(milliseconds: int) -> str | None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import uuid4
 
 from aioelasticjob.clock import moment
 from aioelasticjob.coordination.records import MAX_MILLISECONDS, too_large
 from aioelasticjob.coordination.requests import CANCELLED, FEATURE, Request, changed, decode, encode, is_id
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.durations import EXPECTED, Duration, as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations.actions import see_who_runs, trigger
@@ -45,16 +46,16 @@ async def ask(
     parameter: str | Mapping[str, object] | None = None,
     items: Iterable[int] | None = None,
     at: datetime | None = None,
-    delay: float | timedelta | None = None,
-    expires: datetime | float | timedelta | None = None,
+    delay: Duration | None = None,
+    expires: datetime | Duration | None = None,
     id: str | None = None,
     by: str = "",
     followed: bool = False,
 ) -> Asked:
-    """Ask for one run of a job's items, at once, ``at`` a time, or after a ``delay`` (seconds).
+    """Ask for one run of a job's items, at once, ``at`` a time, or after a ``delay``: seconds, or text as ``10m``.
 
     The runs begin as soon as an instance can make them, however late that is, unless the request ``expires``: at a
-    time, or so many seconds after it is due.  A ``parameter`` that is a mapping is passed on as JSON.  A second request
+    time, or so long after it is due.  A ``parameter`` that is a mapping is passed on as JSON.  A second request
     with the same ``id`` is the same request.  With ``followed`` a job whose runs cannot be followed is refused.
 
     Raises:
@@ -254,7 +255,7 @@ def _see_when(at: object, delay: object) -> bool:
     return at is not None or delay is not None
 
 
-def _due(at: datetime | None, delay: float | timedelta | None, now: int) -> int:
+def _due(at: datetime | None, delay: Duration | None, now: int) -> int:
     """Return the moment for which a run is asked for; 0 for at once."""
     if at is not None:
         return milliseconds("at", at)
@@ -263,7 +264,7 @@ def _due(at: datetime | None, delay: float | timedelta | None, now: int) -> int:
     return now + _span("delay", delay)
 
 
-def _expiry(expires: datetime | float | timedelta | None, due: int) -> int:
+def _expiry(expires: datetime | Duration | None, due: int) -> int:
     if expires is None:
         return 0
     last = milliseconds("expires", expires) if isinstance(expires, datetime) else due + _span("expires", expires)
@@ -272,10 +273,13 @@ def _expiry(expires: datetime | float | timedelta | None, due: int) -> int:
     return last
 
 
-def _span(setting: str, given: object) -> int:
-    seconds = given.total_seconds() if isinstance(given, timedelta) else given
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 10 * 366 * 86_400:
-        raise InvalidSetting(setting, given, "must be seconds or a timedelta, 0 or more and less than ten years")
+def _span(setting: str, given: Duration) -> int:
+    try:
+        seconds = as_seconds(given)
+    except ValueError as error:
+        raise InvalidSetting(setting, given, str(error)) from None
+    if not isinstance(seconds, int | float) or not 0 <= seconds < 10 * 366 * 86_400:
+        raise InvalidSetting(setting, given, f"{EXPECTED}, 0 or more and less than ten years")
     return round(seconds * 1000)
 
 

@@ -56,7 +56,7 @@ async def plan_backfill(
 ) -> BackfillPlan:
     """Return what a backfill would run, and write nothing; raises the same errors as ``backfill``."""
     view = await view_of(session, job)
-    return _plan(view, await _request(session, view, _span(view, start, end), items, None, ""))
+    return _plan(view, await _request(session, view, _span(view, start, end), ("end", end), items, None, ""))
 
 
 async def backfill(
@@ -84,7 +84,7 @@ async def backfill(
         RegistryError: the registry could not be read or written.
     """
     view = await view_of(session, job)
-    wanted = await _request(session, view, _span(view, start, end, items_at_once), items, id, by)
+    wanted = await _request(session, view, _span(view, start, end, items_at_once), ("end", end), items, id, by)
     return await write_request(session, job, wanted, f"{job}: asked to run {_plan(view, wanted).summary} again")
 
 
@@ -108,7 +108,7 @@ async def rerun(
         raise InvalidSetting(
             "fire_time", fire_time.isoformat(), f"must be a moment of the schedule; {_near(view, fire_time)}"
         )
-    wanted = await _request(session, view, span, items, id, by)
+    wanted = await _request(session, view, span, ("fire_time", fire_time), items, id, by)
     return await write_request(session, job, wanted, f"{job}: asked to run {_plan(view, wanted).summary} again")
 
 
@@ -127,13 +127,20 @@ def see_no_backfill(view: JobView) -> None:
 
 
 async def _request(
-    session: Session, view: JobView, span: Span, items: Iterable[int] | None, id: str | None, by: str
+    session: Session,
+    view: JobView,
+    span: Span,
+    until: tuple[str, datetime],
+    items: Iterable[int] | None,
+    id: str | None,
+    by: str,
 ) -> Request:
+    """Return a backfill, whose newest moment is given ``until``: the name and the value of a setting."""
     see_whether_requests_work(view)
     wanted = await new_request(session, view, None if items is None else item_numbers(items), id, by)
     if span.end > wanted.asked + 1:
-        expected = "must not be later than now: later moments run by themselves"
-        raise InvalidSetting("end", moment(span.end / 1000).isoformat(), expected)
+        setting, newest = until
+        raise InvalidSetting(setting, newest.isoformat(), "must not be later than now: later moments run by themselves")
     return replace(wanted, source=FireSource.BACKFILL, span=span)
 
 

@@ -35,6 +35,7 @@ NAIVE = datetime(2026, 11, 20, 8)  # a mistake that users make
         ({"delay": float("nan")}, "delay"),
         ({"delay": 1e12}, "delay"),
         ({"delay": "soon"}, "delay"),
+        ({"delay": True}, "delay"),
         ({"expires": 0}, "expires"),
         ({"expires": moment(1_000)}, "expires"),
         ({"expires": NAIVE}, "expires"),
