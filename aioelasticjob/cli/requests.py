@@ -75,7 +75,7 @@ def trigger(
                 by=_me(),
                 followed=wait,
             )
-        return asked, await _followed(session, name, asked, wait)
+        return asked, await _followed(session, name, asked, wait, as_json)
 
     _tell(*(where.use if wait else where.look)(ask), as_json)
 
@@ -106,7 +106,7 @@ def backfill(
             asked = await operations.backfill(
                 session, name, first, last, items=chosen, items_at_once=items_at_once, id=id, by=_me()
             )
-        return asked, await _followed(session, name, asked, wait)
+        return asked, await _followed(session, name, asked, wait, as_json)
 
     _tell(*(where.use if wait else where.look)(ask), as_json)
 
@@ -127,7 +127,7 @@ def rerun(
     async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
         at = _local("fire_time", fire_time, await _zone(session, name))
         asked = await operations.rerun(session, name, at, items=chosen, id=id, by=_me())
-        return asked, await _followed(session, name, asked, wait)
+        return asked, await _followed(session, name, asked, wait, as_json)
 
     _tell(*(where.use if wait else where.look)(ask), as_json)
 
@@ -224,11 +224,12 @@ def _change(
     print_result(where.look(change), as_json=as_json)
 
 
-async def _followed(session: Session, job: str, asked: Asked, wait: bool) -> RequestStatus | None:
+async def _followed(session: Session, job: str, asked: Asked, wait: bool, as_json: bool) -> RequestStatus | None:
     """Return how a request has ended, if that is to be waited for."""
     if not wait:
         return None
-    print_result(asked, as_json=False)
+    if not as_json:  # stdout then holds nothing but the JSON of the end
+        print_result(asked, as_json=False)
     return await operations.ended(session, job, asked.request)
 
 
