@@ -113,6 +113,8 @@ async def write_request(session: Session, job: str, request: Request, summary: s
                 raise NotPossible(f"{job}: the id {request.id!r} belongs to another request: choose another id")
             done = await commit(session, (), f"{job}: this was asked for already, as the request {request.id}")
             return Asked(done.summary, done.paths, done.zxid, request.id)
+        if request.expires and request.expires <= request.asked:
+            raise InvalidSetting("expires", _iso(request.expires), "has passed already, so that nothing would be run")
         parent = [] if view.layout.requests in view.tree else [Create(view.layout.requests)]
         operations: list[Op] = [*requiring(view), *parent, Create(path, encode(request))]
         try:

@@ -36,6 +36,7 @@ NAIVE = datetime(2026, 11, 20, 8)  # a mistake that users make
         ({"delay": 1e12}, "delay"),
         ({"delay": "soon"}, "delay"),
         ({"delay": True}, "delay"),
+        ({"at": moment(1_000), "expires": 60}, "expires"),  # both have passed
         ({"expires": 0}, "expires"),
         ({"expires": moment(1_000)}, "expires"),
         ({"expires": NAIVE}, "expires"),
