@@ -6,7 +6,8 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
-from aioelasticjob.coordination.view import JobView, instance_data, is_host, is_item
+from aioelasticjob.coordination.instance_nodes import instance_data, is_host
+from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.layout import child
 
 MAX_WARNINGS = 100

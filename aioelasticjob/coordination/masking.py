@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
-from aioelasticjob.coordination.view import instance_data, is_host
+from aioelasticjob.coordination.instance_nodes import instance_data, is_host
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Node, Tree
 

@@ -11,8 +11,9 @@ from anyio import move_on_after
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.commit import WriteRefused, connected, write
 from aioelasticjob.coordination.effects import mark_necessary
+from aioelasticjob.coordination.instance_nodes import instance
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.view import instance, parse, read, with_known_error_handler
+from aioelasticjob.coordination.view import parse, read, with_known_error_handler
 from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest

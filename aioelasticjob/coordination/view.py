@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from typing import Any
 
 from aioelasticjob.config import MAX_ITEMS, JobConfig, required
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.instance_nodes import instance_data, instances_of
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.cron import Cron
 from aioelasticjob.error_handlers import check
@@ -19,11 +18,10 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import Instance
-from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.registry.tree import Tree
 
 MAX_NUMBER_DIGITS = len(str(MAX_ITEMS))
 """The most digits of an item's number.  A node with a longer name is not an item."""
-_HOST = re.compile(r"[\w.:%-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class JobView:
     @cached_property
     def instances(self) -> Mapping[str, Instance]:
         """All registered instances, by id."""
-        return _instances(self.tree, self.layout)
+        return instances_of(self.tree, self.layout)
 
     @cached_property
     def staying(self) -> tuple[str, ...]:
@@ -327,58 +325,6 @@ def _fitting(data: bytes, layout: Layout) -> JobConfig:
     config = parse(data, layout)
     fits(config)
     return config
-
-
-def _instances(tree: Tree, layout: Layout) -> Mapping[str, Instance]:
-    found = {}
-    for name in tree.children(layout.instances):
-        node = tree.get(layout.instance(name))
-        if node is not None and node.stat.ephemeral_owner:
-            found[name] = instance(name, node)
-    return found
-
-
-def instance(name: str, node: Node) -> Instance:
-    """Return the instance that a node describes."""
-    return _instance(name, node.data, node.stat.ctime, node.stat.ephemeral_owner)
-
-
-@lru_cache(maxsize=65536)
-def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instance:
-    fields = instance_data(data)
-    ip, named, _ = name.partition("@-@")
-    if not named and is_host(fields.get("ip")):
-        ip = str(fields["ip"])  # a node made by hand; our own names contain the address
-    host, pid, since = fields.get("host"), fields.get("pid"), fields.get("upSince")
-    return Instance(
-        name,
-        ip,
-        str(host) if is_host(host) else "",
-        pid if isinstance(pid, int) else 0,
-        incarnation,
-        joined,
-        since if isinstance(since, int | float) and since is not True and 0 < since < joined else joined,
-        fields.get("leaving") is True,
-        _features(fields.get("features")),
-    )
-
-
-def _features(fields: object) -> frozenset[str]:
-    return frozenset(one for one in fields if isinstance(one, str)) if isinstance(fields, list) else frozenset()
-
-
-def instance_data(data: bytes) -> Mapping[str, object]:
-    """Return the JSON object in an instance's node; empty if the data is not one."""
-    try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-    return fields if isinstance(fields, dict) else {}
-
-
-def is_host(name: object) -> bool:
-    """Whether a value is an address or a host name, and so can be the name of a node."""
-    return isinstance(name, str) and _HOST.fullmatch(name) is not None and bool(name.strip("."))
 
 
 def _assignment(tree: Tree, layout: Layout, items: frozenset[int]) -> Mapping[int, str]:

@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.instance_nodes import instance
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import announce_leaving, join
-from aioelasticjob.coordination.view import instance
 from aioelasticjob.errors import OutcomeUnknown, Suspended
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from aioelasticjob.coordination.view import instance_data, is_host, read
+from aioelasticjob.coordination.view import read
 from aioelasticjob.registry.transaction import Create, Set
 from tests.coordination.rules.world import LAYOUT, knowing, requiring, world
 
@@ -27,22 +27,6 @@ def test_an_instance_that_does_not_say_what_it_knows_knows_nothing(data: bytes) 
     there = world(0, requires=["x"])
     there.registry.commit([Create(LAYOUT.instance("10.0.0.1@-@1"), data, ephemeral=True)], incarnation=1)
     assert there.settle().eligible == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "fits"),
-    [
-        *[("10.0.0.1", True), ("fe80::1%eth0", True), ("web-1.example.com", True), ("größe", True), ("by_hand", True)],
-        *[("", False), (".", False), ("..", False), ("a/b", False), ("a b", False), ("\ud800", False), (None, False)],
-    ],
-)
-def test_what_can_be_a_host(name: object, fits: bool) -> None:
-    assert is_host(name) is fits
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"\xff", b"[" * 5000, b"1e999"])
-def test_what_is_no_object_says_nothing(data: bytes) -> None:
-    assert instance_data(data) == {}
 
 
 def test_items_are_those_whose_names_are_numbers_as_we_spell_them() -> None:

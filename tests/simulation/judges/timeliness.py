@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import inf
 
-from aioelasticjob.coordination.view import instance_data, scheduling
+from aioelasticjob.coordination.instance_nodes import instance_data
+from aioelasticjob.coordination.view import scheduling
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
