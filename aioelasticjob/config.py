@@ -28,7 +28,9 @@ from pydantic.alias_generators import to_camel
 from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.errors import ForeignData, InvalidSetting
 
-FEATURES: frozenset[str] = frozenset()
+SWITCHES_FEATURE = "switches"
+"""The feature of instances that know the nodes by which whole jobs, and servers in all jobs, are switched off."""
+FEATURES: frozenset[str] = frozenset({SWITCHES_FEATURE})
 """The features of the registry's format that this release knows: a job may require its workers to know some."""
 MAX_ITEMS = 100_000
 MAX_CONCURRENCY = 100_000

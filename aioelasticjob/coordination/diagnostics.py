@@ -92,7 +92,7 @@ def _items(view: JobView) -> Iterator[tuple[str, str]]:
 
 def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
     layout, tree = view.layout, view.tree
-    marks = [layout.host, layout.epoch, layout.necessary, layout.processing, layout.config]
+    marks = [layout.host, layout.epoch, layout.necessary, layout.processing, layout.config, layout.paused]
     for item in view.items:
         paths = layout.item(item)
         marks += [paths.instance, paths.disabled, paths.failover]

@@ -29,6 +29,11 @@ def instance(name: str, node: Node) -> Instance:
     return _instance(name, node.data, node.stat.ctime, node.stat.ephemeral_owner)
 
 
+def address_of(instance: str) -> str:
+    """Return the address that an instance's id contains; the whole id of one that was made by hand."""
+    return instance.partition("@-@")[0]
+
+
 @lru_cache(maxsize=65536)
 def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instance:
     fields = instance_data(data)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
 from aioelasticjob.config import MAX_ITEMS, JobConfig, required
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.instance_nodes import instance_data, instances_of
+from aioelasticjob.coordination.instance_nodes import address_of, instance_data, instances_of
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.cron import Cron
 from aioelasticjob.error_handlers import check
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.model import Instance
 from aioelasticjob.registry.tree import Tree
 
@@ -45,6 +45,18 @@ class JobView:
     """The newest valid configuration, except that ``requires`` is always the newest."""
     fault: str | None = None
     """What is wrong with the configuration now in the registry: it is invalid, or its error handler does not work."""
+    switches: Tree = field(default_factory=Tree)
+    """The nodes that say which servers are switched off in all jobs."""
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the connection was lost since these nodes were read."""
+        return self.tree.outdated or self.switches.outdated
+
+    def accept_as_newest(self) -> None:
+        """Use this view although the connection was lost since."""
+        self.tree.accept_as_newest()
+        self.switches.accept_as_newest()
 
     @cached_property
     def instances(self) -> Mapping[str, Instance]:
@@ -60,6 +72,31 @@ class JobView:
     def eligible(self) -> tuple[str, ...]:
         """The instances that may hold items: those that stay; if none stays, those that are leaving."""
         return self.staying or self._admitted
+
+    @cached_property
+    def active(self) -> frozenset[str]:
+        """The instances that may claim: those that may hold items, unless the job or their server is paused."""
+        if self.paused:
+            return frozenset()
+        return frozenset(one for one in self.eligible if not self.is_paused(self.instances[one].ip))
+
+    @cached_property
+    def paused(self) -> bool:
+        """Whether the whole job is paused."""
+        return self.layout.paused in self.tree
+
+    def is_paused(self, ip: str) -> bool:
+        """Whether a server is paused, in this job or in all jobs."""
+        return self.layout.server_paused(ip) in self.tree or server_switch(ip, "paused") in self.switches
+
+    def is_disabled(self, ip: str) -> bool:
+        """Whether a server is disabled, in this job or in all jobs."""
+        return self.layout.server_disabled(ip) in self.tree or server_switch(ip, "disabled") in self.switches
+
+    def rests(self, instance: str) -> bool:
+        """Whether an instance, which may be gone, runs nothing because the job or its server is paused."""
+        there = self.instances.get(instance)
+        return self.paused or self.is_paused(address_of(instance) if there is None else there.ip)
 
     @cached_property
     def lacking(self) -> Mapping[str, tuple[str, ...]]:
@@ -123,6 +160,11 @@ class JobView:
     def disabled_items(self) -> frozenset[int]:
         """The items that an operator has switched off."""
         return frozenset(item for item in self.items if self.layout.item(item).disabled in self.tree)
+
+    @cached_property
+    def resting_items(self) -> frozenset[int]:
+        """The items that nobody runs because they, their holder's server or the job are switched off."""
+        return self.disabled_items.union(item for item, holder in self.assignment.items() if self.rests(holder))
 
     @cached_property
     def triggered(self) -> frozenset[str]:
@@ -225,11 +267,7 @@ class JobView:
     @cached_property
     def _admitted(self) -> tuple[str, ...]:
         lacking = self.lacking
-        return in_order([x for x in self.instances.values() if x.id not in lacking and self._server_is_open(x.ip)])
-
-    def _server_is_open(self, ip: str) -> bool:
-        closed = (self.layout.server_disabled(ip), self.layout.server_paused(ip))
-        return not any(flag in self.tree for flag in closed)
+        return in_order([x for x in self.instances.values() if x.id not in lacking and not self.is_disabled(x.ip)])
 
 
 @lru_cache(maxsize=4096)
@@ -267,25 +305,27 @@ def scheduling(config: JobConfig) -> Mapping[str, object]:
     }
 
 
-def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -> JobView:
+def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None, switches: Tree | None = None) -> JobView:
     """Return the view of a tree.  If its configuration is invalid, ``last`` stays in force, with the new ``requires``.
+
+    ``switches`` has the nodes of the servers in all jobs, if ``tree`` does not.
 
     ``requires`` is read in any case: the rest may seem invalid to this release only because it lacks such a feature.
     ``kind`` is the kind of a running job, which never changes.  With it, an error handler that does not work here is
     replaced by the last one.  All other settings stay: instances of different releases must agree on the schedule.
     """
-    node = tree.get(layout.config)
+    node, off = tree.get(layout.config), tree if switches is None else switches
     if node is None:
-        return JobView(layout, tree, last, f"{layout.config} is missing")
+        return JobView(layout, tree, last, f"{layout.config} is missing", off)
     try:
         config = _fitting(node.data, layout)
         if kind not in (None, config.job_type):
             raise InvalidSetting("job_type", config.job_type, f"the job runs as {kind} and cannot change that")
     except InvalidSetting as mistake:
-        return JobView(layout, tree, _requiring(last, node.data), str(mistake))
+        return JobView(layout, tree, _requiring(last, node.data), str(mistake), off)
     if kind is None:  # a process that only reads need not have the job's error handler
-        return JobView(layout, tree, config)
-    return JobView(layout, tree, *with_known_error_handler(config, last))
+        return JobView(layout, tree, config, None, off)
+    return JobView(layout, tree, *with_known_error_handler(config, last), off)
 
 
 def _requiring(last: JobConfig, stored: bytes) -> JobConfig:

@@ -1,17 +1,6 @@
 """Operations: the queries and actions of operators.  They need only a session, not the jobs' code."""
 
-from aioelasticjob.operations.actions import (
-    disable,
-    disable_server,
-    enable,
-    enable_server,
-    pause,
-    pause_server,
-    resume,
-    resume_server,
-    shut_down,
-    trigger,
-)
+from aioelasticjob.operations.actions import shut_down, trigger
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult
@@ -24,6 +13,16 @@ from aioelasticjob.operations.status import (
     JobStatus,
     ServerStatus,
     by_server,
+)
+from aioelasticjob.operations.switches import (
+    disable,
+    disable_server,
+    enable,
+    enable_server,
+    pause,
+    pause_server,
+    resume,
+    resume_server,
 )
 from aioelasticjob.operations.transfer import export_jobs, import_jobs
 from aioelasticjob.operations.watching import StatusStream, watch, watch_all

@@ -76,7 +76,7 @@ class Account:
         Items that may not run here are left out: they miss no moment, or their next holder reports it.
         """
         view = view or self.view
-        if self._me not in view.eligible:
+        if self._me not in view.active:
             return frozenset()
         due = self._unclaimed(self.timetable.newest) - self.blocked(view) - view.disabled_items
         if view is self.view:

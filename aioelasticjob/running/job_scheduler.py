@@ -197,13 +197,13 @@ class JobScheduler:
 
     async def _up_to_date(self) -> JobView:
         """Return the newest view; after an outage, one read since: the schedule may have changed meanwhile."""
-        if not self._views.value.tree.outdated:
+        if not self._views.value.outdated:
             return self._views.value
         with move_on_after(MIRROR_TIMEOUT):
-            while self._views.value.tree.outdated and not self.left:
+            while self._views.value.outdated and not self.left:
                 with CancelScope() as self._wait_scope:
                     await self._views.changed()
-        self._views.value.tree.accept_as_newest()  # run with the old view rather than not at all
+        self._views.value.accept_as_newest()  # run with the old view rather than not at all
         return self._views.value
 
     async def _run_owed(self, view: JobView) -> bool:
@@ -227,7 +227,7 @@ class JobScheduler:
         if not 0 < upcoming - state.clock.now <= self._ahead.lead or state.intolerable_skew():
             return False
         self._stats.accepted()
-        if not (view.settled and view.config.monitor_execution and self._member.id in view.eligible):
+        if not (view.settled and view.config.monitor_execution and self._member.id in view.active):
             return False
         owed = state.owed(upcoming) - view.disabled_items
         # if a clock that was ahead had this moment run or reported, it is a rerun, and that is not claimed ahead
@@ -330,7 +330,7 @@ class JobScheduler:
             if fire.source is FireSource.TRIGGER:
                 await self._triggers.claimed(fire, taken)
             return taken
-        if view.tree.outdated:  # the connection was lost after this was decided, and has come back
+        if view.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult(None)
         now, following, hold = state.now(), state.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:

@@ -111,6 +111,8 @@ class Life:
         self.job_scheduler: JobScheduler | None = None
         self._coordinator: Coordinator | None = None
         self._port: MonitorPort | None = None
+        self.switches_changed: Callable[[], None] = lambda: None
+        """Is called when a server was switched off or on in all jobs."""
         self._follower = Follower(
             member.session, member.layout.mirrored, member.layout.shallow, lambda: self._following.wake()
         )
@@ -164,7 +166,7 @@ class Life:
     async def _live(self, config: JobConfig, past: History) -> None:
         """Start the coordinator, the job's scheduler and the monitor port."""
         member, shared, trees = self.member, self._shared, self._follower.trees
-        views = Latest(read(trees.value, member.layout, config, config.job_type))
+        views = Latest(read(trees.value, member.layout, config, config.job_type, shared.switches.value))
         own_port = config.monitor_port == self._job.config.monitor_port  # an operator's port may fail
         self._port = MonitorPort(member.session, member.layout, views)
         await self._port.move(config.monitor_port, strict=not past.is_up and own_port)
@@ -175,8 +177,9 @@ class Life:
             self._job, member, views, shared, self.tasks, self._finished, past.since, past.accounted, past.items
         )
         given_up = job_scheduler.rescues.given_up
+        listeners = (given_up, self._dismissed, self._finished)
         coordinator = Coordinator(
-            member, trees, views, job_scheduler.run_counts, shared.clock, given_up, self._dismissed, self._finished
+            member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, *listeners
         )
         running = Activity(self._scheduler, self.tasks, job_scheduler.turn, is_urgent=False)
         coordinating = Activity(self._scheduler, self.tasks, coordinator.turn)
@@ -186,7 +189,7 @@ class Life:
         views.listen(listening.wake)
         trees.listen(coordinating.wake)
         self._activities = [self._following, running, coordinating, listening]
-        self._coordinator = coordinator
+        self._coordinator, self.switches_changed = coordinator, coordinating.wake
         shared.running_jobs[job_scheduler] = None
         if past.again:
             job_scheduler.release_left()

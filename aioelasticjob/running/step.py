@@ -17,7 +17,7 @@ from aioelasticjob.running.commands import ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import ENDED, Came, Items
-from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_at, made_by
+from aioelasticjob.running.unattended import UnattendedMoments, excused_until, given_at, given_to, made_at, made_by
 
 
 class JobState(Account):
@@ -86,18 +86,18 @@ class JobState(Account):
                 self._account(self._due() - waiting, Came.HELD_UP)
         if self.clock.was_away(self.timetable.newest):
             self._account(self._due(), Came.DISCONNECTED)
-        if self._closed or view.disabled_items or self._me not in view.eligible:
+        if self._closed or view.disabled_items or self._me not in view.active:
             self._close(view)
 
     def _close(self, view: JobView) -> None:
         """Excuse the moments of items that are switched off."""
-        closed = self.held & view.disabled_items if self._me in view.eligible else self.held
+        closed = self.held & view.disabled_items if self._me in view.active else self.held
         taken_off = self.blocked()  # they have missed what came before they were switched off
         self._account((number for number in closed & taken_off if not self.items[number].closed), Came.BLOCKED)
         for number, item in self.items.items():
             item.closed = number in closed
         self._closed = bool(closed)
-        if self._me not in view.eligible:
+        if self._me not in view.active:
             self.pass_over()
         self._account(self.held & view.disabled_items, Came.OFF)
 
@@ -123,7 +123,7 @@ class JobState(Account):
     def _settle_ahead(self, view: JobView) -> None:
         """Report or lower records from the future, once it is certain that the clock is right."""
         self._is_ahead = any(item.ahead_since is not None for item in self.items.values())
-        if not self._is_ahead or self.clock.unsteady or self._me not in view.eligible:
+        if not self._is_ahead or self.clock.unsteady or self._me not in view.active:
             return self._see_what_is_due(view)
 
         def settled(lowered: frozenset[int]) -> None:
@@ -191,6 +191,8 @@ class JobState(Account):
             gain = self.items[item]
             reported = 0 if view.config.misfire else gain.reported  # reported as missed, so never run
             gain.floor = max(self._begin_holding(view, item), reported)
+            if self._me not in view.active:  # what came before it may run here is excused
+                gain.floor = max(gain.floor, self.timetable.newest)
             gain.followed = gain.accounted
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
         spans.append((self.timetable, self._since, self.clock.now + int(ASTRAY * 1000)))
@@ -226,6 +228,7 @@ class JobState(Account):
         up_since = min(view.up_since, self._up_since, caught_up)
         in_time, written_after = self.clock.in_time, self.items[item].written_after
         made = in_time(made_at(view, item), written_after(made_by(view, item)))
+        made = max(made, in_time(excused_until(view, item)))
         return max(made, in_time(int(up_since * 1000)), in_time(self._since, written_after(view.scheduled_by)))
 
     def _begun_elsewhere(self) -> frozenset[int]:
@@ -255,7 +258,7 @@ class JobState(Account):
         ended = min(written, succession.ended)
         table.advance(ended)
         self._account((missed | self._due()) & ours, Came.REPLACED, ended=ended)  # up to the old schedule's end
-        if self._me in view.eligible:
+        if self._me in view.active:
             open_ = ours - view.disabled_items
             run = open_ - self.view.disabled_items
             for one in succession.between:

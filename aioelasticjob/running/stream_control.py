@@ -43,7 +43,7 @@ def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
         (begun.settled and not now.settled)
         or now.sharding_version != begun.sharding_version
         or now.config != begun.config
-        or me not in now.eligible
+        or me not in now.active
         or not now.disabled_items.isdisjoint(items)
         or (trigger in now.tree and not now.obstructed(trigger))
         or (claim.fire.source is not FireSource.FAILOVER and any(now.assignment.get(item) != me for item in items))

@@ -7,7 +7,9 @@ from math import inf
 import pytest
 
 from aioelasticjob.coordination.view import read
+from aioelasticjob.layout import SWITCHES, server_switch
 from aioelasticjob.registry.transaction import Create, Set
+from aioelasticjob.registry.tree import Tree
 from tests.coordination.rules.world import LAYOUT, knowing, requiring, world
 
 
@@ -45,8 +47,45 @@ def test_who_leaves_holds_items_only_while_nobody_stays() -> None:
     assert here.view().staying == here.view().eligible == ("10.0.0.2@-@1",)
     here.registry.expire(2)
     assert (here.view().staying, here.view().eligible) == ((), ("10.0.0.1@-@1",))
-    here.registry.commit([Create(LAYOUT.server_paused("10.0.0.1"))])
+    here.registry.commit([Create(LAYOUT.server_disabled("10.0.0.1"))])
     assert here.view().eligible == ()
+
+
+ONE, TWO = "10.0.0.1@-@1", "10.0.0.2@-@1"
+
+
+@pytest.mark.parametrize(
+    ("flag", "eligible", "active"),
+    [
+        (LAYOUT.server_paused("10.0.0.1"), (ONE, TWO), {TWO}),
+        (server_switch("10.0.0.1", "paused"), (ONE, TWO), {TWO}),
+        (LAYOUT.paused, (ONE, TWO), set()),
+        (LAYOUT.server_disabled("10.0.0.1"), (TWO,), {TWO}),
+        (server_switch("10.0.0.1", "disabled"), (TWO,), {TWO}),
+    ],
+)
+def test_who_is_paused_holds_and_leads_and_who_is_disabled_does_not(
+    flag: str, eligible: tuple[str, ...], active: set[str]
+) -> None:
+    here = world(2, sharding_total_count=2)
+    here.settle()
+    here.registry.commit([*map(Create, (SWITCHES, server_switch("10.0.0.1"))), Create(flag)])
+    view = here.view()
+    assert (view.eligible, view.staying, view.active) == (eligible, eligible, active)
+    rests = {item for item, holder in view.assignment.items() if holder in eligible and holder not in active}
+    assert view.resting_items == rests
+
+
+def test_a_view_is_as_old_as_the_older_of_its_parts() -> None:
+    here = world(1)
+    tree, switches = here.registry.tree(), Tree()
+    view = read(tree, LAYOUT, here.config, switches=switches)
+    switches.mark_outdated()
+    assert view.outdated
+    view.accept_as_newest()
+    assert not view.outdated
+    tree.mark_outdated()
+    assert view.outdated
 
 
 def test_since_when_somebody_has_been_there_is_handed_on_by_those_who_join() -> None:

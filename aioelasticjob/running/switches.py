@@ -1,0 +1,65 @@
+"""Follows which servers operators have switched off in all jobs, once for all jobs of a process."""
+
+from __future__ import annotations
+
+from asyncio import Event
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskStatus
+
+from aioelasticjob.errors import RegistryError, SessionEnded
+from aioelasticjob.layout import SWITCHES
+from aioelasticjob.registry.mirror import Follower
+from aioelasticjob.registry.session import Session
+from aioelasticjob.running.process_context import ProcessContext
+
+PURPOSE = "to read which servers are switched off"
+"""The purpose of the reads, for the log line if the registry refuses them."""
+
+
+async def follow_switches(
+    session: Session,
+    shared: ProcessContext,
+    news: Callable[[], None],
+    *,
+    task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
+) -> None:
+    """Keep ``shared.switches`` up to date and call ``news`` after each change, until the session is closed.
+
+    The task counts as started once the nodes were read.  It also does if the registry refuses that: then the jobs run
+    with what is known, and it is tried again and again.
+    """
+    refusals, failures, started = shared.refusals_of(SWITCHES), 0, False
+
+    def begin() -> None:
+        nonlocal started
+        if not started:
+            started = True
+            task_status.started()
+
+    def show(follower: Follower) -> None:
+        shared.switches.set(follower.trees.value)
+        news()
+
+    while True:
+        try:
+            changed = Event()
+            with closing(Follower(session, (SWITCHES,), (), changed.set)) as follower:
+                follower.trees.listen(partial(show, follower))
+                while True:
+                    changed.clear()
+                    await follower.catch_up()
+                    refusals.accepted(PURPOSE)
+                    failures = 0
+                    begin()
+                    await changed.wait()
+        except SessionEnded:
+            return begin()
+        except RegistryError as error:
+            refusals.refused(PURPOSE, error)
+            begin()
+            await session.back_off(failures)
+            failures += 1

@@ -1,0 +1,21 @@
+"""Where operators switch off what runs, for those who do it and those who judge what comes of it."""
+
+from __future__ import annotations
+
+from aioelasticjob.layout import Layout, server_switch
+
+
+def closing(job: str, host: str) -> tuple[str, ...]:
+    """Return the nodes each of which keeps a server from running a job."""
+    return (*pausing(job, host), *disabling(job, host))
+
+
+def pausing(job: str, host: str) -> tuple[str, ...]:
+    """Return the nodes each of which lets a job rest on a server that keeps its items."""
+    layout = Layout(job)
+    return (layout.paused, layout.server_paused(host), server_switch(host, "paused"))
+
+
+def disabling(job: str, host: str) -> tuple[str, ...]:
+    """Return the nodes each of which gives the items of a job on a server away."""
+    return (Layout(job).server_disabled(host), server_switch(host, "disabled"))
