@@ -157,11 +157,14 @@ def _do_to_server(where: RegistryOptions, action: ServerAction, server: str | No
 def _question(action: ServerAction, host: HostStatus | None, ip: str) -> str:
     if host is None:
         return f"No job knows {ip}. {action.label} it in all jobs?"
-    jobs = f"{len(host.jobs):,} job{'s' if len(host.jobs) != 1 else ''} ({operations.listed(host.jobs)})"
+    jobs, held = _counted(len(host.jobs), "job"), _counted(host.holds, "item")
     runs = f"; it runs {operations.listed(host.runs)}, which ends in peace" if host.runs else "; nothing runs there now"
-    return (
-        f"{ip} is known to {jobs} and holds {host.holds:,} items{runs}. {action.outcome} {action.label} it in all jobs?"
-    )
+    known = f"{ip} is known to {jobs} ({operations.listed(host.jobs)}) and holds {held}{runs}."
+    return f"{known} {action.outcome} {action.label} it in all jobs?"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
 
 def _do(where: RegistryOptions, act: Callable[[Session], Awaitable[OperationResult]], as_json: bool) -> None:

@@ -84,6 +84,7 @@ def _of_a_registry(doors: _Doors) -> list[BaseRoute]:
         doors.seen("/jobs/live", overview.live),
         doors.seen("/servers", servers.page),
         doors.seen("/servers/live", servers.live),
+        doors.seen("/servers/{ip}/{action}", servers.confirm, Role.OPERATOR),
         doors.done("/servers/{ip}/{action}", servers.act),
         doors.seen("/history", history.page),
         doors.seen("/history/{run}", history.run),

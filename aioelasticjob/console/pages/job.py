@@ -164,8 +164,9 @@ def facts(status: JobStatus | None) -> Mapping[str, object]:
     return {
         "state": status.state,
         "instances": len(status.instances),
-        "paused": [server.ip for server in status.servers if server.paused],
-        "disabled": [server.ip for server in status.servers if server.disabled],
+        "paused": status.paused,
+        "pausedOn": [server.ip for server in status.servers if server.paused],
+        "disabledOn": [server.ip for server in status.servers if server.disabled],
         "disabledItems": [item.item for item in status.items if item.disabled],
     }
 
@@ -236,7 +237,7 @@ def lanes(status: JobStatus, registry: Watched) -> list[Lane]:
     palette = registry.palettes[status.name]
     there = {one.id for one in status.instances}
     items = status.items[:SHOWN]
-    closed = {server.ip for server in status.servers if server.disabled or server.paused}
+    closed = {server.ip for server in status.servers if server.flags or status.paused}
     found = [
         Lane(
             f"lane-{index}",

@@ -23,14 +23,16 @@ class Action:
 
     label: str
     do: Callable[[Session, str], Awaitable[OperationResult]]
+    outcome: str
+    """What becomes of it; the question before it says so."""
 
 
 ACTIONS: Final[Mapping[str, Action]] = {
-    "pause": Action("Pause", operations.pause_server),
-    "resume": Action("Resume", operations.resume_server),
-    "disable": Action("Disable", operations.disable_server),
-    "enable": Action("Enable", operations.enable_server),
-    "remove": Action("Remove", operations.remove_server),
+    "pause": Action("Pause", operations.pause_server, "Its items stay there and are not run."),
+    "resume": Action("Resume", operations.resume_server, "Its items are run again where nothing else is off."),
+    "disable": Action("Disable", operations.disable_server, "Its items move to other servers."),
+    "enable": Action("Enable", operations.enable_server, "Items move there again where nothing else is off."),
+    "remove": Action("Remove", operations.remove_server, "It is forgotten, and what was said about it."),
 }
 
 
@@ -47,13 +49,20 @@ async def live(visit: Visit) -> Response:
     return stream(visit, Pieces(_render(visit)))
 
 
+async def confirm(visit: Visit) -> Response:
+    """Ask whether something is really meant, and name the jobs that it concerns and what runs there."""
+    assert visit.registry is not None
+    ip, name, action = visit.request.path_params["ip"], visit.request.path_params["action"], _action(visit)
+    host = next((host for host in hosts(visit.registry.picture.value) if host.ip == ip), None)
+    if host is None:
+        raise HTTPException(404, visit.words("No job knows this server."))
+    return visit.page("server-confirm.html", action=action, name=name, host=host, tab="servers")
+
+
 async def act(visit: Visit) -> Response:
     """Do something to a host in all jobs, and write down who did what."""
     assert visit.registry is not None
-    ip, deed = visit.request.path_params["ip"], visit.request.path_params["action"]
-    action = ACTIONS.get(deed)
-    if action is None:
-        raise HTTPException(404, visit.words("There is no such page."))
+    ip, deed, action = visit.request.path_params["ip"], visit.request.path_params["action"], _action(visit)
     session = visit.registry.session
     before = _facts(hosts(visit.registry.picture.value), ip)
     async with visit.console.audit.doing(visit.deed(f"{deed} server", ip, before=before)) as result:
@@ -78,4 +87,18 @@ def _render(visit: Visit) -> Callable[[Picture], Awaitable[Sequence[Piece]]]:
 
 def _facts(found: Sequence[HostStatus], ip: str) -> Mapping[str, object]:
     host = next((host for host in found if host.ip == ip), None)
-    return {} if host is None else {"paused in": list(host.paused_in), "disabled in": list(host.disabled_in)}
+    if host is None:
+        return {}
+    return {
+        "paused": host.paused,
+        "disabled": host.disabled,
+        "paused in": list(host.paused_in),
+        "disabled in": list(host.disabled_in),
+    }
+
+
+def _action(visit: Visit) -> Action:
+    action = ACTIONS.get(visit.request.path_params["action"])
+    if action is None:
+        raise HTTPException(404, visit.words("There is no such page."))
+    return action
