@@ -158,9 +158,9 @@ def _question(action: ServerAction, host: HostStatus | None, ip: str) -> str:
     if host is None:
         return f"No job knows {ip}. {action.label} it in all jobs?"
     jobs, held = _counted(len(host.jobs), "job"), _counted(host.holds, "item")
-    runs = f"; it runs {operations.listed(host.runs)}, which ends in peace" if host.runs else "; nothing runs there now"
-    known = f"{ip} is known to {jobs} ({operations.listed(host.jobs)}) and holds {held}{runs}."
-    return f"{known} {action.outcome} {action.label} it in all jobs?"
+    known = f"{ip} is known to {jobs} ({operations.listed(host.jobs)}) and holds {held}."
+    runs = f"Running there now, and not interrupted: {operations.listed(host.runs)}."
+    return f"{known} {runs} {action.outcome} {action.label} it in all jobs?"
 
 
 def _counted(number: int, noun: str) -> str:

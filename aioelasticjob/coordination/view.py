@@ -48,16 +48,6 @@ class JobView:
     switches: Tree = field(default_factory=Tree)
     """The nodes that say which servers are switched off in all jobs."""
 
-    @property
-    def outdated(self) -> bool:
-        """Whether the connection was lost since these nodes were read."""
-        return self.tree.outdated or self.switches.outdated
-
-    def accept_as_newest(self) -> None:
-        """Use this view although the connection was lost since."""
-        self.tree.accept_as_newest()
-        self.switches.accept_as_newest()
-
     @cached_property
     def instances(self) -> Mapping[str, Instance]:
         """All registered instances, by id."""

@@ -197,13 +197,13 @@ class JobScheduler:
 
     async def _up_to_date(self) -> JobView:
         """Return the newest view; after an outage, one read since: the schedule may have changed meanwhile."""
-        if not self._views.value.outdated:
+        if not self._views.value.tree.outdated:
             return self._views.value
         with move_on_after(MIRROR_TIMEOUT):
-            while self._views.value.outdated and not self.left:
+            while self._views.value.tree.outdated and not self.left:
                 with CancelScope() as self._wait_scope:
                     await self._views.changed()
-        self._views.value.accept_as_newest()  # run with the old view rather than not at all
+        self._views.value.tree.accept_as_newest()  # run with the old view rather than not at all
         return self._views.value
 
     async def _run_owed(self, view: JobView) -> bool:
@@ -330,7 +330,7 @@ class JobScheduler:
             if fire.source is FireSource.TRIGGER:
                 await self._triggers.claimed(fire, taken)
             return taken
-        if view.outdated:  # the connection was lost after this was decided, and has come back
+        if view.tree.outdated:  # the connection was lost after this was decided, and has come back
             return ClaimResult(None)
         now, following, hold = state.now(), state.timetable.upcoming or 0, None
         if fire.slot == following and fire.source is FireSource.CRON:

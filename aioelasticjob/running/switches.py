@@ -41,8 +41,9 @@ async def follow_switches(
             task_status.started()
 
     def show(follower: Follower) -> None:
-        shared.switches.set(follower.trees.value)
-        news()
+        if follower.trees.value != shared.switches.value:  # after an outage they mostly are as before
+            shared.switches.set(follower.trees.value)
+            news()
 
     while True:
         try:

@@ -168,7 +168,7 @@ def test_before_something_is_done_to_a_server_in_all_jobs_it_is_asked_what_that_
         refused = typed(word, "--server", "10.0.0.5")  # nobody answers
         assert (refused.exit_code, refused.stdout.strip()) == (1, "")
         question = (
-            "10.0.0.5 is known to 1 job (report) and holds 1 item; it runs report/0, which ends in peace. "
+            "10.0.0.5 is known to 1 job (report) and holds 1 item. Running there now, and not interrupted: report/0. "
             f"{outcome} {word.capitalize()} it in all jobs? [y/N]"
         )
         assert question in refused.stderr

@@ -9,7 +9,6 @@ import pytest
 from aioelasticjob.coordination.view import read
 from aioelasticjob.layout import SWITCHES, server_switch
 from aioelasticjob.registry.transaction import Create, Set
-from aioelasticjob.registry.tree import Tree
 from tests.coordination.rules.world import LAYOUT, knowing, requiring, world
 
 
@@ -74,18 +73,6 @@ def test_who_is_paused_holds_and_leads_and_who_is_disabled_does_not(
     assert (view.eligible, view.staying, view.active) == (eligible, eligible, active)
     rests = {item for item, holder in view.assignment.items() if holder in eligible and holder not in active}
     assert view.resting_items == rests
-
-
-def test_a_view_is_as_old_as_the_older_of_its_parts() -> None:
-    here = world(1)
-    tree, switches = here.registry.tree(), Tree()
-    view = read(tree, LAYOUT, here.config, switches=switches)
-    switches.mark_outdated()
-    assert view.outdated
-    view.accept_as_newest()
-    assert not view.outdated
-    tree.mark_outdated()
-    assert view.outdated
 
 
 def test_since_when_somebody_has_been_there_is_handed_on_by_those_who_join() -> None:

@@ -16,7 +16,7 @@ import typer
 from aioelasticjob import Cron, ElasticJob, InvalidSetting, JobConfig, error_handlers
 from aioelasticjob.cli import application
 from aioelasticjob.error_handlers import lookup
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.zookeeper.__main__ import main as zookeeper
 from tests.__main__ import CHECKS, LONG
 from tests.docs.pages import ROOT, Block, blocks, pages, read, table
@@ -103,6 +103,10 @@ def test_operators_write_where_we_look() -> None:
         layout.config,
         layout.server_disabled("10.0.0.5"),
         layout.server_paused("10.0.0.5"),
+        layout.paused,
+        SWITCHES,
+        server_switch("10.0.0.5"),
+        server_switch("10.0.0.5", "disabled"),
         layout.trigger(ID),
         layout.shutdown(ID),
         layout.item(2).disabled,
