@@ -28,8 +28,7 @@ from pydantic.alias_generators import to_camel
 from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.errors import ForeignData, InvalidSetting
 
-SWITCHES_FEATURE = "switches"
-"""The feature of instances that know the nodes by which whole jobs, and servers in all jobs, are switched off."""
+SWITCHES_FEATURE = "switches"  # it knows the nodes that switch off whole jobs, and servers in all jobs
 FEATURES: frozenset[str] = frozenset({SWITCHES_FEATURE})
 """The features of the registry's format that this release knows: a job may require its workers to know some."""
 MAX_ITEMS = 100_000

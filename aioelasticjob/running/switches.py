@@ -32,35 +32,39 @@ async def follow_switches(
     The task counts as started once the nodes were read.  It also does if the registry refuses that: then the jobs run
     with what is known, and it is tried again and again.
     """
-    refusals, failures, started = shared.refusals_of(SWITCHES), 0, False
-
-    def begin() -> None:
-        nonlocal started
-        if not started:
-            started = True
-            task_status.started()
-
-    def show(follower: Follower) -> None:
-        if follower.trees.value != shared.switches.value:  # after an outage they mostly are as before
-            shared.switches.set(follower.trees.value)
-            news()
-
+    refusals, refused, first = shared.refusals_of(SWITCHES), 0, True
     while True:
-        try:
-            changed = Event()
-            with closing(Follower(session, (SWITCHES,), (), changed.set)) as follower:
-                follower.trees.listen(partial(show, follower))
-                while True:
-                    changed.clear()
-                    await follower.catch_up()
+        changed = Event()
+        with closing(Follower(session, (SWITCHES,), (), changed.set)) as follower:
+            follower.trees.listen(partial(_show, follower, shared, news))
+            error: RegistryError | None = None
+            while error is None:
+                error = await _catch_up(follower)
+                if first:
+                    task_status.started()
+                    first = False
+                if error is None:
                     refusals.accepted(PURPOSE)
-                    failures = 0
-                    begin()
+                    refused = 0
                     await changed.wait()
-        except SessionEnded:
-            return begin()
-        except RegistryError as error:
-            refusals.refused(PURPOSE, error)
-            begin()
-            await session.back_off(failures)
-            failures += 1
+                    changed.clear()
+        if isinstance(error, SessionEnded):
+            return
+        refusals.refused(PURPOSE, error)
+        await session.back_off(refused)
+        refused += 1
+
+
+async def _catch_up(follower: Follower) -> RegistryError | None:
+    """Read what has changed, and return the error if that was impossible."""
+    try:
+        await follower.catch_up()
+    except RegistryError as error:
+        return error
+    return None
+
+
+def _show(follower: Follower, shared: ProcessContext, news: Callable[[], None]) -> None:
+    if follower.trees.value != shared.switches.value:  # after an outage they mostly are as before
+        shared.switches.set(follower.trees.value)
+        news()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
@@ -12,13 +12,13 @@ from anyio import create_task_group, sleep
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing.faults import Farewell
 from tests.simulation.cluster import Cluster, Host
 from tests.simulation.facts import REGISTRY
-from tests.simulation.switches import closing
+from tests.simulation.switches import closing, set_flag
 
 OFTEN = 0.45
 """How many faults begin in a second."""
@@ -202,7 +202,7 @@ async def close_widely(chaos: Chaos) -> None:
     if chaos.dice.random() < 0.5:
         return await _raise_and_lower(chaos, chaos.layout().paused)
     flag = server_switch(host, chaos.dice.choice(["paused", "disabled"]))
-    await _raise_and_lower(chaos, flag, host, parents=(SWITCHES, server_switch(host)))
+    await _raise_and_lower(chaos, flag, host)
 
 
 async def close_item(chaos: Chaos) -> None:
@@ -362,16 +362,10 @@ async def _ask(chaos: Chaos, what: str, path: Callable[[Layout, str], str]) -> N
     await operate(chaos, f"{what} an instance of {layout.job}", act)
 
 
-async def _raise_and_lower(chaos: Chaos, flag: str, *hosts: str, parents: Sequence[str] = ()) -> None:
+async def _raise_and_lower(chaos: Chaos, flag: str, *hosts: str) -> None:
     stays = chaos.dice.random() < 0.2
-
-    async def up(session: Session) -> None:
-        there = await session.get_many(parents)
-        missing = [path for path, node in zip(parents, there, strict=True) if node is None]
-        await session.commit([*map(Create, missing), Create(flag)], incarnation=session.incarnation)
-
     chaos.cluster.break_("flag", *hosts, detail=flag)
-    await operate(chaos, f"set {flag}", up)
+    await operate(chaos, f"set {flag}", lambda session: set_flag(session, flag))
     await sleep(chaos.dice.uniform(0.2, 12))
     if not stays:
         await operate(chaos, f"remove {flag}", lambda session: _delete(session, flag))

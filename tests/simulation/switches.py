@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from aioelasticjob.layout import Layout, server_switch
+from aioelasticjob.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.transaction import Create
+from aioelasticjob.registry.tree import parent
+
+
+async def set_flag(session: Session, flag: str) -> None:
+    """Make a flag, and above a server's flag for all jobs what is missing."""
+    above = (SWITCHES, parent(flag)) if flag.startswith(SWITCHES) else ()
+    missing = [path for path, node in zip(above, await session.get_many(above), strict=True) if node is None]
+    await session.commit([*map(Create, missing), Create(flag)], incarnation=session.incarnation)
 
 
 def closing(job: str, host: str) -> tuple[str, ...]:
