@@ -43,6 +43,9 @@ Profiles: TypeAlias = Annotated[
         autocompletion=lambda: sorted(profiles.load().by_name),
     ),
 ]
+PublicUrl: TypeAlias = Annotated[
+    str, typer.Option(help="Where people reach the console, such as https://jobs.example.org; for one-time links.")
+]
 AllowedAddresses: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(help="A registry or database that admins may add, such as zk://zk*.example.org; several."),
@@ -72,6 +75,7 @@ def console(
         Path | None, typer.Option(help="Where users, sessions, the audit log and added registries are kept.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Let nobody change anything.")] = False,
+    public_url: PublicUrl = "",
     allow_address: AllowedAddresses = None,
     trusted_proxy: TrustedProxies = None,
     user_header: UserHeader = "",
@@ -87,6 +91,7 @@ def console(
         data_dir,
         read_only,
         time_zone,
+        public_url=public_url,
         allowed_addresses=tuple(allow_address or ()),
         trusted_proxies=tuple(trusted_proxy or ()),
         user_header=user_header,
@@ -122,6 +127,8 @@ def _named(registry: str) -> tuple[str, str]:
 async def _serve(application: Console, host: str, port: int) -> None:
     import uvicorn
 
+    from aioelasticjob.console.half_open import HttpProtocol
+
     config = uvicorn.Config(
         application,
         host=host,
@@ -131,6 +138,7 @@ async def _serve(application: Console, host: str, port: int) -> None:
         access_log=False,
         lifespan="off",
         server_header=False,
+        http=HttpProtocol,
         proxy_headers=False,  # the console believes those of trusted proxies only
         timeout_graceful_shutdown=LAST_PAGES,
     )
@@ -151,14 +159,20 @@ async def _serve(application: Console, host: str, port: int) -> None:
         with listening:
             listening.listen()  # before the link is printed: a person who follows it at once only waits a moment
             bound = listening.getsockname()[1]
-            if not _is_loopback(host):
-                print_error("other machines can reach this console, unencrypted: put a proxy with TLS before it")
-            shown = f"[{host}]" if ":" in host else host
-            base = f"http://{shown}:{bound}"
-            if application.state.invitation is not None:
-                out().print(f"Set the first password (once, within 24 hours): {base}{application.state.invitation}")
-            out().print(f"The console is at {base}/  (Ctrl-C ends it)")
+            _announce(application, host, bound)
             await server.serve(sockets=[listening])
+
+
+def _announce(application: Console, host: str, port: int) -> None:
+    """Print where the console is, and where the first password is set."""
+    if not _is_loopback(host):
+        print_error("other machines can reach this console, unencrypted: put a proxy with TLS before it")
+    shown = f"[{host}]" if ":" in host else host
+    base = f"http://{shown}:{port}"
+    if application.state.invitation is not None:
+        public = application.state.settings.public_url.rstrip("/") or base
+        out().print(f"Set the first password (once, within 24 hours): {public}{application.state.invitation}")
+    out().print(f"The console is at {base}/  (Ctrl-C ends it)")
 
 
 def _is_loopback(host: str) -> bool:

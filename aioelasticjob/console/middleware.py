@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
+import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,11 +33,22 @@ HEADERS: Final = {
 }
 
 
+BODY_TIMEOUT: Final = 15.0
+"""Seconds in which the whole body of a request must have come."""
+
+
 class TooLarge(HTTPException):
     """The body has more bytes than may be sent."""
 
     def __init__(self) -> None:
         super().__init__(413, "that is more than this console takes in one request")
+
+
+class TooSlow(HTTPException):
+    """The body does not come."""
+
+    def __init__(self) -> None:
+        super().__init__(408, "the request did not come within the time limit", {"Connection": "close"})
 
 
 class HeadersAndLimits:
@@ -52,11 +65,15 @@ class HeadersAndLimits:
         if _announced_size(scope) > self._largest:
             await _refuse(send)
             return
-        received = 0
+        received, complete, deadline = 0, False, anyio.current_time() + BODY_TIMEOUT
 
         async def limited_receive() -> Message:
-            nonlocal received
-            message = await receive()
+            nonlocal received, complete
+            with anyio.CancelScope(deadline=math.inf if complete else deadline) as scope:
+                message = await receive()
+            if scope.cancelled_caught:
+                raise TooSlow
+            complete = not message.get("more_body", False)
             received += len(message.get("body", b""))
             if received > self._largest:
                 raise TooLarge

@@ -77,6 +77,8 @@ class ConsoleSettings:
     largest_form: int = 1_000_000
     """Bytes of a request's body."""
     live_pages: LivePageLimits = field(default_factory=LivePageLimits)
+    public_url: str = ""
+    """Where people reach the console; invitation links begin with it."""
     allowed_addresses: tuple[str, ...] = ()
     """Patterns of registries and event stores that administrators may add on the page; none by default."""
     trusted_proxies: tuple[str, ...] = ()
@@ -91,6 +93,8 @@ class ConsoleSettings:
                 raise InvalidSetting("registries", name, "two registries need two names")
         if not is_zone(self.time_zone):
             raise InvalidSetting("time_zone", self.time_zone, "a time zone such as UTC or Asia/Shanghai")
+        if self.public_url and not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", self.public_url):
+            raise InvalidSetting("public_url", self.public_url, "an address such as https://jobs.example.org")
         TrustedProxies.parse(self.trusted_proxies, self.user_header)
         for setting in ("idle", "lifetime", "largest_form"):
             if not getattr(self, setting) > 0:

@@ -359,7 +359,7 @@ def test_administrators_invite_others_change_their_roles_and_lock_them_out(play:
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
         invited = await browser.submit("/users", {"name": "grace", "role": "viewer"})
-        link = invited.text.split('<code class="link">')[1].split("</code>")[0]
+        link = invited.text.split('<code class="link" data-path>')[1].split("</code>")[0]
         path = link.removeprefix("http://console.test")
         guest = Browser(scene.console)
         await guest.accept(path, "ignored: the link knows whose it is")
@@ -374,6 +374,27 @@ def test_administrators_invite_others_change_their_roles_and_lock_them_out(play:
         refused = await browser.submit("/users", {"disabled": "1"}, to="/users/ada")
         assert refused.status == 409
         assert "nobody would be left" in refused.text
+
+    play(act)
+
+
+def test_an_invitation_does_not_take_its_host_from_the_request(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator(host="evil.test")
+        invited = await browser.submit("/users", {"name": "grace", "role": "viewer"})
+        assert ">https://jobs.example.org/ops/welcome/" in invited.text
+        assert "evil.test" not in invited.text
+
+    play(act, public_url="https://jobs.example.org/ops/")
+    with pytest.raises(InvalidSetting, match="public_url"):
+        ConsoleSettings(public_url="jobs.example.org")
+
+
+def test_without_a_public_address_an_invitation_is_a_path(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        invited = await (await scene.operator(host="evil.test")).submit("/users", {"name": "grace", "role": "viewer"})
+        assert "evil.test" not in invited.text
+        assert "data-path>/welcome/" in invited.text
 
     play(act)
 

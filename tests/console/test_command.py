@@ -99,6 +99,6 @@ def test_a_registry_is_shown_over_an_encrypted_connection_and_no_secret_is_shown
     settings = RegistrySettings(
         "shop", "zks://h/shop", tls={"ca": "ca.pem", "key_password": "hunter2"}, sasl="a:hunter2"
     )
-    found = settings.place().settings
+    found = settings.parsed_address().settings
     assert (found.tls, found.sasl) == (TlsSettings("ca.pem", key_password="hunter2"), "a:hunter2")
     assert "hunter2" not in repr(settings) + repr(found)

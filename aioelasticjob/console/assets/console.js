@@ -132,6 +132,9 @@
     setTimeout(() => event.target.dispatchEvent(new Event("again")), 3000);
   });
 
+  // A one-time link leads to where this page has been opened, unless the console knows its public address -------------
+  for (const link of document.querySelectorAll("code[data-path]")) link.textContent = new URL(link.textContent, location.href).href;
+
   // The time zone: that of the browser can be chosen as well ---------------------------------------------------------
   const zones = document.querySelector("select[name=zone]"), own = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (own && ![...zones.options].some((one) => one.value === own)) zones.add(new Option(own));

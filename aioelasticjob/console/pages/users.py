@@ -32,8 +32,9 @@ async def invite(request: PageRequest) -> Response:
     role = _role(request.form.get("role", "viewer"))
     async with request.audited("invite", name, asked={"role": role.value}):
         token = await state.storage.accounts.invite(name, role)
-    base = request.http.base_url
-    link = f"{base.scheme}://{base.netloc}{request.url('welcome', token)}"
+    path = request.url("welcome", token)
+    public = state.settings.public_url.rstrip("/")  # never the request's host: anybody can write one
+    link = f"{public}{path.removeprefix(request.root)}" if public else path
     people = await state.storage.accounts.everybody()
     return request.page(
         "users.html", people=people, roles=tuple(Role), link=link, invited=name, hours=INVITATION / 3600, tab="users"
@@ -49,7 +50,7 @@ async def change(request: PageRequest) -> Response:
     if found is None:
         raise InvalidSetting("user", name[:100], "there is nobody of that name")
     before: dict[str, object] = {"role": found.role.value, "disabled": found.disabled}
-    asked = {key: form[key] for key in form if key in ("role", "disabled") or key.startswith(IN)}
+    asked: dict[str, object] = {key: form[key] for key in form if key in ("role", "disabled") or key.startswith(IN)}
     grants = {key.removeprefix(IN): _grant(form[key]) for key in form if key.startswith(IN)}
     before |= {key: found.grants.get(key) for key in grants}
     async with request.audited("change a user", name, asked=asked, before=before) as result:
