@@ -30,7 +30,8 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.setting_errors import mistakes, unknown_setting
 from aioelasticjob.setting_types import AGES, DAY, DURATION, SECOND, Features, ItemParameters, Limit, Seconds, parts_of
 
-FEATURES: frozenset[str] = frozenset({"requests"})
+SWITCHES_FEATURE = "switches"  # it knows the nodes that switch off whole jobs, and servers in all jobs
+FEATURES: frozenset[str] = frozenset({"requests", SWITCHES_FEATURE})
 """The features of the registry's format that this release knows: a job may require its workers to know some."""
 MAX_ITEMS = 100_000
 MAX_CONCURRENCY = 100_000

@@ -1,4 +1,4 @@
-"""The paths of the znodes of one job.  No other module spells a path.
+"""The paths of the znodes of one job, and of the servers in all jobs.  No other module spells a path.
 
 The names are a value, so that a second dialect (those of Apache ElasticJob 3) can stand beside this one.
 """
@@ -6,6 +6,15 @@ The names are a value, so that a second dialect (those of Apache ElasticJob 3) c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+SWITCHES: Final = "/~servers"
+"""Parent of what operators have said about servers in all jobs.  No job has such a name."""
+
+
+def server_switch(ip: str, flag: str = "") -> str:
+    """The flag ``paused`` or ``disabled`` of a server in all jobs; without a flag, the server's node there."""
+    return f"{SWITCHES}/{ip}/{flag}" if flag else f"{SWITCHES}/{ip}"
 
 
 def child(parent: str, name: object) -> str:
@@ -92,11 +101,11 @@ class Layout:
         return f"/{self.job}/servers/{ip}"
 
     def server_disabled(self, ip: str) -> str:
-        """Flag: no claims on this host."""
+        """Flag: no claims on this host, and no items."""
         return f"/{self.job}/servers/{ip}/disabled"
 
     def server_paused(self, ip: str) -> str:
-        """Flag: no claims on this host for a while."""
+        """Flag: no claims on this host, which keeps its items."""
         return f"/{self.job}/servers/{ip}/paused"
 
     def success_count(self, ip: str) -> str:
@@ -171,6 +180,11 @@ class Layout:
     def schedule(self) -> str:
         """The schedule in force, and since when it has been in force, as the leader has noted it."""
         return f"/{self.job}/leader/schedule"
+
+    @property
+    def paused(self) -> str:
+        """Flag: no claims at all."""
+        return f"/{self.job}/leader/paused"
 
     @property
     def leader_sharding(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 import typer
@@ -13,8 +14,9 @@ from aioelasticjob.cli.describe import done_as_json
 from aioelasticjob.cli.jobs import AsJson, Name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
+from aioelasticjob.clock import SystemClock
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.operations import OperationResult
+from aioelasticjob.operations import HostStatus, OperationResult
 from aioelasticjob.registry.session import Session
 
 Instance: TypeAlias = Annotated[
@@ -31,46 +33,71 @@ JobOrNone: TypeAlias = Annotated[
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
+@dataclass(frozen=True, slots=True)
+class ServerAction:
+    """An action on a server in all jobs, and what becomes of the items there."""
+
+    label: str
+    act: Callable[[Session, str], Awaitable[OperationResult]]
+    outcome: str
+
+
+_PAUSE = ServerAction("Pause", operations.pause_server, "Its items stay there and are not run.")
+_RESUME = ServerAction("Resume", operations.resume_server, "Its items are run again where nothing else is off.")
+_DISABLE = ServerAction("Disable", operations.disable_server, "Its items move to other servers.")
+_ENABLE = ServerAction("Enable", operations.enable_server, "Items move there again where nothing else is off.")
+
+
 @on_a_registry
-def pause(where: RegistryOptions, name: JobOrNone = None, server: Server = None, as_json: AsJson = False) -> None:
-    """Pause a job on all its servers or on one, or a server in all jobs: nothing is run there until it is resumed."""
+def pause(
+    where: RegistryOptions, name: JobOrNone = None, server: Server = None, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Pause a job, a job on one server, or a server in all jobs: nothing is run there, and all items stay there."""
     if name is None:
-        ip = _needed(server)
-        _do(where, lambda session: operations.pause_server(session, ip), as_json)
+        _do_to_server(where, _PAUSE, server, yes, as_json)
     else:
         _do(where, lambda session: operations.pause(session, name, server=server), as_json)
 
 
 @on_a_registry
-def resume(where: RegistryOptions, name: JobOrNone = None, server: Server = None, as_json: AsJson = False) -> None:
-    """Resume what was paused."""
+def resume(
+    where: RegistryOptions, name: JobOrNone = None, server: Server = None, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Resume what was paused; what is off for another reason stays off."""
     if name is None:
-        ip = _needed(server)
-        _do(where, lambda session: operations.resume_server(session, ip), as_json)
+        _do_to_server(where, _RESUME, server, yes, as_json)
     else:
         _do(where, lambda session: operations.resume(session, name, server=server), as_json)
 
 
 @on_a_registry
 def disable(
-    where: RegistryOptions, name: JobOrNone = None, server: Server = None, item: Item = None, as_json: AsJson = False
+    where: RegistryOptions,
+    name: JobOrNone = None,
+    server: Server = None,
+    item: Item = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Disable a job, a job on one server, one item, or a server in all jobs: it stays off until it is enabled."""
+    """Disable a job on one server or a server in all jobs: its items move; or one item; or a whole job, as pause."""
     if name is None:
-        ip = _needed(server, item)
-        _do(where, lambda session: operations.disable_server(session, ip), as_json)
+        _do_to_server(where, _DISABLE, _needed(server, item), yes, as_json)
     else:
         _do(where, lambda session: operations.disable(session, name, server=server, item=item), as_json)
 
 
 @on_a_registry
 def enable(
-    where: RegistryOptions, name: JobOrNone = None, server: Server = None, item: Item = None, as_json: AsJson = False
+    where: RegistryOptions,
+    name: JobOrNone = None,
+    server: Server = None,
+    item: Item = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Enable what was disabled."""
+    """Enable what was disabled; what is off for another reason stays off."""
     if name is None:
-        ip = _needed(server, item)
-        _do(where, lambda session: operations.enable_server(session, ip), as_json)
+        _do_to_server(where, _ENABLE, _needed(server, item), yes, as_json)
     else:
         _do(where, lambda session: operations.enable(session, name, server=server, item=item), as_json)
 
@@ -103,6 +130,29 @@ def remove(
     else:
         confirm(f"Remove {name} with its settings, records and offsets?", sure=yes)
         _do(where, lambda session: operations.remove(session, name, force=force), as_json)
+
+
+def _do_to_server(where: RegistryOptions, action: ServerAction, server: str | None, sure: bool, as_json: bool) -> None:
+    """Do something to a server in all jobs, after a question that names the jobs and what runs there."""
+    ip = _needed(server)
+    if not sure:
+        now = SystemClock().now()
+        found = operations.by_server(where.look(lambda session: operations.jobs(session, now=now)))
+        confirm(_question(action, next((host for host in found if host.ip == ip), None), ip), sure=False)
+    _do(where, lambda session: action.act(session, ip), as_json)
+
+
+def _question(action: ServerAction, host: HostStatus | None, ip: str) -> str:
+    if host is None:
+        return f"No job knows {ip}. {action.label} it in all jobs?"
+    jobs, held = _counted(len(host.jobs), "job"), _counted(host.holds, "item")
+    known = f"{ip} is known to {jobs} ({operations.listed(host.jobs)}) and holds {held}."
+    runs = f"Running there now, and not interrupted: {operations.listed(host.runs)}."
+    return f"{known} {runs} {action.outcome} {action.label} it in all jobs?"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
 
 def _do(where: RegistryOptions, act: Callable[[Session], Awaitable[OperationResult]], as_json: bool) -> None:

@@ -107,18 +107,18 @@ COMMANDS: Mapping[str, Source] = {
     ),
     "pause": Source(
         ACT,
-        "Pause a job on all its servers or on one, or a server in all jobs: nothing is run there until it is resumed.",
+        "Pause a job, a job on one server, or a server in all jobs: nothing is run there, and all items stay there.",
         "actions",
         "pause",
     ),
-    "resume": Source(ACT, "Resume what was paused.", "actions", "resume"),
+    "resume": Source(ACT, "Resume what was paused; what is off for another reason stays off.", "actions", "resume"),
     "disable": Source(
         ACT,
-        "Disable a job, a job on one server, one item, or a server in all jobs: it stays off until it is enabled.",
+        "Disable a job on one server or a server in all jobs: its items move; or one item; or a whole job, as pause.",
         "actions",
         "disable",
     ),
-    "enable": Source(ACT, "Enable what was disabled.", "actions", "enable"),
+    "enable": Source(ACT, "Enable what was disabled; what is off for another reason stays off.", "actions", "enable"),
     "set": Source(
         ACT,
         "Change settings of a job while it runs, and show what that does: next fires, items that move, warnings.",

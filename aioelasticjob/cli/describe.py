@@ -45,6 +45,7 @@ def job_as_json(status: JobStatus) -> Json:
     return {
         "jobName": status.name,
         "state": status.state,
+        "paused": status.paused,
         "fault": status.fault,
         "leader": status.leader,
         "settled": status.settled,
@@ -66,8 +67,11 @@ def host_as_json(host: HostStatus) -> Json:
         "jobs": host.jobs,
         "instances": host.instances,
         "items": host.holds,
+        "disabled": host.disabled,
+        "paused": host.paused,
         "disabledIn": host.disabled_in,
         "pausedIn": host.paused_in,
+        "runs": host.runs,
     }
 
 
@@ -110,6 +114,8 @@ def _server(one: ServerStatus) -> Json:
         "host": one.host,
         "disabled": one.disabled,
         "paused": one.paused,
+        "disabledInAllJobs": one.disabled_everywhere,
+        "pausedInAllJobs": one.paused_everywhere,
         "instances": one.instances,
         "processSuccessCount": one.succeeded,
         "processFailureCount": one.failed,

@@ -129,6 +129,8 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     config = status.config
     title = Text(config.job_name, style="bold").append(f"  {config.job_type.lower()} job, ", style="not bold")
     lines: list[RenderableType] = [title.append(_state(status), style=f"not bold {_STATES.get(status.state, '')}")]
+    if status.paused:
+        lines.append(Text("the whole job is paused: nothing is run until it is resumed", style="yellow"))
     if status.fault is not None:
         lines.append(Text(status.fault, style="red"))
     lines += [Text(f"config: {sentence}", style="yellow") for sentence in status.ignored]
@@ -144,9 +146,8 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     lines += [Text(), _instances(status, now), *_declared_otherwise(status)]
     lines.append(_items(status, now) if status.items else Text("no items assigned yet", style="dim"))
     for server in status.servers:
-        words = [word for word, said in (("disabled", server.disabled), ("paused", server.paused)) if said]
-        if words:
-            lines.append(Text(f"server {server.ip} {server.host} is {' and '.join(words)}", style="yellow"))
+        if server.flags:
+            lines.append(Text(f"server {server.ip} {server.host} is {' and '.join(server.flags)}", style="yellow"))
     return Group(*lines)
 
 
@@ -178,11 +179,9 @@ def _servers(found: tuple[JobStatus, ...], now: float) -> RenderableType:
 
 
 def _said(host: HostStatus) -> list[str]:
-    return [
-        f"{word} in {'all' if len(jobs) == len(host.jobs) else operations.listed(jobs, 5)}"
-        for word, jobs in (("disabled", host.disabled_in), ("paused", host.paused_in))
-        if jobs
-    ]
+    words = (("disabled", host.disabled, host.disabled_in), ("paused", host.paused, host.paused_in))
+    everywhere = [f"{word} in all jobs" for word, said, _ in words if said]
+    return everywhere + [f"{word} by itself in {operations.listed(jobs, 5)}" for word, _, jobs in words if jobs]
 
 
 def _instances(status: JobStatus, now: float) -> RenderableType:
@@ -207,7 +206,7 @@ def _role(status: JobStatus, one: InstanceStatus) -> Text:
         return Text("leaving", style="yellow")
     if one.lacks:
         return Text(f"lacks {operations.listed(one.lacks, 3)}", style="red")
-    closed = any(server.ip == one.ip and (server.disabled or server.paused) for server in status.servers)
+    closed = status.paused or any(server.ip == one.ip and server.flags for server in status.servers)
     return Text("switched off", style="yellow") if closed else Text("leads" if one.leads else "", style="bold")
 
 

@@ -200,7 +200,7 @@ def lanes(status: JobStatus, registry: RegistryWatch) -> list[Lane]:
     held: dict[str | None, list[ItemStatus]] = {one.id: [] for one in status.instances}
     for item in status.items:
         held.setdefault(item.holder if item.holder in held else None, []).append(item)
-    closed = {server.ip for server in status.servers if server.disabled or server.paused}
+    closed = {server.ip for server in status.servers if server.flags or status.paused}
     found = [
         Lane(f"lane-{index}", one, palette.css_class(one.id), held[one.id], one.ip in closed)
         for index, one in enumerate(status.instances)

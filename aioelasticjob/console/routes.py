@@ -96,6 +96,7 @@ def _registry_pages(to: _RouteFactory) -> list[BaseRoute]:
         to.get("/jobs/live", overview.live),
         to.get("/servers", servers.page),
         to.get("/servers/live", servers.live),
+        to.get("/servers/{ip}/{action}", servers.confirm, Role.OPERATOR),
         to.post("/servers/{ip}/{action}", servers.act),
         to.get("/history", history.page),
         to.get("/history/{run}", history.run),

@@ -66,14 +66,15 @@ class Coordinator:
     """Writes the effects that the rules want, and sets ``views`` to the newest view, in turns.
 
     A turn decides and does not wait.  If something has to be written or read, the turn returns it as work.
-    ``report`` is called with each run that is given up and each request that ends, ``dismissed`` when this instance is
-    asked to leave, and ``over`` when the session has ended.
+    ``switches`` are the nodes of the servers in all jobs.  ``report`` is called with each run that is given up and each
+    request that ends, ``dismissed`` when this instance is asked to leave, and ``over`` when the session has ended.
     """
 
     def __init__(
         self,
         member: Member,
         trees: Latest[Tree],
+        switches: Latest[Tree],
         views: Latest[JobView],
         counts: RunCounts,
         clock: Clock,
@@ -81,7 +82,8 @@ class Coordinator:
         dismissed: Callable[[], None],
         over: Callable[[], None],
     ) -> None:
-        self._member, self._trees, self._views, self._run_counts, self._clock = member, trees, views, counts, clock
+        self._member, self._trees, self._switches, self._views = member, trees, switches, views
+        self._run_counts, self._clock = counts, clock
         self._report, self._dismissed, self._over = report, dismissed, over
         self._pacing, self._config_warnings = Pacing(), ConfigWarnings(member.layout.job)
         self._operator_log = OperatorLog(member)
@@ -109,10 +111,10 @@ class Coordinator:
         return self._decide(view)
 
     def _read_view(self) -> JobView:
-        tree, before = self._trees.value, self.view
-        if before.tree is tree:
+        tree, switches, before = self._trees.value, self._switches.value, self.view
+        if before.tree is tree and before.switches is switches:
             return before
-        view = follow(before, tree)
+        view = follow(before, tree, switches)
         self._pacing.see(before, view)
         self._views.set(view)
         return view

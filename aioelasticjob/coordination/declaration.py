@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.view import instance_data
+from aioelasticjob.coordination.instance_nodes import instance_data
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Tree
 

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
+from aioelasticjob.coordination.instance_nodes import instance_data, is_host
 from aioelasticjob.coordination.requests import decode, decode_cancellation
-from aioelasticjob.coordination.view import JobView, instance_data, is_host, is_item
+from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.layout import child
 
 MAX_WARNINGS = 100
@@ -104,7 +105,7 @@ def _requests(view: JobView) -> Iterator[tuple[str, str]]:
 
 def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
     layout, tree = view.layout, view.tree
-    marks = [layout.host, layout.epoch, layout.necessary, layout.processing, layout.config]
+    marks = [layout.host, layout.epoch, layout.necessary, layout.processing, layout.config, layout.paused]
     for item in view.items:
         paths = layout.item(item)
         marks += [paths.instance, paths.disabled, paths.failover]

@@ -254,11 +254,13 @@ def _moves(view: JobView, assignment: Mapping[int, str]) -> Iterable[Op]:
             continue
         if item not in view.items:
             yield Create(paths.sharding)
-        node = view.tree.get(paths.instance)
+        node, before = view.tree.get(paths.instance), view.assignment.get(item)
         if node is None:
             yield Create(paths.instance, holder.encode())
-        elif view.assignment.get(item) != holder:
+        elif before != holder:
             yield Set(paths.instance, holder.encode(), node.stat.version)
+        if before not in (None, holder) and view.rests(before):  # what came meanwhile is excused, whoever is next
+            yield Set(paths.sharding, b"", -1)
 
 
 def _mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:

@@ -9,8 +9,8 @@ from math import inf
 
 from aioelasticjob import config as settings
 from aioelasticjob.config import required
+from aioelasticjob.coordination.instance_nodes import instance_data
 from aioelasticjob.coordination.refusals import Refusals
-from aioelasticjob.coordination.view import instance_data
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Tree

@@ -16,8 +16,9 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.commit import WriteRefused, connected, write
 from aioelasticjob.coordination.declaration import differences
 from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
+from aioelasticjob.coordination.instance_nodes import instance
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.view import instance, parse, read, with_known_error_handler
+from aioelasticjob.coordination.view import JobView, parse, read, with_known_error_handler
 from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
@@ -50,11 +51,13 @@ async def join(
     trees: Latest[Tree],
     last: JobConfig | None = None,
     up_since: float = inf,
+    switches: Tree | None = None,
 ) -> JobConfig:
     """Register the instance and return the configuration in force: the registry's, or with ``overwrite`` the declared.
 
     ``last`` is given if the instance joins again: it is the configuration used before, and stays in force if the
     registry's is invalid; then nothing is overwritten.  ``up_since`` is when this process first joined.
+    ``switches`` has the nodes of the servers in all jobs: an instance whose server is disabled there does not lead.
 
     Raises:
         JobConflict: the name belongs to another kind of job.
@@ -69,7 +72,8 @@ async def join(
         known = await member.session.get_many(skeleton)
         parents = [path for path, node in zip(skeleton, known, strict=True) if node is None]
         describe = partial(member.describe, differs=[one.setting for one in differences(config, holds)])
-        joining = _joining(member, tree, stored, holds, parents, lambda since: describe(min(up_since, since)))  # noqa: B023
+        view = read(tree, member.layout, holds, switches=switches)
+        joining = _joining(member, view, stored, holds, parents, lambda since: describe(min(up_since, since)))  # noqa: B023
         written = await write(member, joining, "to join")
         if isinstance(written, WriteRefused) and isinstance(written.error, Conflict):
             await _overtaken(member, trees, tree, written.error)
@@ -181,13 +185,13 @@ def _agreed(stored: JobConfig | None, given: JobConfig, node: Node | None = None
 
 def _joining(
     member: Member,
-    tree: Tree,
+    view: JobView,
     stored: JobConfig | None,
     holds: JobConfig,
     parents: Sequence[str],
     describe: Callable[[float], bytes],
 ) -> list[Op]:
-    layout, view = member.layout, read(tree, member.layout, holds)
+    layout, tree = view.layout, view.tree
     operations: list[Op] = [Create(path) for path in parents]
     node = tree.get(layout.config)
     if node is None:
@@ -204,6 +208,7 @@ def _joining(
     if layout.instance(member.id) not in tree:  # it exists if the job joins again in the same session
         operations.append(Create(layout.instance(member.id), describe(view.up_since), ephemeral=True))
     if view.leader is None:  # a leader requires an assignment by itself; a dead leader would not answer the mark
-        leads = member.knows(holds.requires) and view.is_open(member.ip) and (server in tree or not holds.disabled)
+        is_disabled = view.is_disabled(member.ip) or (server not in tree and holds.disabled)
+        leads = member.knows(holds.requires) and not is_disabled
         operations += to_transactions(BecomeLeader(member.id), view)[0] if leads else mark_necessary(view)
     return operations

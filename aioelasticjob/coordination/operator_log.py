@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from aioelasticjob.coordination.declaration import differences, shown
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.layout import server_switch
+from aioelasticjob.registry.tree import Tree
 
 MAX_NAMED = 10
 """How many items a line names."""
+UNDONE: Final = {"paused": "resumed", "disabled": "enabled"}
+"""By what an operator can do to a server, the word for undoing it."""
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +38,11 @@ class OperatorLog:
 def operator_actions(before: JobView, after: JobView, member: Member) -> Iterator[str]:
     """Yield a sentence for each thing that an operator has done to the job between two views."""
     layout, ip = member.layout, member.ip
-    for path, done, undone in (
-        (layout.server_paused(ip), "paused", "resumed"),
-        (layout.server_disabled(ip), "disabled", "enabled"),
-    ):
-        if (path in after.tree) != (path in before.tree):
-            yield f"an operator has {done if path in after.tree else undone} this server, {ip}"
+    yield from _switched(before.tree, after.tree, {"paused": layout.paused}, "the job")
+    here = {"paused": layout.server_paused(ip), "disabled": layout.server_disabled(ip)}
+    yield from _switched(before.tree, after.tree, here, f"this server, {ip}")
+    everywhere = {flag: server_switch(ip, flag) for flag in UNDONE}
+    yield from _switched(before.switches, after.switches, everywhere, f"this server, {ip}, in all jobs")
     if off := after.disabled_items - before.disabled_items:
         yield f"an operator has disabled {_listed(off)}"
     if on := (before.disabled_items - after.disabled_items) & after.items:
@@ -52,6 +56,13 @@ def operator_actions(before: JobView, after: JobView, member: Member) -> Iterato
             secret = isinstance(one.declared, dict) or isinstance(one.applies, dict)  # options may hold passwords
             values = "" if secret else f" from {shown(one.declared)} to {shown(one.applies)}"
             yield f"the setting {one.setting} was changed{values}"
+
+
+def _switched(before: Tree, after: Tree, flags: Mapping[str, str], what: str) -> Iterator[str]:
+    """Yield a sentence for each flag, by its word, that was set or removed."""
+    for done, path in flags.items():
+        if (path in after) != (path in before):
+            yield f"an operator has {done if path in after else UNDONE[done]} {what}"
 
 
 def _listed(items: Iterable[int]) -> str:

@@ -178,7 +178,7 @@ class RunBarrier:
         if any(moment_of(run) is None for run in waiting):
             asked = await self._asked(view) | await self._requested(view, waiting)
         marks = await self._marks(view)
-        wanted = [item for item in range(view.config.sharding_total_count) if item not in view.disabled_items]
+        wanted = [item for item in range(view.config.sharding_total_count) if item not in view.resting_items]
         reached = min(map(marks.reached, wanted), default=0)
         open_runs = [run for run in _runs(parent) if run in waiting - marks.under_way - asked - {besides}]
         over = [run for run in open_runs if (moment_of(run) or 0) <= reached or moment_of(run) is None]

@@ -15,7 +15,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.latest import Latest
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import SWITCHES, Layout
 from aioelasticjob.model import Instance, Record
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session
@@ -27,7 +27,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server, its instances, and whether operators have disabled or paused it."""
+    """A server, its instances, and whether operators have disabled or paused it, in this job or in all jobs."""
 
     ip: str
     host: str
@@ -118,7 +118,7 @@ class Streams:
     @asynccontextmanager
     async def servers(self) -> AsyncIterator[Changes[Mapping[str, Server], ServersChanged]]:
         """Stream which instances join and leave, and which servers are disabled or paused."""
-        async with self._trees((self._layout.servers, self._layout.instances)) as trees:
+        async with self._trees((self._layout.servers, self._layout.instances, SWITCHES)) as trees:
             yield Changes(trees, self._servers, _servers_changed)
 
     @asynccontextmanager
@@ -155,18 +155,17 @@ class Streams:
             yield trees
 
     def _view(self, tree: Tree) -> JobView:
-        return JobView(self._layout, tree, JobConfig(job_name=self._layout.job))
+        return JobView(self._layout, tree, JobConfig(job_name=self._layout.job), switches=tree)
 
     def _servers(self, tree: Tree) -> Mapping[str, Server]:
-        layout, here = self._layout, dict[str, list[Instance]]()
-        for one in self._view(tree).instances.values():
+        layout, view, here = self._layout, self._view(tree), dict[str, list[Instance]]()
+        for one in view.instances.values():
             here.setdefault(one.ip, []).append(one)
         found = {}
         for ip in sorted({*tree.children(layout.servers), *here}):  # also if its node was removed by hand
             node, there = tree.get(layout.server(ip)), tuple(sorted(here.get(ip, ()), key=lambda one: one.id))
             host = node.data.decode("utf-8", "replace") if node else next((one.host for one in there), "")
-            closed = layout.server_disabled(ip) in tree, layout.server_paused(ip) in tree
-            found[ip] = Server(ip, host, *closed, there)
+            found[ip] = Server(ip, host, view.is_disabled(ip), view.is_paused(ip), there)
         return found
 
     def _leader(self, tree: Tree) -> LeaderChanged:

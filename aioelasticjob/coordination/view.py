@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
 from aioelasticjob.config import MAX_ITEMS, JobConfig, required
 from aioelasticjob.coordination import records
+from aioelasticjob.coordination.instance_nodes import address_of, instance_data, instances_of
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.cron import Cron
 from aioelasticjob.error_handlers import check
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.model import NONE, Instance
-from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.registry.tree import Tree
 
 MAX_NUMBER_DIGITS = len(str(MAX_ITEMS))
 """The most digits of an item's number.  A node with a longer name is not an item."""
-_HOST = re.compile(r"[\w.:%-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +45,13 @@ class JobView:
     """The newest valid configuration, except that ``requires`` is always the newest."""
     fault: str | None = None
     """What is wrong with the configuration now in the registry: it is invalid, or its error handler does not work."""
+    switches: Tree = field(default_factory=Tree)
+    """The nodes that say which servers are switched off in all jobs."""
 
     @cached_property
     def instances(self) -> Mapping[str, Instance]:
         """All registered instances, by id."""
-        nodes = {name: self.tree.get(self.layout.instance(name)) for name in self.tree.children(self.layout.instances)}
-        return {name: instance(name, node) for name, node in nodes.items() if node and node.stat.ephemeral_owner}
+        return instances_of(self.tree, self.layout)
 
     @cached_property
     def staying(self) -> tuple[str, ...]:
@@ -63,6 +62,31 @@ class JobView:
     def eligible(self) -> tuple[str, ...]:
         """The instances that may hold items: those that stay; if none stays, those that are leaving."""
         return self.staying or self._admitted
+
+    @cached_property
+    def active(self) -> frozenset[str]:
+        """The instances that may claim: those that may hold items, unless the job or their server is paused."""
+        if self.paused:
+            return frozenset()
+        return frozenset(one for one in self.eligible if not self.is_paused(self.instances[one].ip))
+
+    @cached_property
+    def paused(self) -> bool:
+        """Whether the whole job is paused."""
+        return self.layout.paused in self.tree
+
+    def is_paused(self, ip: str) -> bool:
+        """Whether a server is paused, in this job or in all jobs."""
+        return self.layout.server_paused(ip) in self.tree or server_switch(ip, "paused") in self.switches
+
+    def is_disabled(self, ip: str) -> bool:
+        """Whether a server is disabled, in this job or in all jobs."""
+        return self.layout.server_disabled(ip) in self.tree or server_switch(ip, "disabled") in self.switches
+
+    def rests(self, instance: str) -> bool:
+        """Whether an instance, which may be gone, runs nothing because the job or its server is paused."""
+        there = self.instances.get(instance)
+        return self.paused or self.is_paused(address_of(instance) if there is None else there.ip)
 
     @cached_property
     def lacking(self) -> Mapping[str, tuple[str, ...]]:
@@ -126,6 +150,11 @@ class JobView:
     def disabled_items(self) -> frozenset[int]:
         """The items that an operator has switched off."""
         return frozenset(item for item in self.items if self.layout.item(item).disabled in self.tree) or NONE
+
+    @cached_property
+    def resting_items(self) -> frozenset[int]:
+        """The items that nobody runs because they, their holder's server or the job are switched off."""
+        return self.disabled_items.union(item for item, holder in self.assignment.items() if self.rests(holder))
 
     @property
     def triggered(self) -> tuple[str, ...]:
@@ -228,12 +257,7 @@ class JobView:
     @cached_property
     def _admitted(self) -> tuple[str, ...]:
         lacking = self.lacking
-        return in_order([x for x in self.instances.values() if x.id not in lacking and self.is_open(x.ip)])
-
-    def is_open(self, ip: str) -> bool:
-        """Whether the job may run on a server: it is neither disabled nor paused there."""
-        closed = (self.layout.server_disabled(ip), self.layout.server_paused(ip))
-        return not any(flag in self.tree for flag in closed)
+        return in_order([x for x in self.instances.values() if x.id not in lacking and not self.is_disabled(x.ip)])
 
 
 @lru_cache(maxsize=4096)
@@ -271,16 +295,18 @@ def scheduling(config: JobConfig) -> Mapping[str, object]:
     }
 
 
-def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -> JobView:
+def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None, switches: Tree | None = None) -> JobView:
     """Return the view of a tree.  If its configuration is invalid, ``last`` stays in force, with the new ``requires``.
+
+    ``switches`` has the nodes of the servers in all jobs, if ``tree`` does not.
 
     ``requires`` is read in any case: the rest may seem invalid to this release only because it lacks such a feature.
     ``kind`` is the kind of a running job, which never changes.  With it, an error handler that does not work here is
     replaced by the last one.  All other settings stay: instances of different releases must agree on the schedule.
     """
-    node = tree.get(layout.config)
+    node, off = tree.get(layout.config), tree if switches is None else switches
     if node is None:
-        return JobView(layout, tree, last, f"{layout.config} is missing")
+        return JobView(layout, tree, last, f"{layout.config} is missing", off)
     try:
         is_last = kind is not None and node.data == last.to_json()  # most processes declare what is stored
         config = last if is_last else parse(node.data, layout)
@@ -288,18 +314,18 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None) -
         if kind not in (None, config.job_type):
             raise InvalidSetting("job_type", config.job_type, f"the job runs as {kind} and cannot change that")
     except InvalidSetting as mistake:
-        return JobView(layout, tree, _requiring(last, node.data), str(mistake))
+        return JobView(layout, tree, _requiring(last, node.data), str(mistake), off)
     if kind is None:  # a process that only reads need not have the job's error handler
-        return JobView(layout, tree, config)
-    return JobView(layout, tree, *with_known_error_handler(config, last))
+        return JobView(layout, tree, config, None, off)
+    return JobView(layout, tree, *with_known_error_handler(config, last), off)
 
 
-def follow(before: JobView, tree: Tree) -> JobView:
-    """Return the view of a newer tree of a running job.  A configuration that has not changed is not read again."""
+def follow(before: JobView, tree: Tree, switches: Tree) -> JobView:
+    """Return the view of newer trees of a running job.  A configuration that has not changed is not read again."""
     path, last = before.layout.config, before.config
     if tree.get(path) == before.tree.get(path):
-        return JobView(before.layout, tree, last, before.fault)
-    return read(tree, before.layout, last, last.job_type)
+        return JobView(before.layout, tree, last, before.fault, switches)
+    return read(tree, before.layout, last, last.job_type, switches)
 
 
 def _requiring(last: JobConfig, stored: bytes) -> JobConfig:
@@ -332,49 +358,6 @@ def parse(data: bytes, layout: Layout) -> JobConfig:
     if config.job_name != layout.job:
         raise ForeignData(layout.config, config.job_name, f"the job's name is {layout.job} and never changes")
     return config
-
-
-def instance(name: str, node: Node) -> Instance:
-    """Return the instance that a node describes."""
-    return _instance(name, node.data, node.stat.ctime, node.stat.ephemeral_owner)
-
-
-@lru_cache(maxsize=65536)
-def _instance(name: str, data: bytes, joined: float, incarnation: int) -> Instance:
-    fields = instance_data(data)
-    ip, named, _ = name.partition("@-@")
-    if not named and is_host(fields.get("ip")):
-        ip = str(fields["ip"])  # a node made by hand; our own names contain the address
-    host, pid, since = fields.get("host"), fields.get("pid"), fields.get("upSince")
-    return Instance(
-        name,
-        ip,
-        str(host) if is_host(host) else "",
-        pid if isinstance(pid, int) else 0,
-        incarnation,
-        joined,
-        since if isinstance(since, int | float) and since is not True and 0 < since < joined else joined,
-        fields.get("leaving") is True,
-        _features(fields.get("features")),
-    )
-
-
-def _features(fields: object) -> frozenset[str]:
-    return frozenset(one for one in fields if isinstance(one, str)) if fields and isinstance(fields, list) else NONE
-
-
-def instance_data(data: bytes) -> Mapping[str, object]:
-    """Return the JSON object in an instance's node; empty if the data is not one."""
-    try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-    return fields if isinstance(fields, dict) else {}
-
-
-def is_host(name: object) -> bool:
-    """Whether a value is an address or a host name, and so can be the name of a node."""
-    return isinstance(name, str) and _HOST.fullmatch(name) is not None and bool(name.strip("."))
 
 
 def _assignment(tree: Tree, layout: Layout, items: frozenset[int]) -> Mapping[int, str]:

@@ -1,17 +1,6 @@
 """Operations: the queries and actions of operators.  They need only a session, not the jobs' code."""
 
-from aioelasticjob.operations.actions import (
-    disable,
-    disable_server,
-    enable,
-    enable_server,
-    pause,
-    pause_server,
-    resume,
-    resume_server,
-    shut_down,
-    trigger,
-)
+from aioelasticjob.operations.actions import shut_down, trigger
 from aioelasticjob.operations.asking import Asked, ask, cancel_request, pause_request, resume_request
 from aioelasticjob.operations.backfill import BackfillPlan, backfill, plan_backfill, rerun
 from aioelasticjob.operations.cancelling import cancel
@@ -28,6 +17,16 @@ from aioelasticjob.operations.status import (
     JobStatus,
     ServerStatus,
     by_server,
+)
+from aioelasticjob.operations.switches import (
+    disable,
+    disable_server,
+    enable,
+    enable_server,
+    pause,
+    pause_server,
+    resume,
+    resume_server,
 )
 from aioelasticjob.operations.transfer import ImportedJob, export_jobs, import_jobs, preview_import
 from aioelasticjob.operations.watching import StatusStream, watch, watch_all

@@ -8,7 +8,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.dump import render
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.layout import Layout, child
+from aioelasticjob.layout import SWITCHES, Layout, child
 from aioelasticjob.operations.status import JobStatus, status_of
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree
@@ -24,7 +24,7 @@ async def job(session: Session, name: str, *, now: float) -> JobStatus:
     await session.sync()
     if can_be_a_job(name):
         layout = Layout(name)
-        status = status_of(await session.subtree((*shown(layout), layout.offsets)), layout, now)
+        status = status_of(await session.subtree((*shown(layout), layout.offsets, SWITCHES)), layout, now)
         if status is not None:
             return status
     raise await no_such(session, name)
@@ -38,8 +38,8 @@ async def jobs(session: Session, *, now: float) -> tuple[JobStatus, ...]:
     """
     await session.sync()
     layouts = [Layout(name) for name in await names(session)]
-    trees = await forest(session, layouts)
-    found = [status_of(tree, layout, now) for layout, tree in zip(layouts, trees, strict=True)]
+    trees, switches = await forest(session, layouts), await session.subtree([SWITCHES])
+    found = [status_of(tree, layout, now, switches) for layout, tree in zip(layouts, trees, strict=True)]
     return tuple(status for status in found if status is not None)
 
 
@@ -79,7 +79,7 @@ async def view_of(session: Session, name: str, *, busy: bool = False) -> JobView
     await session.sync()
     if can_be_a_job(name):
         layout = Layout(name)
-        tree = await session.subtree(shown(layout) if busy else layout.mirrored)
+        tree = await session.subtree((*(shown(layout) if busy else layout.mirrored), SWITCHES))
         if layout.config in tree:
             return read(tree, layout, JobConfig(job_name=name))
     raise await no_such(session, name)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.layout import Layout
-from aioelasticjob.operations.actions import knowing
+from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.operations.queries import can_be_a_job, listed, no_such
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit_groups
+from aioelasticjob.operations.switches import knowing
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Delete, Op
 from aioelasticjob.registry.tree import Tree
@@ -48,11 +48,13 @@ async def remove_server(session: Session, ip: str) -> OperationResult:
         RegistryError: the registry could not be read or written.
     """
     layouts = await knowing(session, ip)
-    tree = await session.subtree([path for layout in layouts for path in (layout.server(ip), layout.instances)])
+    roots = [path for layout in layouts for path in (layout.server(ip), layout.instances)]
+    tree = await session.subtree([*roots, server_switch(ip)])
     used = [layout.job for layout in layouts if ip in _addresses(tree, layout)]
     if used:
         raise NotPossible(f"server {ip}: instances of {listed(used)} are there: shut them down first")
     groups = [list(_deletions(tree.below(layout.server(ip)))) for layout in layouts]
+    groups += [said] if (said := list(_deletions(tree.below(server_switch(ip))))) else []
     jobs = listed(layout.job for layout in layouts)
     return await commit_groups(session, groups, f"server {ip}: forgotten by {jobs}", "jobs")
 

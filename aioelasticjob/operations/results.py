@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, ElasticJobError
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Check, Op
@@ -50,6 +51,11 @@ _REASONS = {
     "version": "was changed",
     "not empty": "was given nodes below it",
 }
+
+
+def stands(view: JobView) -> list[Op]:
+    """Return the condition of every action on a job: the job still exists."""
+    return [Check(view.layout.config)]
 
 
 async def commit(session: Session, operations: Sequence[Op], summary: str, already: str = "") -> OperationResult:

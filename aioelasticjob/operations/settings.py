@@ -188,6 +188,8 @@ def _warnings(
     config = after.config
     if not after.staying:
         yield f"{_nobody(after)}: it takes effect when that changes"
+    elif not after.active:
+        yield "it is paused, or its servers are: nothing runs until that changes"
     if config.schedule is not None and not fires:
         yield "the schedule never fires again"
     if config.schedule is None and "cron" in differences:
@@ -215,7 +217,7 @@ def _nobody(view: JobView) -> str:
         return "all instances are leaving"
     if all(one in view.lacking for one in view.instances):
         return f"no instance knows all that the job requires ({listed(list(view.config.requires))})"
-    return "all servers are switched off"
+    return "all servers are disabled"
 
 
 def _about_runs(

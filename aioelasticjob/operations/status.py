@@ -10,8 +10,9 @@ from typing import Any
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
-from aioelasticjob.coordination.view import JobView, instance_data, read
-from aioelasticjob.layout import Layout
+from aioelasticjob.coordination.instance_nodes import instance_data
+from aioelasticjob.coordination.view import JobView, read
+from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.model import Instance, Outcome, Record
 from aioelasticjob.registry.tree import Node, Tree
 
@@ -94,12 +95,29 @@ class ServerStatus:
     ip: str
     host: str
     disabled: bool
+    """Whether it is disabled in this job."""
     paused: bool
+    """Whether it is paused in this job."""
     instances: int
     succeeded: int | None = None
     """Runs that succeeded there in the last interval; None where none was ever counted."""
     failed: int | None = None
     """Runs that failed there in the last interval; None where none was ever counted."""
+    disabled_everywhere: bool = False
+    """Whether it is disabled in all jobs."""
+    paused_everywhere: bool = False
+    """Whether it is paused in all jobs."""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What operators have said about it, in words; empty if it is at work."""
+        said = (
+            ("disabled", self.disabled),
+            ("paused", self.paused),
+            ("disabled in all jobs", self.disabled_everywhere),
+            ("paused in all jobs", self.paused_everywhere),
+        )
+        return tuple(word for word, holds in said if holds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +138,8 @@ class JobStatus:
     instances: tuple[InstanceStatus, ...]
     servers: tuple[ServerStatus, ...]
     items: tuple[ItemStatus, ...]
+    paused: bool = False
+    """Whether the whole job is paused."""
     config_version: int = -1
     """Rises with every change of the configuration."""
 
@@ -189,7 +209,7 @@ class JobStatus:
             return "nobody there"
         if all(one.lacks for one in self.instances):
             return "nobody able"
-        closed = all(server.disabled or server.paused for server in self.servers if server.instances)
+        closed = self.paused or all(server.flags for server in self.servers if server.instances)
         return "switched off" if closed else None
 
 
@@ -205,15 +225,26 @@ class HostStatus:
     holds: int
     """Items held there, over all jobs."""
     disabled_in: tuple[str, ...]
+    """The jobs in which it is disabled by itself."""
     paused_in: tuple[str, ...]
+    """The jobs in which it is paused by itself."""
+    disabled: bool = False
+    """Whether it is disabled in all jobs."""
+    paused: bool = False
+    """Whether it is paused in all jobs."""
+    runs: tuple[str, ...] = ()
+    """What runs there now: items, each as its job and number."""
 
 
-def status_of(tree: Tree, layout: Layout, now: float) -> JobStatus | None:
-    """Return the status that a job's tree shows; ``now`` is in seconds since the epoch.  None if there is no job."""
+def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = None) -> JobStatus | None:
+    """Return the status that a job's tree shows; ``now`` is in seconds since the epoch.  None if there is no job.
+
+    ``switches`` has the nodes of the servers in all jobs, if ``tree`` does not.
+    """
     node = tree.get(layout.config)
     if node is None:
         return None
-    view = read(tree, layout, JobConfig(job_name=layout.job))
+    view = read(tree, layout, JobConfig(job_name=layout.job), switches=switches)
     items = tuple(_item(view, tree, item) for item in sorted(view.items))
     return JobStatus(
         config=view.config,
@@ -224,6 +255,7 @@ def status_of(tree: Tree, layout: Layout, now: float) -> JobStatus | None:
         instances=_instances(view, items),
         servers=tuple(_server(view, tree, ip, now) for ip in tree.children(layout.servers)),
         items=items,
+        paused=view.paused,
         config_version=node.stat.version,
     ).at(now)
 
@@ -238,14 +270,18 @@ def by_server(statuses: Iterable[JobStatus]) -> tuple[HostStatus, ...]:
 
 
 def _host(ip: str, known: list[tuple[JobStatus, ServerStatus]]) -> HostStatus:
+    here = [(job.name, one) for job, _ in known for one in job.instances if one.ip == ip]
     return HostStatus(
         ip=ip,
         host=next((server.host for _, server in known if server.host), ""),
         jobs=tuple(job.name for job, _ in known),
         instances=sum(server.instances for _, server in known),
-        holds=sum(len(one.holds) for job, _ in known for one in job.instances if one.ip == ip),
+        holds=sum(len(one.holds) for _, one in here),
         disabled_in=tuple(job.name for job, server in known if server.disabled),
         paused_in=tuple(job.name for job, server in known if server.paused),
+        disabled=any(server.disabled_everywhere for _, server in known),
+        paused=any(server.paused_everywhere for _, server in known),
+        runs=tuple(f"{job}/{item}" for job, one in here for item in one.runs),
     )
 
 
@@ -314,6 +350,8 @@ def _server(view: JobView, tree: Tree, ip: str, now: float) -> ServerStatus:
         instances=_count(view.instances, ip),
         succeeded=_number(tree.get(layout.success_count(ip)), since),
         failed=_number(tree.get(layout.failure_count(ip)), since),
+        disabled_everywhere=server_switch(ip, "disabled") in view.switches,
+        paused_everywhere=server_switch(ip, "paused") in view.switches,
     )
 
 

@@ -16,7 +16,7 @@ from anyio import move_on_after
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.errors import Suspended
 from aioelasticjob.latest import Latest
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import SWITCHES, Layout
 from aioelasticjob.operations.queries import can_be_a_job, forest, names, no_such, shown
 from aioelasticjob.operations.status import JobStatus, status_of
 from aioelasticjob.registry.session import Session, beside
@@ -70,7 +70,7 @@ async def watch(session: Session, job: str, *, clock: Clock | None = None) -> As
         states.set(found.get(job))
 
     follower = _StatusReader(session, clock, show, job)
-    with session.watching((Layout(job).root,), follower):
+    with session.watching((Layout(job).root, SWITCHES), follower):
         await follower.catch_up()
         if states.value is None:
             raise await no_such(session, job)
@@ -112,6 +112,7 @@ class _StatusReader:
         self._session, self._clock, self._show, self._only = session, clock or SystemClock(), show, only
         self._hidden = UNSHOWN if only else UNSHOWN | {"offset"}
         self._trees: dict[str, tuple[Layout, Tree]] = {}
+        self._switches = Tree()
         self._found: dict[str, JobStatus] = {}
         self._fires: dict[str, float] = {}  # when each job's next fire has passed, seconds since the epoch
         self._dirty: dict[str, None] = {}
@@ -122,7 +123,7 @@ class _StatusReader:
     def changed(self, kind: int, path: str) -> None:
         """Note that ``path`` has to be read again."""
         parts = path.split("/", 3)
-        if len(parts) > 2 and parts[2] not in self._hidden:
+        if f"/{parts[1]}" == SWITCHES or (len(parts) > 2 and parts[2] not in self._hidden):
             self._dirty[path] = None
             self._news.set()
 
@@ -158,7 +159,7 @@ class _StatusReader:
 
     def _judge(self, job: str, now: float) -> None:
         layout, tree = self._trees[job]
-        if (status := status_of(tree, layout, now)) is not None:
+        if (status := status_of(tree, layout, now, self._switches)) is not None:
             self._note(status)
             return
         self._found.pop(job, None)
@@ -186,6 +187,7 @@ class _StatusReader:
         self._stale, self._dirty = False, {}
         before = list(self._trees)
         await self._session.sync()
+        self._switches = await self._session.subtree([SWITCHES])
         jobs = await names(self._session) if self._only is None else (self._only,)
         await self._read_jobs(list(dict.fromkeys((*before, *jobs))))
         return list(self._trees)
@@ -199,10 +201,17 @@ class _StatusReader:
         self._trees |= {layout.job: (layout, tree) for layout, tree in zip(layouts, trees, strict=True)}
 
     async def _read_dirty(self) -> list[str]:
-        """Read the changed nodes of jobs that are known, and other jobs as a whole."""
+        """Read the changed nodes of jobs that are known, and other jobs as a whole.
+
+        If a server was switched off or on in all jobs, all jobs are returned.
+        """
         dirty, self._dirty = self._dirty, {}
         if not dirty:  # no node has changed: a next fire has passed
             return []
+        everywhere = [path for path in dirty if path == SWITCHES or path.startswith(f"{SWITCHES}/")]
+        if everywhere:
+            self._switches = await self._session.subtree([SWITCHES])
+            dirty = {path: None for path in dirty if path not in everywhere}
         by_job: dict[str, list[str]] = {}
         for path in dirty:
             by_job.setdefault(path.split("/", 2)[1], []).append(path)
@@ -215,7 +224,7 @@ class _StatusReader:
             self._trees[job] = layout, tree.replace({path: nodes[path] for path in by_job[job]}, self._session.zxid)
         if unknown:
             await self._read_jobs(unknown)
-        return [*known, *unknown]
+        return list(self._trees) if everywhere else [*known, *unknown]
 
     def _until_a_fire(self) -> float:
         """Return the seconds until the first of the next fires has passed, plus a little, since clocks round."""

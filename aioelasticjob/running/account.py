@@ -87,7 +87,7 @@ class Account:
         Items that may not run here are left out: they miss no moment, or their next holder reports it.
         """
         view = view or self.view
-        if self._me not in view.eligible:
+        if self._me not in view.active:
             return frozenset()
         due = self._unclaimed(self.timetable.newest) - self.blocked(view) - view.disabled_items
         if view is self.view:
@@ -130,18 +130,18 @@ class Account:
                 self._account(self._due() - waiting, Came.HELD_UP)
         if self.clock.was_away(self.timetable.newest):
             self._account(self._due(), Came.DISCONNECTED)
-        if self._closed or view.disabled_items or self._me not in view.eligible:
+        if self._closed or view.disabled_items or self._me not in view.active:
             self._close(view)
 
     def _close(self, view: JobView) -> None:
         """Excuse the moments of items that are switched off."""
-        closed = self.held & view.disabled_items if self._me in view.eligible else self.held
+        closed = self.held & view.disabled_items if self._me in view.active else self.held
         taken_off = self.blocked()  # they have missed what came before they were switched off
         self._account((number for number in closed & taken_off if not self.items[number].closed), Came.BLOCKED)
         for number, item in self.items.items():
             item.closed = number in closed
         self._closed = bool(closed)
-        if self._me not in view.eligible:
+        if self._me not in view.active:
             self.pass_over()
         self._account(self.held & view.disabled_items, Came.OFF)
 

@@ -92,6 +92,11 @@ class LocalJob:
         if self.life is not None:
             self.life.session_changed(status)
 
+    def switches_changed(self) -> None:
+        """Look again at which servers are switched off in all jobs."""
+        if self.life is not None:
+            self.life.switches_changed()
+
     async def leave(self) -> None:
         """Leave after the running handlers have ended.  Without a connection the items stay unsettled."""
         self._leaving.set(True)

@@ -230,7 +230,7 @@ class JobScheduler:
         if not 0 < upcoming - state.clock.now <= self._ahead.lead or state.intolerable_skew():
             return False
         self._stats.accepted()
-        if not (view.settled and view.config.monitor_execution and self._member.id in view.eligible):
+        if not (view.settled and view.config.monitor_execution and self._member.id in view.active):
             return False
         if items := state.owed_ahead(upcoming) - view.disabled_items:
             await self._run_claimed(view, Fire(upcoming, FireSource.CRON), items)

@@ -113,6 +113,8 @@ class Life:
         self.job_scheduler: JobScheduler | None = None
         self._coordinator: Coordinator | None = None
         self._port: MonitorPort | None = None
+        self.switches_changed: Callable[[], None] = lambda: None
+        """Is called when a server was switched off or on in all jobs."""
         self._following = Activity(scheduler, self.tasks, self._follow)
         self._follower = Follower(member.session, member.layout.mirrored, member.layout.shallow, self._following.wake)
         self._activities = [self._following]
@@ -151,10 +153,11 @@ class Life:
     async def _join(self, past: History) -> str:
         """Register the instance, and start the job; return what keeps it from that, if it has to wait."""
         try:
-            config = await join(self.member, self._job.config, self._follower.trees, past.config, past.up_since)
+            trees, switches = self._follower.trees, self._shared.switches.value
+            config = await join(self.member, self._job.config, trees, past.config, past.up_since, switches)
             past.resume(self._job.config.job_name, self._shared)
             if past.config is None:
-                _warn_of_differences(self.member, self._job.config, config, self._follower.trees.value)
+                _warn_of_differences(self.member, self._job.config, config, trees.value)
             await _compare_clocks(self.member, self._shared)
             await self._live(config, past)
         except InvalidSetting as mistake:
@@ -166,7 +169,7 @@ class Life:
     async def _live(self, config: JobConfig, past: History) -> None:
         """Start the coordinator, the job's scheduler and the monitor port."""
         member, shared, trees = self.member, self._shared, self._follower.trees
-        views = Latest(read(trees.value, member.layout, config, config.job_type))
+        views = Latest(read(trees.value, member.layout, config, config.job_type, shared.switches.value))
         own_port = config.monitor_port == self._job.config.monitor_port  # an operator's port may fail
         self._port = MonitorPort(member.session, member.layout, views)
         await self._port.move(config.monitor_port, strict=not past.is_up and own_port)
@@ -177,8 +180,9 @@ class Life:
             self._job, member, views, shared, self.tasks, self._finished, past.since, past.accounted, past.items
         )
         conclude = job_scheduler.rescues.conclude
+        listeners = (conclude, self._dismissed, self._finished)
         coordinator = Coordinator(
-            member, trees, views, job_scheduler.run_counts, shared.clock, conclude, self._dismissed, self._finished
+            member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, *listeners
         )
         running = Activity(self._scheduler, self.tasks, job_scheduler.turn, is_urgent=False)
         coordinating = Activity(self._scheduler, self.tasks, coordinator.turn)
@@ -189,7 +193,7 @@ class Life:
         views.listen(listening.wake)
         trees.listen(coordinating.wake)
         self._activities = [self._following, running, coordinating, listening]
-        self._coordinator = coordinator
+        self._coordinator, self.switches_changed = coordinator, coordinating.wake
         shared.running_jobs[job_scheduler] = None
         if past.again:
             job_scheduler.release_left()

@@ -14,6 +14,7 @@ from aioelasticjob.running.clock_skew import ClockSkewMonitor, Reading
 from aioelasticjob.running.job import Host, LocalJob
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.scheduler import Scheduler
+from aioelasticjob.running.switches import follow_switches
 
 FINAL_DELIVERY_TIMEOUT = 5.0
 """Seconds that error handlers have for the last failures when the application ends."""
@@ -45,6 +46,7 @@ async def run_jobs(
             tasks.start_soon(shared.dispatcher.deliver)
             tasks.start_soon(watch_clock, session, shared)
             tasks.start_soon(_watch_session, session, local)
+            await tasks.start(follow_switches, session, shared, lambda: _look_at_switches(local))
             async with create_task_group() as starting:
                 for job in local:
                     starting.start_soon(tasks.start, job.live)
@@ -77,6 +79,11 @@ async def _leave(jobs: Sequence[LocalJob], shared: ProcessContext, scheduler: Sc
             tasks.cancel_scope.cancel()
     finally:
         scheduler.tasks = before  # jobs that did not leave in time go on there, and their errors are reported
+
+
+def _look_at_switches(jobs: Sequence[LocalJob]) -> None:
+    for job in jobs:
+        job.switches_changed()
 
 
 async def _watch_session(session: Session, jobs: Sequence[LocalJob]) -> None:

@@ -12,6 +12,7 @@ from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.events import Events
 from aioelasticjob.latest import Latest
+from aioelasticjob.registry.tree import Tree
 from aioelasticjob.running.claim_ahead import Starts
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.health import JobHealth
@@ -62,6 +63,8 @@ class ProcessContext:
     """Each job holds it while it joins: if thousands joined at once, they would block the loop until all had joined."""
     comparing: Latest[bool] = field(default_factory=lambda: Latest(False))
     """Whether a job is asking the registry for its time; the other jobs wait for the answer."""
+    switches: Latest[Tree] = field(default_factory=lambda: Latest(Tree()))
+    """The nodes that say which servers are switched off in all jobs."""
     starts: Starts = field(default_factory=Starts)
     limited_log: LimitedLog = field(default_factory=LimitedLog)
     refusals: dict[str, Refusals] = field(default_factory=dict)

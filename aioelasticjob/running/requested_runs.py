@@ -70,7 +70,7 @@ class RequestedRuns:
         self._obstructed |= dict.fromkeys(taken.refused, current_time() + OBSTRUCTED_FOR)
 
     def _next(self, view: JobView) -> RequestedRun | None:
-        if not view.settled or self._member.id not in view.eligible:
+        if not view.settled or self._member.id not in view.active:
             return None
         now, state = self._state.now(), self._state
         free = state.held - state.blocked() - view.disabled_items - self._not_ready(view)

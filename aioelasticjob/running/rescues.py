@@ -54,7 +54,7 @@ class Rescues:
         Each instance begins its search at another orphan, so that several rescuers do not compete for the same one.
         """
         me = self._member.id
-        if not (view.orphans and view.config.failover and me in view.eligible):
+        if not (view.orphans and view.config.failover and me in view.active):
             return False
         waiting = sorted(filter(view.awaits_rescue, view.orphans - view.disabled_items))
         if skew := self._state.intolerable_skew():

@@ -49,7 +49,7 @@ class Came(Enum):
     OBSTRUCTED = auto()
     """This instance tried to claim the item, but nodes that somebody had made by hand prevented it."""
     OFF = auto()
-    """The item was disabled, or this server was disabled or paused."""
+    """The item was disabled, this server was disabled or paused, or the job was paused."""
     REPLACED = auto()
     """The schedule was changed before the item could be run."""
     UNHEARD = auto()
@@ -138,7 +138,7 @@ class Item(Entry):
     elsewhere: bool = False
     """Whether another instance still runs the item."""
     closed: bool = False
-    """Whether this instance holds the item and may not run it, because the item or this server is switched off."""
+    """Whether this instance holds the item and may not run it, since it, its server or the job is switched off."""
     rescued: bool = False
     """Whether this instance holds the item, and the item is being rescued or waits for a rescuer."""
     followed: int | None = None

@@ -18,7 +18,7 @@ from aioelasticjob.running.commands import ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import ENDED, Came, Items
-from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_at, made_by
+from aioelasticjob.running.unattended import UnattendedMoments, excused_until, given_at, given_to, made_at, made_by
 
 
 class JobState(Account):
@@ -91,7 +91,7 @@ class JobState(Account):
     def _settle_ahead(self, view: JobView) -> None:
         """Report or lower records from the future, once it is certain that the clock is right."""
         self.is_ahead = any(item.ahead_since is not None for item in self.items.values())
-        if not self.is_ahead or self.clock.unsteady or self._me not in view.eligible:
+        if not self.is_ahead or self.clock.unsteady or self._me not in view.active:
             return self.see_what_is_due(view)
 
         def settled(lowered: frozenset[int]) -> None:
@@ -159,6 +159,8 @@ class JobState(Account):
             gain = self.items[item]
             reported = 0 if view.config.misfire else gain.reported  # reported as missed, so never run
             gain.floor = max(self._begin_holding(view, item), reported)
+            if self._me not in view.active:  # what came before it may run here is excused
+                gain.floor = max(gain.floor, self.timetable.newest)
             gain.followed = gain.accounted
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
         spans.append((self.timetable, self._since, self.clock.now + int(ASTRAY * 1000)))
@@ -194,6 +196,7 @@ class JobState(Account):
         up_since = min(view.up_since, self._up_since, caught_up)
         in_time, written_after = self.clock.in_time, self.items[item].written_after
         made = in_time(made_at(view, item), written_after(made_by(view, item)))
+        made = max(made, in_time(excused_until(view, item)))
         return max(made, in_time(int(up_since * 1000)), in_time(self._since, written_after(view.scheduled_by)))
 
     def _begun_elsewhere(self) -> frozenset[int]:
@@ -224,7 +227,7 @@ class JobState(Account):
         ended = min(written, succession.ended)
         table.advance(ended)
         self._account((missed | self._due()) & ours, Came.REPLACED, ended=ended)  # up to the old schedule's end
-        if self._me in view.eligible:
+        if self._me in view.active:
             open_ = ours - view.disabled_items
             run = open_ - self.view.disabled_items
             for one in succession.between:

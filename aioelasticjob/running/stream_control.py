@@ -44,7 +44,7 @@ def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
         (begun.settled and not now.settled)
         or now.sharding_version != begun.sharding_version
         or now.config != begun.config
-        or me not in now.eligible
+        or me not in now.active
         or not now.disabled_items.isdisjoint(items)
         or (trigger in now.tree and not now.obstructed(trigger))
         or bool(requested_of(now, _within_reach(now, me)) - requested_of(begun, _within_reach(begun, me)))

@@ -51,7 +51,7 @@ class Triggers:
             return await self._requested.answer(view, run_claimed)
         state = self._state
         refusal = state.intolerable_skew() or too_large((fire.parameter or "").encode())
-        closed = refusal is not None or self._member.id not in view.eligible
+        closed = refusal is not None or self._member.id not in view.active
         items = frozenset[int]() if closed else state.held - view.disabled_items
         free = items - state.blocked()
         if not await join_run(self._listeners, self._member, fire, items):
@@ -115,7 +115,9 @@ class Triggers:
         job, me = self._member.layout.job, self._member.id
         if me in view.lacking:
             why = missing_features_text(view.lacking[me])
-        elif me not in view.eligible:
+        elif view.paused:
+            why = "the job is paused"
+        elif me not in view.active:
             why = "this server is disabled or paused, or this instance is leaving"
         elif self._state.held:
             why = "all items that this instance holds are disabled"
@@ -148,7 +150,7 @@ class Triggers:
         why = "an operator triggered the run, and the item moved to another instance before it could begin"
         self._report_missed(fires.keys() - self._state.held, why)
         ready = fires.keys() - self._state.blocked() - view.disabled_items
-        if not ready or not view.settled or self._member.id not in view.eligible:
+        if not ready or not view.settled or self._member.id not in view.active:
             return None
         parameter, asked = fires[min(ready)].parameter, fires[min(ready)].request_id
         alike = frozenset(

@@ -56,7 +56,7 @@ class UnattendedMoments:
         after, missed = dict[int, int](), dict[int, int]()
         for number, owed in owed_after.items():
             item = self._items[number]
-            last = max(item.record.slot, item.mark.until, made_at(view, number))
+            last = max(item.record.slot, item.mark.until, made_at(view, number), excused_until(view, number))
             for table, since, until in spans:
                 if passed := table.passed(max(last, since), min(until, owed)):
                     after[number], missed[number] = last, passed.last
@@ -76,7 +76,7 @@ class UnattendedMoments:
         def marked(items: frozenset[int] | None) -> None:
             if items is None:
                 return then(frozenset(missed))
-            open_ = items - view.disabled_items if self._me in view.eligible else frozenset[int]()
+            open_ = items - view.disabled_items if self._me in view.active else frozenset[int]()
             for table, since, until in spans:
                 for newest in sorted({min(part[item], until) for item in open_}):
                     alike = {i: max(after[i], since) for i in open_ if min(part[i], until) == newest}
@@ -115,7 +115,7 @@ class UnattendedMoments:
                 if not done:
                     return self._commands.append(ReadAccounted(read))  # another instance has written
                 if known.moment and passed is not None:
-                    items = view.items - view.disabled_items
+                    items = view.items - view.resting_items
                     open_ = [item for item in items if item < view.config.sharding_total_count]
                     after = {item: max(last, made_at(view, item)) for item in open_}
                     self._missed.report(after, table, passed.last, NO_INSTANCE_UP, late=True)
@@ -133,6 +133,12 @@ def made_at(view: JobView, item: int) -> int:
     """Return when the item was made, in milliseconds since the epoch; 0 if that is unknown."""
     node = view.tree.get(view.layout.item(item).sharding)
     return 0 if node is None else int(node.stat.ctime * 1000)
+
+
+def excused_until(view: JobView, item: int) -> int:
+    """Return when the item was last taken from a paused instance: earlier moments are not owed; 0 if it never was."""
+    node = view.tree.get(view.layout.item(item).sharding)
+    return 0 if node is None or not node.stat.version else int(node.stat.mtime * 1000)
 
 
 def made_by(view: JobView, item: int) -> int:

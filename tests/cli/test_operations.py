@@ -40,7 +40,7 @@ def desk(address: str, command: Command) -> Callable[[Callable[[Command], None]]
         async with open_session(ConnectionSettings.parse(address)) as session:
             nodes = [Create(path) for path in LAYOUT.skeleton]
             nodes += [Create(LAYOUT.config, CONFIG.to_json()), Create(LAYOUT.server("10.0.0.5"), b"alpha")]
-            nodes += [Create(LAYOUT.instance(ME), b'{"ip": "10.0.0.5"}', ephemeral=True)]
+            nodes += [Create(LAYOUT.instance(ME), b'{"features": ["switches"]}', ephemeral=True)]
             nodes += [Create(LAYOUT.item(0).sharding), Create(LAYOUT.item(0).instance, ME.encode())]
             await session.commit(nodes, incarnation=session.incarnation)
             await asyncio.to_thread(scene, typed)
@@ -64,18 +64,21 @@ def test_each_action_says_what_it_did_and_what_is_so_already(
                 f"report: asked {ME} to run its items now with the parameter 'x'",
             ),
             (("trigger", "report", "--instance", ME, "--parameter", "x"), "waits already"),
-            (("pause", "report"), "report: paused on 10.0.0.5"),
+            (("pause", "report"), "report: paused"),
+            (("pause", "report"), "report: is paused already"),
+            (("pause", "report", "--server", "10.0.0.5"), "report: paused on 10.0.0.5"),
             (("pause", "report", "--server", "10.0.0.5"), "report: is paused on 10.0.0.5 already"),
-            (("resume", "--server", "10.0.0.5"), "server 10.0.0.5: resumed in 1 job (report)"),
-            (("resume", "report"), "report: is not paused on 10.0.0.5"),
-            (("pause", "--server", "10.0.0.5"), "server 10.0.0.5: paused in 1 job (report)"),
-            (("resume", "report", "--server", "10.0.0.5"), "report: resumed on 10.0.0.5"),
+            (("resume", "--server", "10.0.0.5", "-y"), "is not paused in all jobs; it is still paused in report"),
+            (("resume", "report"), "report: resumed; it is still paused on 10.0.0.5"),
+            (("pause", "--server", "10.0.0.5", "--yes"), "paused in all jobs (it is known to report)"),
+            (("resume", "report", "--server", "10.0.0.5"), "on 10.0.0.5; 10.0.0.5 is paused in all jobs"),
+            (("resume", "--server", "10.0.0.5", "--yes"), "server 10.0.0.5: resumed in all jobs"),
             (("disable", "report", "--item", "1"), "report: item 1 is disabled"),
             (("enable", "report", "--item", "1"), "report: item 1 is enabled"),
-            (("disable", "report"), "report: disabled on 10.0.0.5"),
-            (("enable", "--server", "10.0.0.5"), "server 10.0.0.5: enabled in 1 job (report)"),
-            (("disable", "--server", "10.0.0.5"), "server 10.0.0.5: disabled in 1 job (report)"),
-            (("enable", "report"), "report: enabled on 10.0.0.5"),
+            (("disable", "report"), "report: paused (for a whole job disabling is the same as pausing)"),
+            (("enable", "report"), "report: enabled (for a whole job disabling is the same as pausing)"),
+            (("disable", "--server", "10.0.0.5", "--yes"), "disabled in all jobs (it is known to report)"),
+            (("enable", "--server", "10.0.0.5", "-y"), "server 10.0.0.5: enabled in all jobs"),
             (("shutdown", "report", "--yes"), f"report: asked {ME} to leave"),
             (("shutdown", "report", "--instance", ME, "-y"), "was asked to leave already"),
         ):
@@ -88,8 +91,10 @@ def test_each_action_says_what_it_did_and_what_is_so_already(
 def test_programs_get_json(desk: Callable[[Callable[[Command], None]], JobStatus]) -> None:
     def scene(typed: Command) -> None:
         done = json.loads(said(typed("pause", "report", "--json")))
-        assert done["summary"] == "report: paused on 10.0.0.5"
-        assert (done["changed"], done["paths"]) == (True, [LAYOUT.server_paused("10.0.0.5")])
+        assert done["summary"] == "report: paused"
+        assert (done["changed"], done["paths"]) == (True, [LAYOUT.paused])
+        typed("pause", "report", "--server", "10.0.0.5")
+        typed("disable", "--server", "10.0.0.5", "--yes")
         assert done["zxid"] > 0
         (server,) = json.loads(said(typed("servers", "--json")))
         assert server == {
@@ -98,9 +103,19 @@ def test_programs_get_json(desk: Callable[[Callable[[Command], None]], JobStatus
             "jobs": ["report"],
             "instances": 1,
             "items": 1,
+            "disabled": True,
+            "paused": False,
             "disabledIn": [],
             "pausedIn": ["report"],
+            "runs": [],
         }
+        told = json.loads(said(typed("job", "report", "--json")))
+        assert told["paused"]
+        assert [told["servers"][0][name] for name in ("paused", "disabledInAllJobs", "pausedInAllJobs")] == [
+            True,
+            True,
+            False,
+        ]
         change = json.loads(said(typed("set", "report", "shardingTotalCount=1", "--dry-run", "--json")))
         assert change["done"] is None
         assert change["preview"]["changed"] == {"sharding_total_count": {"before": 2, "after": 1}}
@@ -119,11 +134,47 @@ def test_servers_are_listed_with_what_was_said_about_them(
     desk: Callable[[Callable[[Command], None]], JobStatus],
 ) -> None:
     def scene(typed: Command) -> None:
+        typed("pause", "report", "--server", "10.0.0.5")
+        typed("disable", "--server", "10.0.0.5", "--yes")
+        line = " ".join(said(typed("servers")).splitlines()[-1].split())
+        assert line == "10.0.0.5 alpha 1 1 1 disabled in all jobs; paused by itself in report"
         typed("pause", "report")
-        line = said(typed("servers")).splitlines()[-1].split()
-        assert line == ["10.0.0.5", "alpha", "1", "1", "1", "paused", "in", "all"]
+        told = said(typed("job", "report"))
+        assert "the whole job is paused: nothing is run until it is resumed" in told
+        assert "server 10.0.0.5 alpha is paused and disabled in all jobs" in told
 
     desk(scene)
+
+
+@pytest.mark.parametrize(
+    ("word", "outcome"),
+    [
+        ("pause", "Its items stay there and are not run."),
+        ("resume", "Its items are run again where nothing else is off."),
+        ("disable", "Its items move to other servers."),
+        ("enable", "Items move there again where nothing else is off."),
+    ],
+)
+def test_before_something_is_done_to_a_server_in_all_jobs_it_is_asked_what_that_concerns(
+    desk: Callable[[Callable[[Command], None]], JobStatus], address: str, word: str, outcome: str
+) -> None:
+    async def begin() -> None:
+        async with open_session(ConnectionSettings.parse(address)) as session:
+            nodes = [Create(LAYOUT.item(0).execution), Create(LAYOUT.item(0).running, ME.encode())]
+            await session.commit(nodes, incarnation=session.incarnation)
+
+    def scene(typed: Command) -> None:
+        asyncio.run(begin())
+        refused = typed(word, "--server", "10.0.0.5")  # nobody answers
+        assert (refused.exit_code, refused.stdout.strip()) == (1, "")
+        question = (
+            "10.0.0.5 is known to 1 job (report) and holds 1 item. Running there now, and not interrupted: report/0. "
+            f"{outcome} {word.capitalize()} it in all jobs? [y/N]"
+        )
+        assert question in refused.stderr
+        assert "No job knows 10.0.0.6." in typed(word, "--server", "10.0.0.6").stderr
+
+    assert desk(scene).servers[0].flags == ()
 
 
 def test_a_change_is_shown_before_it_is_made(desk: Callable[[Callable[[Command], None]], JobStatus]) -> None:

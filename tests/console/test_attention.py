@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from aioelasticjob.console.attention import SETTLE_LIMIT, reasons
 from aioelasticjob.console.health import health_of
 from aioelasticjob.console.instance_log import InstanceLog, Rescue
@@ -60,8 +62,10 @@ def test_what_else_needs_attention_and_what_does_not() -> None:
     assert [one.kind for one in reasons(replace(plain, settled=False), [], SETTLE_LIMIT)] == ["not converging"]
 
 
-def test_a_job_that_was_switched_off_on_purpose_needs_no_attention_and_fires_nothing() -> None:
-    off = status("report", (item(0, record=ended("failed", NOW)),), now=NOW, paused=True, cron="* * * * * ?")
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_job_that_was_switched_off_on_purpose_needs_no_attention_and_fires_nothing(whole: bool) -> None:
+    off = status("report", (item(0, record=ended("failed", NOW)),), now=NOW, paused=not whole, cron="* * * * * ?")
+    off = replace(off, paused=whole)
     found = reasons(off, _runs("failed", "failed"))
     assert found == ()
     health = health_of(off, found)

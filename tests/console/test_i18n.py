@@ -42,7 +42,7 @@ def _made() -> Iterator[str]:
     for action in job.ACTIONS.values():
         yield action.label
         yield from filter(None, [action.warning])
-    yield from (action.label for action in servers.ACTIONS.values())
+    yield from (words for action in servers.ACTIONS.values() for words in (action.label, action.outcome))
     yield from job.ACTIONS
     yield from (f"{name} server" for name in servers.ACTIONS)
     yield from (*(section.title for section in SECTIONS), "automatic", "yes", "no")

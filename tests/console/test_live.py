@@ -68,7 +68,7 @@ def test_who_comes_back_is_told_what_has_changed_since_and_no_more(play: Play) -
         async with browser.listening(path) as stream:
             place = (await stream.event("tiles")).splitlines()[0].removeprefix("id: ")
         await operations.pause(scene.registry.session, "report")
-        await scene.seen(lambda now: now.jobs["report"].servers[0].paused)
+        await scene.seen(lambda now: now.jobs["report"].paused)
         async with browser.listening(path, ("last-event-id", place)) as stream:
             event = await stream.event("<tr")
             assert "report" in event
@@ -504,7 +504,7 @@ def test_a_picture_says_since_when_each_job_looks_as_it_does(play: Play) -> None
         await scene.run_job("quiet")
         before: RegistrySnapshot = scene.registry.snapshot.value
         await operations.pause(scene.registry.session, "report")
-        after = await scene.seen(lambda now: now.jobs["report"].servers[0].paused)
+        after = await scene.seen(lambda now: now.jobs["report"].paused)
         assert after.changed["report"] > before.version
         assert after.changed["quiet"] == before.changed["quiet"]
 

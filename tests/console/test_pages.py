@@ -114,20 +114,53 @@ def test_a_job_a_server_and_an_item_are_switched_off_and_on(play: Play) -> None:
         await scene.run_job(sharding_total_count=3)
         browser = await scene.operator()
         await _do(browser, "pause")
-        await scene.seen(lambda now: all(one.paused for one in now.jobs["report"].servers))
+        await scene.seen(lambda now: now.jobs["report"].paused)
         assert "Resume" in (await browser.get(REPORT)).text
         await _do(browser, "resume")
         await _do(browser, "disable", item="2")
         await scene.seen(lambda now: now.jobs["report"].items[2].disabled)
         await _do(browser, "enable", item="2")
         ip = _status(scene).servers[0].ip
-        await browser.submit("/r/billing/servers", {}, to=f"/r/billing/servers/{ip}/disable")
+        await _do(browser, "disable", server=ip)
         await scene.seen(lambda now: now.jobs["report"].servers[0].disabled)
         assert "disabled in 1 of 1" in (await browser.get("/r/billing/servers")).text
         for nonsense in ("x", "-1", "99999999999999", "٣", "1e3"):
             answer = await browser.submit(REPORT, {"item": nonsense}, to=f"{REPORT}/do/disable")
             assert answer.status == 409, nonsense
         assert (await browser.submit(REPORT, {"item": "7"}, to=f"{REPORT}/do/disable")).status == 409
+
+    play(act)
+
+
+def test_what_is_done_to_a_server_in_all_jobs_is_asked_first_and_leaves_on_its_own_what_was_off_for_one(
+    play: Play,
+) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        browser = await scene.operator()
+        ip = _status(scene).servers[0].ip
+        await operations.pause(scene.registry.session, "report", server=ip)
+        await scene.seen(lambda now: now.jobs["report"].servers[0].paused)
+        listed = (await browser.get("/r/billing/servers")).text
+        for deed, said in (("disable", "Its items move to other servers."), ("pause", "Its items stay there")):
+            assert f'href="/r/billing/servers/{ip}/{deed}"' in listed
+            question = (await browser.get(f"/r/billing/servers/{ip}/{deed}")).text
+            assert said in question
+            assert "report" in question
+        await browser.submit(f"/r/billing/servers/{ip}/disable", {})
+        await scene.seen(lambda now: now.jobs["report"].servers[0].disabled_everywhere)
+        listed = (await browser.get("/r/billing/servers")).text
+        assert "disabled in all jobs" in listed
+        assert "paused in 1 of 1" in listed
+        assert "disabled in all jobs" in (await browser.get(REPORT)).text
+        await browser.submit(f"/r/billing/servers/{ip}/enable", {})
+        after = await scene.seen(lambda now: not now.jobs["report"].servers[0].disabled_everywhere)
+        assert after.jobs["report"].servers[0].flags == ("paused",)
+        (enabled, *_) = await scene.console.state.storage.audit.entries()
+        assert (enabled.entry.before["disabled"], enabled.after["disabled"]) == (True, False)
+        assert enabled.after["paused in"] == ["report"]
+        for wrong in (f"/r/billing/servers/{ip}/nosuch", "/r/billing/servers/10.9.9.9/pause"):
+            assert (await browser.get(wrong)).status == 404
 
     play(act)
 
@@ -180,8 +213,7 @@ def test_everything_done_is_in_the_audit_log_with_before_and_after(play: Play) -
         assert "instance" in removal.summary
         assert (pause.entry.who, pause.entry.address, pause.entry.target) == ("ada", "10.1.2.3", "report")
         assert pause.done
-        assert pause.entry.before["paused"] == []
-        assert pause.after["paused"]
+        assert (pause.entry.before["paused"], pause.after["paused"]) == (False, True)
         page = (await browser.get("/audit?q=pause")).text
         assert "pause" in page
         assert "mallory" not in page
@@ -371,7 +403,7 @@ def test_path_tricks_in_names_lead_nowhere(play: Play) -> None:
                 form = {"csrf": token, "typed": name}
                 assert (await browser.post(f"/r/billing/job/{name}/do/{action}", form)).status in (404, 405, 409), name
         assert _status(scene).config.cron == NEVER
-        assert not _status(scene).servers[0].paused
+        assert not _status(scene).paused
 
     play(act)
 

@@ -267,7 +267,7 @@ async def publish(bureau: Bureau) -> None:
 
 
 async def join(bureau: Bureau) -> None:
-    ops = _joining(bureau.member, bureau.registry.tree(), bureau.config, bureau.config, [])
+    ops = _joining(bureau.member, bureau.view(), bureau.config, bureau.config, [], lambda _: b"{}")
     (await write(bureau.member, ops, "to join")).get()
 
 

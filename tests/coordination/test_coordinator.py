@@ -14,6 +14,7 @@ from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.view import read
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry.transaction import Create, Delete
+from aioelasticjob.registry.tree import Tree
 from aioelasticjob.testing import VirtualClock, run
 from tests.coordination.test_claims import LAYOUT as ASKED
 from tests.coordination.test_claims import Desk
@@ -41,8 +42,9 @@ class Seat:
     def __init__(self, desk: Desk) -> None:
         self.desk, self.called = desk, list[str]()
         self.trees, self.views = Latest(desk.registry.tree()), Latest(desk.view())
+        self.switches = Latest(Tree())
         self.coordinator = Coordinator(
-            *(desk.member, self.trees, self.views, RunCounts(), VirtualClock(), lambda item, run: None),
+            *(desk.member, self.trees, self.switches, self.views, RunCounts(), VirtualClock(), lambda item, run: None),
             *(lambda: self.called.append("dismissed"), lambda: self.called.append("over")),
         )
 

@@ -8,8 +8,8 @@ from math import inf
 
 import pytest
 
+from aioelasticjob.coordination.instance_nodes import instance
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.view import instance
 from aioelasticjob.registry.transaction import Create, Set
 from tests.coordination.test_claims import LAYOUT, ME, Desk
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import pytest
 
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.instance_nodes import instance
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import announce_leaving, join
-from aioelasticjob.coordination.view import instance
 from aioelasticjob.errors import OutcomeUnknown, Suspended
 from aioelasticjob.latest import Latest
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.registry.session import Session, open_session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Tree
@@ -35,11 +35,12 @@ class Arrival:
     session: Session
     trees: Latest[Tree]
     config: JobConfig = CONFIG
+    switches: Tree = field(default_factory=Tree)
     joined_at: float | None = None
 
     async def join(self) -> None:
         member = Member(self.session, LAYOUT, ME, "10.0.0.1", "host", 1, self.session.incarnation)
-        assert await join(member, self.config, self.trees) == self.config
+        assert await join(member, self.config, self.trees, switches=self.switches) == self.config
         self.joined_at = anyio.current_time()
 
     async def seen(self) -> Tree:
@@ -49,10 +50,16 @@ class Arrival:
 
 
 @asynccontextmanager
-async def arrival(lose: Callable[[Session], None], config: JobConfig = CONFIG) -> AsyncIterator[Arrival]:
+async def arrival(
+    lose: Callable[[Session], None], config: JobConfig = CONFIG, flag: str | None = None
+) -> AsyncIterator[Arrival]:
+    """Let somebody join; a flag may switch its server off in all jobs."""
     async with simulated() as world, open_session(world.settings(), clock=VirtualClock(), seed=1) as session:
+        if flag is not None:
+            operations = map(Create, (SWITCHES, server_switch("10.0.0.1"), flag))
+            await session.commit(list(operations), incarnation=session.incarnation)
         lose(session)
-        arriving = Arrival(session, Latest(Tree()), config)
+        arriving = Arrival(session, Latest(Tree()), config, await session.subtree([SWITCHES]))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(arriving.join)
             await anyio.sleep(1)
@@ -114,10 +121,21 @@ def test_a_mirror_that_shows_nothing_holds_nobody_up_for_ever(lose: Callable[[Se
     run(main)
 
 
-@pytest.mark.parametrize(("settings", "leads"), [({}, True), ({"disabled": True}, False), ({"requires": ["x"]}, False)])
-def test_whoever_joins_a_job_without_a_leader_leads_it_at_once_if_it_may(settings: dict[str, Any], leads: bool) -> None:
+@pytest.mark.parametrize(
+    ("settings", "flag", "leads"),
+    [
+        ({}, None, True),
+        ({"disabled": True}, None, False),
+        ({"requires": ["x"]}, None, False),
+        ({}, server_switch("10.0.0.1", "paused"), True),
+        ({}, server_switch("10.0.0.1", "disabled"), False),
+    ],
+)
+def test_whoever_joins_a_job_without_a_leader_leads_it_at_once_if_it_may(
+    settings: dict[str, Any], flag: str | None, leads: bool
+) -> None:
     async def main() -> None:
-        async with arrival(nothing, CONFIG.changed(**settings)) as arriving:
+        async with arrival(nothing, CONFIG.changed(**settings), flag) as arriving:
             tree = await arriving.seen()
             seat, mine = tree.get(LAYOUT.host), tree.get(LAYOUT.instance(ME))
             assert mine is not None

@@ -18,10 +18,26 @@ def test_what_operators_do_is_logged_by_the_workers(caplog: pytest.LogCaptureFix
             assert said() == []
             server = (await operations.job(here.observer, "job", now=0)).servers[0].ip
             for act, expected in (
-                (operations.pause(here.observer, "job"), f"job: an operator has paused this server, {server}"),
-                (operations.resume(here.observer, "job"), f"job: an operator has resumed this server, {server}"),
-                (operations.disable(here.observer, "job"), f"job: an operator has disabled this server, {server}"),
-                (operations.enable(here.observer, "job"), f"job: an operator has enabled this server, {server}"),
+                (operations.pause(here.observer, "job"), "job: an operator has paused the job"),
+                (operations.resume(here.observer, "job"), "job: an operator has resumed the job"),
+                *(
+                    (act(here.observer, "job", server=server), f"job: an operator has {done} this server, {server}")
+                    for act, done in (
+                        (operations.pause, "paused"),
+                        (operations.resume, "resumed"),
+                        (operations.disable, "disabled"),
+                        (operations.enable, "enabled"),
+                    )
+                ),
+                *(
+                    (act(here.observer, server), f"job: an operator has {done} this server, {server}, in all jobs")
+                    for act, done in (
+                        (operations.pause_server, "paused"),
+                        (operations.resume_server, "resumed"),
+                        (operations.disable_server, "disabled"),
+                        (operations.enable_server, "enabled"),
+                    )
+                ),
                 (operations.disable(here.observer, "job", item=3), "job: an operator has disabled item 3"),
                 (operations.enable(here.observer, "job", item=3), "job: an operator has enabled item 3"),
                 (operations.trigger(here.observer, "job"), "job: an operator has triggered this instance"),

@@ -170,6 +170,16 @@ def test_a_disabled_item_does_not_keep_others_from_a_backfill_of_few_items_at_a_
     assert found.items == {1}
 
 
+def test_an_item_of_a_paused_server_does_not_keep_others_from_a_backfill_of_few_items_at_a_time() -> None:
+    desk = asked(replace(BACKFILL, span=replace(SPAN, items_at_once=1)))
+    holder = desk.registry.nodes[LAYOUT.item(0).instance]
+    desk.write(Set(LAYOUT.item(0).instance, b"10.0.0.9@-@9", holder.stat.version))
+    desk.write(Create(LAYOUT.server("10.0.0.9")), Create(LAYOUT.server_paused("10.0.0.9")))
+    found = next_run(desk.view(), FireSource.BACKFILL, ITEMS - {0}, NOW)
+    assert found is not None
+    assert found.items == {1}
+
+
 def test_requests_are_answered_in_the_order_of_their_moments() -> None:
     later = replace(ONCE, id="a", at=NOW + 1)
     desk = asked(later, ONCE)

@@ -7,7 +7,8 @@ from math import inf
 import pytest
 
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination.view import follow, instance_data, is_host, read
+from aioelasticjob.coordination.view import follow, read
+from aioelasticjob.layout import SWITCHES, server_switch
 from aioelasticjob.registry.transaction import Create, Set
 from tests.coordination.rules.world import LAYOUT, knowing, requiring, world
 
@@ -30,22 +31,6 @@ def test_an_instance_that_does_not_say_what_it_knows_knows_nothing(data: bytes) 
     assert there.settle().eligible == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "fits"),
-    [
-        *[("10.0.0.1", True), ("fe80::1%eth0", True), ("web-1.example.com", True), ("größe", True), ("by_hand", True)],
-        *[("", False), (".", False), ("..", False), ("a/b", False), ("a b", False), ("\ud800", False), (None, False)],
-    ],
-)
-def test_what_can_be_a_host(name: object, fits: bool) -> None:
-    assert is_host(name) is fits
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"\xff", b"[" * 5000, b"1e999"])
-def test_what_is_no_object_says_nothing(data: bytes) -> None:
-    assert instance_data(data) == {}
-
-
 def test_items_are_those_whose_names_are_numbers_as_we_spell_them() -> None:
     here = world(1, sharding_total_count=1)
     here.settle()
@@ -62,7 +47,7 @@ def test_who_leaves_holds_items_only_while_nobody_stays() -> None:
     assert here.view().staying == here.view().eligible == ("10.0.0.2@-@1",)
     here.registry.expire(2)
     assert (here.view().staying, here.view().eligible) == ((), ("10.0.0.1@-@1",))
-    here.registry.commit([Create(LAYOUT.server_paused("10.0.0.1"))])
+    here.registry.commit([Create(LAYOUT.server_disabled("10.0.0.1"))])
     assert here.view().eligible == ()
 
 
@@ -70,15 +55,40 @@ def test_a_configuration_that_has_not_changed_is_not_read_again() -> None:
     here = world(1)
     before = here.view()
     here.registry.commit([Create(LAYOUT.triggers + "/x")])
-    assert follow(before, here.registry.tree()).config is before.config
+    assert follow(before, here.registry.tree(), before.switches).config is before.config
     here.registry.commit([Set(LAYOUT.config, before.config.changed(sharding_total_count=7).to_json(), -1)])
-    assert follow(before, here.registry.tree()).config.sharding_total_count == 7
+    assert follow(before, here.registry.tree(), before.switches).config.sharding_total_count == 7
 
 
 def test_a_process_keeps_one_value_of_a_configuration_that_it_declares_as_it_is_stored() -> None:
     here = world(1)
     same = JobConfig.from_json(here.config.to_json(), "")
     assert read(here.registry.tree(), LAYOUT, same, same.job_type).config is same
+
+
+ONE, TWO = "10.0.0.1@-@1", "10.0.0.2@-@1"
+
+
+@pytest.mark.parametrize(
+    ("flag", "eligible", "active"),
+    [
+        (LAYOUT.server_paused("10.0.0.1"), (ONE, TWO), {TWO}),
+        (server_switch("10.0.0.1", "paused"), (ONE, TWO), {TWO}),
+        (LAYOUT.paused, (ONE, TWO), set()),
+        (LAYOUT.server_disabled("10.0.0.1"), (TWO,), {TWO}),
+        (server_switch("10.0.0.1", "disabled"), (TWO,), {TWO}),
+    ],
+)
+def test_who_is_paused_holds_and_leads_and_who_is_disabled_does_not(
+    flag: str, eligible: tuple[str, ...], active: set[str]
+) -> None:
+    here = world(2, sharding_total_count=2)
+    here.settle()
+    here.registry.commit([*map(Create, (SWITCHES, server_switch("10.0.0.1"))), Create(flag)])
+    view = here.view()
+    assert (view.eligible, view.staying, view.active) == (eligible, eligible, active)
+    rests = {item for item, holder in view.assignment.items() if holder in eligible and holder not in active}
+    assert view.resting_items == rests
 
 
 def test_since_when_somebody_has_been_there_is_handed_on_by_those_who_join() -> None:

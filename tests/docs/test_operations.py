@@ -61,8 +61,11 @@ def test_what_operators_type_has_the_effect_told(embedded: EmbeddedServer) -> No
             lambda job: [item.item for item in job.items if item.disabled] == [2],
             lambda job: not any(item.disabled for item in job.items),
         ]
+        parents = on_and_off[1:] * 2  # those of the node for all jobs change nothing yet
         return [
-            *(on_and_off * 2),
+            *(on_and_off * 3),
+            *parents,
+            *on_and_off,
             *one_item,
             lambda _: runs == [FireSource.TRIGGER] * 3,
             lambda job: not job.instances,
@@ -109,6 +112,6 @@ def test_the_programs_shown_pause_a_server_and_list_the_jobs(capsys: pytest.Capt
 
     run(main)
     paused, over, listed = capsys.readouterr().out.splitlines()
-    assert paused == "server 127.0.0.1: paused in 1 job (report)"
+    assert paused == "server 127.0.0.1: paused in all jobs (it is known to report)"
     assert over == "nothing runs on 127.0.0.1 any more"
     assert listed.startswith("report switched off ")

@@ -7,7 +7,6 @@ import re
 import shlex
 import tomllib
 from dataclasses import fields
-from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -17,7 +16,7 @@ import typer
 from aioelasticjob import Cron, ElasticJob, InvalidSetting, JobConfig, error_handlers
 from aioelasticjob.cli.application import application
 from aioelasticjob.error_handlers import lookup
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import SWITCHES, ItemPaths, Layout, server_switch
 from aioelasticjob.registry.settings import ConnectionOptions, ConnectionSettings
 from aioelasticjob.zookeeper.__main__ import main as zookeeper
 from tests.__main__ import CHECKS, LONG
@@ -76,13 +75,13 @@ def _spelt() -> set[str]:
     layout, found = Layout("job"), set[str]()
     placeholders = {"ip": "{ip}", "instance": "{id}", "run": "{run}", "name": "{id}", "item": "{item}"}
     for name, member in vars(Layout).items():
-        if isinstance(member, cached_property):
+        if isinstance(member, property):
             found |= {value for value in [getattr(layout, name)] if isinstance(value, str)}
         elif inspect.isfunction(member) and not name.startswith("_") and name != "item":
             parameters = list(inspect.signature(member).parameters)[1:]
             found.add(member(layout, *(placeholders[parameter] for parameter in parameters)))
     of_item: Any = layout.item("{item}")  # type: ignore[arg-type]
-    found |= {getattr(of_item, name) for name in of_item.__slots__}
+    found |= {getattr(of_item, name) for name, member in vars(ItemPaths).items() if isinstance(member, property)}
     found |= {f"{layout.started}/{{item}}", f"{layout.completed}/{{item}}"}
     return {path.removeprefix("/job/") for path in found if path != "/job"}
 
@@ -108,6 +107,10 @@ def test_operators_write_where_we_look() -> None:
         layout.config,
         layout.server_disabled("10.0.0.5"),
         layout.server_paused("10.0.0.5"),
+        layout.paused,
+        SWITCHES,
+        server_switch("10.0.0.5"),
+        server_switch("10.0.0.5", "disabled"),
         layout.trigger(ID),
         layout.shutdown(ID),
         layout.item(2).disabled,

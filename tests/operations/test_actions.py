@@ -39,7 +39,7 @@ def test_one_instance_is_triggered_with_a_parameter_for_that_run() -> None:
 def test_all_are_triggered_in_one_transaction_but_those_switched_off() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await staff(here, "abc", job_parameter="daily")
-        await operations.pause(here.observer, "job", server="10.0.0.2")
+        await operations.disable(here.observer, "job", server="10.0.0.2")
         await anyio.sleep(1)
         done = await operations.trigger(here.observer, "job")
         assert done.summary == "job: asked 2 instances to run its items now"
@@ -85,25 +85,6 @@ def test_a_run_of_nothing_is_not_asked_for() -> None:
     simulate(scene)
 
 
-def test_a_flag_with_nodes_below_it_is_said_to_be_in_the_way() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        await staff(here, "a")
-        await operations.pause(here.observer, "job")
-        await operations.disable(here.observer, "job", item=0)
-        await here.write(Create(LAYOUT.server_paused("10.0.0.1") + "/x"), Create(LAYOUT.item(0).disabled + "/x"))
-        for undo in (
-            operations.resume(here.observer, "job"),
-            operations.resume_server(here.observer, "10.0.0.1"),
-            operations.enable(here.observer, "job", item=0),
-        ):
-            with pytest.raises(NotPossible, match=r"has nodes below it.*remove those first"):
-                await undo
-        await here.write(Delete(LAYOUT.server_paused("10.0.0.1") + "/x"))
-        assert (await operations.resume(here.observer, "job")).changed
-
-    simulate(scene)
-
-
 def test_a_request_to_leave_that_comes_while_one_leaves_is_not_left_behind() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await staff(here, "ab", work=5)
@@ -115,77 +96,6 @@ def test_a_request_to_leave_that_comes_while_one_leaves_is_not_left_behind() -> 
         await here.until(20)
         assert await here.names(LAYOUT.instances) == ()
         assert await here.names(LAYOUT.shutdowns) == ()
-
-    simulate(scene)
-
-
-@pytest.mark.parametrize(("on", "off", "said"), [("pause", "resume", "paused"), ("disable", "enable", "disabled")])
-@pytest.mark.parametrize("server", [None, "10.0.0.1"])
-def test_servers_are_switched_off_and_on_again_and_asked_twice_it_says_so(
-    on: str, off: str, said: str, server: str | None
-) -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
-        where = server or "10.0.0.1, 10.0.0.2"
-        first = await getattr(operations, on)(here.observer, "job", server=server)
-        assert (first.summary, first.changed) == (f"job: {said} on {where}", True)
-        again = await getattr(operations, on)(here.observer, "job", server=server)
-        assert (again.summary, again.changed) == (f"job: is {said} on {where} already", False)
-        await here.until(15)
-        assert {run.host for run in them.runs} == ({"b"} if server else set())
-        assert (await getattr(operations, off)(here.observer, "job", server=server)).changed
-        last = await getattr(operations, off)(here.observer, "job", server=server)
-        assert (last.summary, last.changed) == (f"job: is not {said} on {where}", False)
-        await here.until(25)
-        assert {run.host for run in them.since(19)} == {"a", "b"}
-
-    simulate(scene)
-
-
-def test_one_item_is_switched_off_and_on_again() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
-        assert (await operations.disable(here.observer, "job", item=2)).summary == "job: item 2 is disabled"
-        assert not (await operations.disable(here.observer, "job", item=2)).changed
-        await here.until(15)
-        assert {item for run in them.runs for item in run.items} == {0, 1, 3}
-        assert (await operations.enable(here.observer, "job", item=2)).changed
-        assert (await operations.enable(here.observer, "job", item=2)).summary == "job: item 2 is not disabled"
-        await here.until(25)
-        assert {item for run in them.since(19) for item in run.items} == {0, 1, 2, 3}
-
-    simulate(scene)
-
-
-def test_an_item_can_be_switched_off_before_anybody_has_run_the_job() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        config = JobConfig(job_name="job", cron="0/10 * * * * ?", sharding_total_count=4)
-        await here.write(Create(LAYOUT.root), Create(LAYOUT.config, config.to_json()))
-        assert (await operations.disable(here.observer, "job", item=1)).changed
-        them = await staff(here, "a")
-        await here.until(15)
-        assert {item for run in them.runs for item in run.items} == {0, 2, 3}
-
-    simulate(scene)
-
-
-def test_a_server_is_switched_off_in_all_jobs_at_once() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
-        done = await operations.pause_server(here.observer, "10.0.0.1")
-        assert done.summary == "server 10.0.0.1: paused in 2 jobs (job, other)"
-        assert not (await operations.pause_server(here.observer, "10.0.0.1")).changed
-        await here.until(15)
-        assert {run.host for run in them.runs} == {"b"}
-        assert set(them.others) == {"b"}
-        assert (await operations.resume_server(here.observer, "10.0.0.1")).changed
-        assert (await operations.disable_server(here.observer, "10.0.0.1")).changed
-        assert (await operations.enable_server(here.observer, "10.0.0.1")).summary == (
-            "server 10.0.0.1: enabled in 2 jobs (job, other)"
-        )
-        assert not (await operations.enable_server(here.observer, "10.0.0.1")).changed
-        await here.until(25)
-        assert {run.host for run in them.since(19)} == {"a", "b"}
 
     simulate(scene)
 
@@ -216,7 +126,7 @@ def test_nobody_is_asked_to_run_what_he_may_not() -> None:
         with pytest.raises(NotPossible, match="is switched off: resume or enable first"):
             await operations.trigger(here.observer, "job", instance=await them.id_of("a"))
         await operations.pause(here.observer, "job")
-        with pytest.raises(NotPossible, match="its servers are switched off"):
+        with pytest.raises(NotPossible, match="job: is paused: resume it first"):
             await operations.trigger(here.observer, "job")
         assert await here.names(LAYOUT.triggers) == ()
 
@@ -269,12 +179,11 @@ class Meddled(Session):
 def test_what_somebody_else_did_meanwhile_is_named_and_nothing_is_written() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await staff(here)
-        a, observer = await them.id_of("a"), here.observer
-        paused = LAYOUT.server_paused("10.0.0.1")
+        a, observer, paused = await them.id_of("a"), here.observer, LAYOUT.paused
         with pytest.raises(ChangedMeanwhile, match=f"{paused} was made meanwhile: nothing was written") as made:
             await operations.pause(Meddled(observer, Create(paused)), "job")
         assert made.value.path == paused
-        assert await observer.exists(LAYOUT.server_paused("10.0.0.2")) is None
+        assert (await observer.get(paused)).stat.version == 0
         with pytest.raises(ChangedMeanwhile, match=f"{paused} was removed meanwhile"):
             await operations.resume(Meddled(observer, Delete(paused)), "job")
         with pytest.raises(ChangedMeanwhile) as gone:
@@ -313,7 +222,7 @@ def test_all_of_it_on_either_registry(registry_address: str) -> None:
             config = JobConfig(job_name="report", sharding_total_count=2)
             nodes = [Create(path) for path in layout.skeleton]
             nodes += [Create(layout.config, config.to_json()), Create(layout.server("10.0.0.5"))]
-            nodes.append(Create(layout.instance(me), b'{"ip": "10.0.0.5"}', ephemeral=True))
+            nodes.append(Create(layout.instance(me), b'{"features": ["switches"]}', ephemeral=True))
             await session.commit(nodes, incarnation=session.incarnation)
             done = [
                 await operations.trigger(session, "report", parameter="x"),
@@ -327,14 +236,15 @@ def test_all_of_it_on_either_registry(registry_address: str) -> None:
             assert [one.zxid for one in done] == sorted({one.zxid for one in done})
             status = await operations.job(session, "report", now=0)
             assert status.state == "switched off"
-            assert (status.servers[0].paused, status.servers[0].disabled, status.items[0].disabled) == (True,) * 3
+            assert (status.paused, status.items[0].disabled) == (True, True)
+            assert status.servers[0].flags == ("paused in all jobs",)
             assert (await session.get(layout.trigger(me))).data == b"x"
             await operations.enable(session, "report", item=1)
             await operations.resume_server(session, "10.0.0.5")
             await operations.enable(session, "report")
             assert (await operations.job(session, "report", now=0)).state == "waiting"
             with pytest.raises(ChangedMeanwhile):
-                await operations.pause(Meddled(session, Create(layout.server_paused("10.0.0.5"))), "report")
+                await operations.pause(Meddled(session, Create(layout.paused)), "report")
 
     asyncio.run(main())
 
@@ -379,6 +289,6 @@ def test_an_answer_that_is_lost_leaves_an_action_that_can_be_asked_for_again() -
         with pytest.raises(OutcomeUnknown):
             await operations.pause(Lost(here.observer), "job")
         again = await operations.pause(here.observer, "job")
-        assert (again.summary, again.changed) == ("job: is paused on 10.0.0.1, 10.0.0.2 already", False)
+        assert (again.summary, again.changed) == ("job: is paused already", False)
 
     simulate(scene)

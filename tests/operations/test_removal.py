@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig, operations
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import SWITCHES, Layout
 from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.operations.results import MAX_FILLED_PART
 from aioelasticjob.registry.transaction import Create
@@ -88,6 +88,7 @@ def test_a_server_is_forgotten_with_its_flags_once_nobody_is_there() -> None:
         done = await operations.remove_server(here.observer, "10.0.0.1")
         assert done.summary == "server 10.0.0.1: forgotten by job, other"
         assert await here.names(LAYOUT.servers) == ("10.0.0.2",)
+        assert await here.names(SWITCHES) == ()
         for name in (*HOSTILE, "10.0.0.1"):
             with pytest.raises(InvalidSetting, match=r"there are: 10\.0\.0\.2"):
                 await operations.remove_server(here.observer, name)

@@ -109,7 +109,10 @@ def test_a_preview_warns_of_what_one_might_not_expect() -> None:
         await here.write(Create(LAYOUT.item(2).orphan))
         assert "waiting for a rescuer and then forgotten: item 2" in await warned(failover=False)
         await operations.pause(here.observer, "job")
-        assert "all servers are switched off: it takes effect when that changes" in await warned(description="x")
+        assert "it is paused, or its servers are: nothing runs until" in await warned(description="x")
+        for ip in ("10.0.0.1", "10.0.0.2"):
+            await operations.disable_server(here.observer, ip)
+        assert "all servers are disabled: it takes effect when that changes" in await warned(description="x")
 
     simulate(scene)
 

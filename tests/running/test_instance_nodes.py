@@ -60,12 +60,12 @@ def test_an_instance_does_what_it_does_whatever_its_node_says(data: bytes, caplo
     simulate(scene)
 
 
-def test_a_pause_reaches_an_instance_whose_node_says_that_it_is_elsewhere() -> None:
+def test_who_is_disabled_is_found_though_its_node_says_that_it_is_elsewhere() -> None:
     async def scene(here: SimulatedJobs) -> None:
         there = await plant(here)
         (first,) = [name for name in await here.names(LAYOUT.instances) if name.startswith("10.0.0.1@")]
         await here.write(Set(LAYOUT.instance(first), b'{"ip": "10.0.0.77"}', -1))
-        await here.write(Create(LAYOUT.server_paused("10.0.0.1")))
+        await here.write(Create(LAYOUT.server_disabled("10.0.0.1")))
         await here.until(62)
         assert {host for at, host, _ in there.runs if at > 25} == {"b", "c"}
         assert there.items_since(50) == {0, 1, 2, 3}

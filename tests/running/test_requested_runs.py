@@ -205,14 +205,21 @@ def test_an_item_in_whose_way_a_node_stands_is_tried_again_later() -> None:
     simulate(scene)
 
 
-def test_a_pause_of_the_server_keeps_a_request_waiting() -> None:
+@pytest.mark.parametrize("what", ["job", "server", "server in all jobs"])
+def test_a_pause_keeps_a_request_waiting(what: str) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await staff(here, "a", cron=NEVER)
         await operations.ask(here.observer, "job", delay=10, id="r")
-        await here.flag(LAYOUT.server_paused("10.0.0.1"))
+        if what == "server in all jobs":
+            await operations.pause_server(here.observer, "10.0.0.1")
+        else:
+            await operations.pause(here.observer, "job", server="10.0.0.1" if what == "server" else None)
         await here.until(60)
         assert them.runs == []
-        await here.write(Delete(LAYOUT.server_paused("10.0.0.1")))
+        if what == "server in all jobs":
+            await operations.resume_server(here.observer, "10.0.0.1")
+        else:
+            await operations.resume(here.observer, "job", server="10.0.0.1" if what == "server" else None)
         await anyio.sleep(2)
         assert len(them.runs) == 4
 

@@ -151,10 +151,9 @@ def test_all_instances_are_triggered_with_a_parameter_for_that_run() -> None:
     simulate(scene)
 
 
-@pytest.mark.parametrize("flag", [LAYOUT.server_paused("10.0.0.1"), LAYOUT.server_disabled("10.0.0.1")])
-def test_a_server_is_switched_off_at_once_and_on_again(flag: str) -> None:
+def test_a_server_is_disabled_at_once_and_enabled_again() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await staff(here)
+        them, flag = await staff(here), LAYOUT.server_disabled("10.0.0.1")
         await here.until(10 - SOON)
         await here.write(Create(flag))
         await here.until(19)
@@ -538,7 +537,7 @@ def test_how_long_membership_must_rest_is_changed() -> None:
         them = await staff(here)
         await them.change(shardingQuiet=4)
         await here.until(10)
-        await here.flag(LAYOUT.server_paused("10.0.0.1"))
+        await here.flag(LAYOUT.server_disabled("10.0.0.1"))
         await here.until(13.9)
         assert "a" in (await them.holders()).values()
         await here.until(14.1)

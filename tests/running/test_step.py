@@ -185,3 +185,32 @@ def test_an_item_that_is_not_to_be_run_by_the_newest_view_has_missed_what_came_d
     case.tell(state, lambda: state.collapse(case.view(), rerun=True))
     case.see(state)
     assert case.reported(1) == [(2, 4, ENDED)]
+
+
+def test_an_item_that_is_gained_while_the_job_is_paused_owes_nothing_that_came_before() -> None:
+    case = Case.of()
+    case.put(LAYOUT.leader)
+    case.put(LAYOUT.paused)
+    case.now = 60.5
+    state = case.state()
+    case.see(state)
+    case.drop(LAYOUT.paused)
+    case.now = 61.0
+    case.see(state)
+    assert (state.held, state.owed(), case.reported()) == ({0}, {0}, [])
+    assert state.timetable.newest == slot(61)
+
+
+def test_an_item_that_was_taken_from_a_paused_instance_owes_nothing_that_came_before() -> None:
+    case = Case.of()
+    case.give(0, OTHER)
+    state = case.state()
+    case.see(state)
+    case.now = 60.5
+    case.give(0, ME)
+    case.put(LAYOUT.item(0).sharding)  # as the leader does
+    case.see(state)
+    assert (state.owed(), case.reported()) == (frozenset(), [])
+    case.now = 61.0
+    case.see(state)
+    assert (state.owed(), case.reported()) == ({0}, [])

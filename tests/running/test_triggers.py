@@ -144,7 +144,7 @@ def test_items_that_have_moved_before_they_could_be_run_are_told_of(
         them = await overtaken(here)
         await ask(here, them, "b")
         await anyio.sleep(0.5)
-        await here.flag(LAYOUT.server_paused("10.0.0.2"))
+        await here.flag(LAYOUT.server_disabled("10.0.0.2"))
         await here.until(90)
         assert them.since(62) == []
 

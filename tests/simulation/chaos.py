@@ -12,12 +12,13 @@ from anyio import create_task_group, sleep
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing.faults import Farewell
 from tests.simulation.cluster import Cluster, Host
 from tests.simulation.facts import REGISTRY
+from tests.simulation.switches import closing, set_flag
 
 OFTEN = 0.45
 """How many faults begin in a second."""
@@ -195,6 +196,15 @@ async def close_server(chaos: Chaos) -> None:
     await _raise_and_lower(chaos, flag, host.address)
 
 
+async def close_widely(chaos: Chaos) -> None:
+    """An operator pauses a whole job, or switches a server off in all jobs, and undoes that unless it stays so."""
+    host = chaos.host().address
+    if chaos.dice.random() < 0.5:
+        return await _raise_and_lower(chaos, chaos.layout().paused)
+    flag = server_switch(host, chaos.dice.choice(["paused", "disabled"]))
+    await _raise_and_lower(chaos, flag, host)
+
+
 async def close_item(chaos: Chaos) -> None:
     """An operator disables an item, and enables it again unless it stays so."""
     layout = chaos.layout()
@@ -274,7 +284,7 @@ KINDS: Kinds = {
 }
 """What can happen, and how often compared to the rest."""
 
-WILD: Kinds = {"switch": (6, switch)}
+WILD: Kinds = {"switch": (6, switch), "close-widely": (5, close_widely)}
 """What else can happen in a wild plan: seeds from before there were any live as they did."""
 
 
@@ -315,8 +325,8 @@ async def mend(cluster: Cluster, dice: Random) -> None:
         host.start()
     open_again = dice.choice(cluster.hosts)
     await sleep(2 * cluster.plan.session_timeout)
-    for layout in cluster.layouts.values():  # somebody has to be there for the work
-        for flag in (layout.server_disabled(open_again.address), layout.server_paused(open_again.address)):
+    for name in cluster.layouts:  # somebody has to be there for the work
+        for flag in closing(name, open_again.address):
             await cluster.operate(lambda session, flag=flag: _delete_if_there(session, flag))  # type: ignore[misc]
     for host in cluster.hosts:
         if host.dismissed:
@@ -354,12 +364,8 @@ async def _ask(chaos: Chaos, what: str, path: Callable[[Layout, str], str]) -> N
 
 async def _raise_and_lower(chaos: Chaos, flag: str, *hosts: str) -> None:
     stays = chaos.dice.random() < 0.2
-
-    async def up(session: Session) -> None:
-        await session.commit([Create(flag)], incarnation=session.incarnation)
-
     chaos.cluster.break_("flag", *hosts, detail=flag)
-    await operate(chaos, f"set {flag}", up)
+    await operate(chaos, f"set {flag}", lambda session: set_flag(session, flag))
     await sleep(chaos.dice.uniform(0.2, 12))
     if not stays:
         await operate(chaos, f"remove {flag}", lambda session: _delete(session, flag))

@@ -195,6 +195,11 @@ def run_what_is_switched_off() -> AbstractContextManager[object]:
     return mock.patch.object(JobView, "disabled_items", property(lambda self: frozenset()))
 
 
+def run_what_is_paused() -> AbstractContextManager[object]:
+    """Do not look at pauses."""
+    return mock.patch.object(JobView, "active", property(lambda self: frozenset(self.eligible)))
+
+
 def give_no_grace() -> AbstractContextManager[object]:
     """Cut runs off as soon as their instance leaves."""
     return mock.patch.object(JobScheduler, "shutdown_timeout", property(lambda self: 0.0))

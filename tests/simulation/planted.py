@@ -100,6 +100,7 @@ PLANTED = (
     Planted(defects.swallow_triggers, "triggers", "trigger,reset"),
     Planted(defects.trigger_twice, "triggers", "trigger,reset"),
     Planted(defects.run_what_is_switched_off, "switched off", "close-item"),
+    Planted(defects.run_what_is_paused, "switched off", "close-widely", wild=True),
     Planted(defects.give_no_grace, "cut off", "leave,dismiss"),
     Planted(defects.rerun_unasked, "unwanted rerun", "pause"),
     Planted(defects.ignore_timeouts, "timeout", "reset", seeds=2),

@@ -209,9 +209,9 @@ def test_an_assignment_is_not_left_to_a_tick() -> None:
     assert broken(assignments.assigned_soon, told(mark))
     unled = written(19, 1, gone("leader/election/host"))
     assert broken(assignments.assigned_soon, told(unled, mark))
-    paused = written(19.1, 9, made("servers/10.0.1.1/paused"))
+    disabled = written(19.1, 9, made("servers/10.0.1.1/disabled"))
     leaves = written(19.2, 2, put(f"instances/{B}", b'{"ip": "10.0.1.2", "leaving": true}'))
-    assert not broken(assignments.assigned_soon, told(unled, paused, leaves, mark))  # nobody may become the leader
+    assert not broken(assignments.assigned_soon, told(unled, disabled, leaves, mark))  # nobody may become the leader
 
 
 DEATH = [claimed(12, B, session=2, slot=int(T + 10) * 1000, begun=7, completed=False)]

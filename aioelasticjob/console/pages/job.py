@@ -145,8 +145,9 @@ def facts(status: JobStatus | None) -> Mapping[str, object]:
     return {
         "state": status.state,
         "instances": len(status.instances),
-        "paused": [server.ip for server in status.servers if server.paused],
-        "disabled": [server.ip for server in status.servers if server.disabled],
+        "paused": status.paused,
+        "pausedOn": [server.ip for server in status.servers if server.paused],
+        "disabledOn": [server.ip for server in status.servers if server.disabled],
         "disabledItems": [item.item for item in status.items if item.disabled],
     }
 

@@ -24,14 +24,16 @@ class Action:
 
     label: str
     do: Callable[[Session, str], Awaitable[OperationResult]]
+    outcome: str
+    """What becomes of it; the question before it says so."""
 
 
 ACTIONS: Final[Mapping[str, Action]] = {
-    "pause": Action("Pause", operations.pause_server),
-    "resume": Action("Resume", operations.resume_server),
-    "disable": Action("Disable", operations.disable_server),
-    "enable": Action("Enable", operations.enable_server),
-    "remove": Action("Remove", operations.remove_server),
+    "pause": Action("Pause", operations.pause_server, "Its items stay there and are not run."),
+    "resume": Action("Resume", operations.resume_server, "Its items are run again where nothing else is off."),
+    "disable": Action("Disable", operations.disable_server, "Its items move to other servers."),
+    "enable": Action("Enable", operations.enable_server, "Items move there again where nothing else is off."),
+    "remove": Action("Remove", operations.remove_server, "It is forgotten, and what was said about it."),
 }
 
 
@@ -47,12 +49,18 @@ async def live(request: PageRequest) -> Response:
     return stream(request, Pieces(_render(request)))
 
 
+async def confirm(request: PageRequest) -> Response:
+    """Ask whether something is really meant, and name the jobs that it concerns and what runs there."""
+    ip, name, action = request.http.path_params["ip"], request.http.path_params["action"], _action(request)
+    host = next((host for host in hosts(registry_of(request).snapshot.value) if host.ip == ip), None)
+    if host is None:
+        raise HTTPException(404, request.translate("No job knows this server."))
+    return request.page("server-confirm.html", action=action, name=name, host=host, tab="servers")
+
+
 async def act(request: PageRequest) -> Response:
     """Do something to a host in all jobs, and write down who did what."""
-    ip, kind = request.http.path_params["ip"], request.http.path_params["action"]
-    action = ACTIONS.get(kind)
-    if action is None:
-        raise HTTPException(404, request.translate("There is no such page."))
+    ip, kind, action = request.http.path_params["ip"], request.http.path_params["action"], _action(request)
     session = registry_of(request).session
     before = _facts(hosts(registry_of(request).snapshot.value), ip)
     async with request.audited(f"{kind} server", ip, before=before) as result:
@@ -77,4 +85,18 @@ def _render(request: PageRequest) -> Callable[[RegistrySnapshot], Awaitable[Sequ
 
 def _facts(found: Sequence[HostStatus], ip: str) -> Mapping[str, object]:
     host = next((host for host in found if host.ip == ip), None)
-    return {} if host is None else {"paused in": list(host.paused_in), "disabled in": list(host.disabled_in)}
+    if host is None:
+        return {}
+    return {
+        "paused": host.paused,
+        "disabled": host.disabled,
+        "paused in": list(host.paused_in),
+        "disabled in": list(host.disabled_in),
+    }
+
+
+def _action(request: PageRequest) -> Action:
+    action = ACTIONS.get(request.http.path_params["action"])
+    if action is None:
+        raise HTTPException(404, request.translate("There is no such page."))
+    return action

@@ -112,6 +112,7 @@ WHATS = (
         "disable",
         "enable",
         "pause",
+        "pause the job",
         "count",
         "act",
         "act on an old view",
@@ -148,6 +149,8 @@ def happen(here: World, what: str, number: int, old: JobView) -> None:
             here.registry.commit([Set(LAYOUT.instance(name), b'{"leaving": true}', -1), *given_up], host)
         case "disable" | "pause" if LAYOUT.server(ip) in nodes and flags[what] not in nodes:
             here.registry.commit([Create(flags[what])])
+        case "pause the job" if LAYOUT.leader in nodes:
+            here.registry.commit([Delete(LAYOUT.paused) if LAYOUT.paused in nodes else Create(LAYOUT.paused)])
         case "enable":
             here.registry.commit([Delete(flag) for flag in flags.values() if flag in nodes])
         case "act":

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from aioelasticjob.coordination.requests import CANCELLED, Request, Span, changed, encode, encode_cancellation
+from aioelasticjob.layout import SWITCHES, server_switch
 from aioelasticjob.model import FireSource
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.simulation.bare.judge import ITEMS
@@ -77,9 +78,12 @@ def leaves(world: World, process: Process) -> None:
 
 
 def switch_server(world: World, process: Process) -> None:
-    """Disable or enable a server."""
-    path = world.dice.choice([LAYOUT.server_disabled, LAYOUT.server_paused])(process.ip)
-    world.by_hand(Delete(path) if path in world.registry.nodes else Create(path))
+    """Disable, pause, enable or resume a server, in the job or in all jobs, or the whole job."""
+    everywhere = [server_switch(process.ip, "disabled"), server_switch(process.ip, "paused")]
+    here = [LAYOUT.server_disabled(process.ip), LAYOUT.server_paused(process.ip), LAYOUT.paused]
+    path, nodes = world.dice.choice([*here, *everywhere]), world.registry.nodes
+    parents = [above for above in (SWITCHES, server_switch(process.ip)) if path in everywhere and above not in nodes]
+    world.by_hand(*([Delete(path)] if path in nodes else [*map(Create, parents), Create(path)]))
 
 
 def switch_item(world: World, _process: Process) -> None:

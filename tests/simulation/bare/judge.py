@@ -267,15 +267,17 @@ class Judge:
             if item >= view.config.sharding_total_count:
                 stale = [paths.sharding, paths.execution, paths.orphan]
             else:
-                stale = [paths.running, paths.failover, paths.orphan, paths.misfire]
+                stale = [paths.running, paths.failover]
+                stale += [paths.orphan] if view.active else []
+                stale += [] if item in view.resting_items else [paths.misfire]
                 cut_off |= self._judge_record(view, item, record, moment)
             if paths.disabled not in nodes and (left := [path for path in stale if path in nodes]):
                 self.break_("convergence", f"{left} are still there")
         for request in requests_of(view):
-            waiting = [item for item in waiting_items(view, request) if item not in view.disabled_items]
+            waiting = [item for item in waiting_items(view, request) if item not in view.resting_items]
             if waiting and request.is_open:
                 self.break_("every request is answered", f"{request}: items {waiting} wait")
-            if not waiting and not request.closed and view.config.failover and not view.disabled_items:
+            if not waiting and not request.closed and view.config.failover and not view.resting_items:
                 self.break_("every request ends", f"{request} is not closed")
         for process in present:
             rule_input = RuleInput(view, process.id, tick=True, time=self.registry.now, cut_off=cut_off)
@@ -286,9 +288,9 @@ class Judge:
         if item in view.disabled_items:
             return {}
         cut_off = record.begun > 0 and not record.completed
-        if cut_off and view.config.failover:
+        if cut_off and view.config.failover and view.active:
             self.break_("every orphan is rescued", f"item {item}: {record}")
-        if record.slot != moment:
+        if record.slot != moment and item not in view.resting_items:
             self.break_("nothing is lost", f"item {item} has not run {moment}: {record}")
         return {item: 0} if cut_off and view.config.failover else {}
 

@@ -24,7 +24,7 @@ from unittest import mock
 from aioelasticjob.coordination import claims, effects
 from aioelasticjob.coordination.claims import ClaimResult, Claims
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.running import life
+from aioelasticjob.running import life, switches
 from aioelasticjob.testing.loop import run_on
 from tests.simulation.bare.faults import happen
 from tests.simulation.bare.follower import BareFollower
@@ -78,6 +78,7 @@ def _live(seed: int, *, traced: bool) -> BareVerdict:
         mock.patch.object(effects, "MAX_OPERATIONS", 6 if small else effects.MAX_OPERATIONS),
         mock.patch.object(claims, "ITEMS_AT_ONCE", 2 if small else claims.ITEMS_AT_ONCE),
         mock.patch.object(life, "Follower", BareFollower),
+        mock.patch.object(switches, "Follower", BareFollower),
         mock.patch.object(Claims, "claim", _noting(worlds, Claims.claim)),
     ):
         try:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.strategies import AssignmentInput, find, in_order
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.layout import SWITCHES
 from aioelasticjob.model import Instance
 from tests.simulation.facts import PROMPT, RESENT, Facts, Violation
 from tests.simulation.history import Change, Written, of_kind
@@ -24,7 +25,7 @@ def assigned_soon(facts: Facts) -> Iterator[Violation]:
     boards = {name: _Board(name) for name in facts.jobs}
     for written in of_kind(facts.entries, Written):
         for name, board in boards.items():
-            changes = [change for change in written.changes if change.path.startswith(f"/{name}/")]
+            changes = [change for change in written.changes if change.path.startswith((f"/{name}/", f"{SWITCHES}/"))]
             if changes:
                 yield from _judged(board, facts, written.at)
                 board.take(changes, written.at)
@@ -83,8 +84,8 @@ class _Board:
                 self.config = _config(data, self.job) or self.config
             case ["instances", name]:
                 _put(self.instances, name, None if data is None else _instance(data, name))
-            case ["servers", ip, "disabled" | "paused"]:
-                (self.closed.discard if data is None else self.closed.add)(f"{ip}/{parts[2]}")
+            case ["servers", ip, "disabled"] | ["", "~servers", ip, "disabled"]:
+                (self.closed.discard if data is None else self.closed.add)(f"{ip}/{parts[0]}")
             case ["sharding", item, "instance"]:
                 _put(self.assigned, int(item), None if data is None else data.decode())
             case ["leader", "election", "host"]:

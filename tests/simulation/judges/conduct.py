@@ -17,6 +17,7 @@ from tests.simulation.history import Reported, Written, of_kind
 from tests.simulation.judges.excuses import is_astray
 from tests.simulation.judges.requests import is_cancelled, request_of
 from tests.simulation.judges.timeliness import SCHEDULED
+from tests.simulation.switches import closing
 
 SLACK = 0.05
 """Seconds by which a handler may be cut off early or late: the loop's turns, and clocks that round."""
@@ -28,9 +29,7 @@ def rests_when_switched_off(facts: Facts) -> Iterator[Violation]:
     """No item is claimed that is known to be switched off, nor any by a server that is."""
     for run in facts.runs:
         one, claimed = run.begun, _claimed(facts, run)
-        flags = [f"/{one.job}/sharding/{one.item}/disabled"]
-        flags += [f"/{one.job}/servers/{one.host}/{flag}" for flag in ("disabled", "paused")]
-        for flag in flags:
+        for flag in (f"/{one.job}/sharding/{one.item}/disabled", *closing(one.job, one.host)):
             known = None not in facts.nodes.over(flag, claimed - KNOWN, claimed)
             if known and facts.undisturbed(one.host, claimed - RESENT, claimed, but="flag"):
                 yield Violation("switched off", one.at, f"{one.job}/{one.item}: {run} is claimed in spite of {flag}")
@@ -135,8 +134,7 @@ def _asked_for(job: JobFacts, instance: str, at: float) -> Iterator[int]:
     host = instance.partition("@-@")[0]
     since = facts.knows_since(host, at)
     for item in (int(name) for name in nodes.children(f"{root}/sharding", at)):
-        flags = [f"{root}/sharding/{item}/disabled"]
-        flags += [f"{root}/servers/{host}/{flag}" for flag in ("disabled", "paused")]
+        flags = (f"{root}/sharding/{item}/disabled", *closing(job.name, host))
         held = set(nodes.over(f"{root}/sharding/{item}/instance", since, at)) == {instance.encode()}
         if held and all(set(nodes.over(flag, since, at)) == {None} for flag in flags):
             yield item
@@ -192,7 +190,8 @@ def _runnable(job: JobFacts, instance: str, at: float) -> Iterator[int]:
     }
     in_order = end < facts.end and facts.undisturbed(host, at - RESENT, end, but="flag")
     there = None not in nodes.over(f"{root}/instances/{instance}", at, end) and end < facts.leaving.get(instance, inf)
-    if not (in_order and there and all(always(f"servers/{host}/{flag}", None) for flag in ("disabled", "paused"))):
+    open_ = all(set(nodes.over(flag, start, end)) == {None} for flag in closing(job.name, host))
+    if not (in_order and there and open_):
         return
     for item in {int(name) for name in nodes.children(f"{root}/sharding", at)} - refused:
         marks = [f"sharding/{item}/disabled", f"sharding/{item}/failover", f"leader/failover/items/{item}"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from math import inf
 
@@ -29,6 +30,7 @@ from tests.simulation.judges import (
     writes,
 )
 from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
+from tests.simulation.switches import closing, disabling
 
 Rule = Callable[[Facts], Iterator[Violation]]
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
@@ -288,8 +290,7 @@ def _unsettled(job: JobFacts) -> Iterator[str]:
     hosts = sorted(one.ip for one in instances.values())
     if hosts != sorted(job.facts.living.values()):
         yield f"instances at {hosts}, processes at {sorted(job.facts.living.values())}"
-    flags = ("disabled", "paused")
-    closed = {ip for ip in hosts for flag in flags if nodes.at(f"{root}/servers/{ip}/{flag}", end) is not None}
+    closed = {ip for ip in hosts if any(nodes.at(flag, end) is not None for flag in disabling(job.name, ip))}
     eligible = in_order([one for one in instances.values() if one.ip not in closed])
     leader = (nodes.at(f"{root}/leader/election/host", end) or b"").decode()
     if leader not in eligible:
@@ -313,12 +314,15 @@ def _left_over(job: JobFacts, items: Sequence[int]) -> Iterator[str]:
     marks += [f"{root}/{parent}/{name}" for parent in ("trigger", "shutdown") for name in _below(job, parent)]
     orphans = nodes.children(f"{root}/leader/failover/items", end)
     disabled = [item for item in orphans if nodes.at(f"{root}/sharding/{item}/disabled", end) is not None]
+    disabled = orphans if all(map(partial(_rests, job), job.facts.living.values())) else disabled
     marks += [f"{root}/leader/failover/items/{item}" for item in orphans if item not in disabled]  # those have to wait
     known = {int(name) for name in _below(job, "execution")}
     marks += [f"{root}/execution/{item}" for item in known - set(items)]
     for item in items:
         marks.append(f"{root}/sharding/{item}/failover")
-        if nodes.at(f"{root}/sharding/{item}/disabled", end) is None and not _waits_for_a_clock(job, item):
+        holder = (nodes.at(f"{root}/sharding/{item}/instance", end) or b"").decode()
+        rests = nodes.at(f"{root}/sharding/{item}/disabled", end) is not None or _rests(job, holder.partition("@-@")[0])
+        if not rests and not _waits_for_a_clock(job, item):
             marks.append(f"{root}/execution/{item}/misfire")
         runner = nodes.at(f"{root}/execution/{item}/running", end)
         if runner is not None and runner != nodes.at(f"{root}/sharding/{item}/instance", end):
@@ -326,6 +330,10 @@ def _left_over(job: JobFacts, items: Sequence[int]) -> Iterator[str]:
     for mark in marks:
         if nodes.at(mark, end) is not None:
             yield f"{mark} is still there"
+
+
+def _rests(job: JobFacts, host: str) -> bool:
+    return any(job.facts.nodes.at(flag, job.facts.end) is not None for flag in closing(job.name, host))
 
 
 def _waits_for_a_clock(job: JobFacts, item: int) -> bool:

@@ -11,6 +11,7 @@ from aioelasticjob.model import FireSource, Record
 from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation, is_as_before
 from tests.simulation.history import Reported, Written, of_kind
 from tests.simulation.judges import excuses
+from tests.simulation.switches import closing
 
 RECENT = 4.0
 """Seconds after a change of settings in which somebody may still go by the old ones."""
@@ -168,7 +169,7 @@ def _neglected(job: JobFacts, item: int, since: float) -> Iterator[Violation]:
         return
     for instance in nodes.children(f"{root}/instances", since):
         host = instance.partition("@-@")[0]
-        flags = [f"{root}/servers/{host}/{flag}" for flag in ("disabled", "paused")]
+        flags = closing(job.name, host)
         there = None not in nodes.over(f"{root}/instances/{instance}", since - RECENT, until)
         there = there and all(set(nodes.over(flag, since - RECENT, until)) == {None} for flag in flags)
         busy = any(run.begun.at <= until and run.end >= since for run in job.runs_by.get(instance, ()))

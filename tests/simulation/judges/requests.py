@@ -11,6 +11,7 @@ from aioelasticjob.model import ASKED, Outcome
 from aioelasticjob.registry.tree import UNREAD_NODE, Node
 from tests.simulation.facts import Facts, JobFacts, ObservedRun, Violation
 from tests.simulation.history import Change, Written, of_kind
+from tests.simulation.switches import closing
 
 UNDER_WAY = 5.0
 """Seconds before the end in which a request that has much to run has gone on."""
@@ -112,7 +113,9 @@ def _waiting(job: JobFacts, request: Request) -> list[int]:
         if any(at > facts.end - UNDER_WAY for at, _ in facts.nodes.changes(path)):
             return []  # there are many moments to run, and it goes on with them
         data = facts.nodes.at(path, facts.end)
-        off = facts.nodes.at(f"{root}/sharding/{item}/disabled", facts.end) is not None
+        holder = (facts.nodes.at(f"{root}/sharding/{item}/instance", facts.end) or b"").decode().partition("@-@")[0]
+        flags = (f"{root}/sharding/{item}/disabled", *closing(job.name, holder))
+        off = any(facts.nodes.at(flag, facts.end) is not None for flag in flags)
         if not off and request.following(None if data is None else decode_progress(data)) is not None:
             found.append(item)
     return found

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import inf
 
-from aioelasticjob.coordination.view import instance_data, scheduling
+from aioelasticjob.coordination.instance_nodes import instance_data
+from aioelasticjob.coordination.view import scheduling
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
 from tests.simulation.judges import excuses
 from tests.simulation.judges.eras import Era
 from tests.simulation.judges.requests import request_of
+from tests.simulation.switches import closing
 
 LATE = 0.6
 """Seconds that may pass between a moment and its run in peace, on a host whose clock is right."""
@@ -41,7 +43,7 @@ def on_time(facts: Facts) -> Iterator[Violation]:
 def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
     moment = slot / 1000
     for item in range(era.config.sharding_total_count):
-        if _disabled(job, item, moment) or excuses.refuses_by_clock(job, item, slot):
+        if _disabled(job, item, moment) or _rests(job, item, moment) or excuses.refuses_by_clock(job, item, slot):
             continue
         alike = (run for run in job.facts.runs_of.get((job.name, item), ()) if run.begun.slot == slot)
         runs = [run.begun for run in alike if not request_of(job.facts, run)]
@@ -184,8 +186,14 @@ def _refused(job: JobFacts, holders: Collection[str], start: float, end: float) 
 
 def _closed(job: JobFacts, host: str, start: float, end: float) -> bool:
     """Whether a server was switched off at any time of a span."""
-    flags = (f"/{job.name}/servers/{host}/{flag}" for flag in ("disabled", "paused"))
-    return any(set(job.facts.nodes.over(flag, start, end)) != {None} for flag in flags)
+    return any(set(job.facts.nodes.over(flag, start, end)) != {None} for flag in closing(job.name, host))
+
+
+def _rests(job: JobFacts, item: int, moment: float) -> bool:
+    """Whether an item's holder was paused at a moment, so that nobody was to run it."""
+    holders = job.facts.nodes.over(f"/{job.name}/sharding/{item}/instance", moment - FUZZ, moment + FUZZ)
+    hosts = [holder.decode().partition("@-@")[0] for holder in holders if holder]
+    return any(_closed(job, host, moment - FUZZ, moment + FUZZ) for host in hosts)
 
 
 def _disabled(job: JobFacts, item: int, moment: float) -> bool:

@@ -1,0 +1,293 @@
+"""Switching off and on: operators pause and disable jobs, servers and items.
+
+Pausing keeps the assignment, disabling gives the items away; for a whole job both come to the same.  Each action is one
+conditional transaction, which writes or removes the node of what was asked for, and nothing else, except for workers of
+older releases: they do not know the nodes of whole jobs and of servers in all jobs, so such an action also writes the
+nodes that they know.  The data of these says what they stand for, and they are removed with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+from aioelasticjob.config import SWITCHES_FEATURE
+from aioelasticjob.coordination.instance_nodes import address_of, instance
+from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.operations.queries import listed, names, view_of
+from aioelasticjob.operations.results import NotPossible, OperationResult, commit, stands
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.transaction import Create, Delete, Op, Set
+from aioelasticjob.registry.tree import Node, Tree
+
+Flag: TypeAlias = Literal["paused", "disabled"]
+FLAGS: Final[tuple[Flag, ...]] = ("paused", "disabled")
+FOR_JOB: Final = b"job"
+"""The data of a server's flag that stands for the pause of the whole job."""
+FOR_SERVER: Final = SWITCHES[1:].encode()
+"""The data of a server's flag in one job that stands for its flag in all jobs."""
+SAME: Final = " (for a whole job disabling is the same as pausing)"
+_UNDONE: Mapping[Flag, str] = {"paused": "resumed", "disabled": "enabled"}
+_PATH: Mapping[Flag, Callable[[Layout, str], str]] = {
+    "paused": Layout.server_paused,
+    "disabled": Layout.server_disabled,
+}
+
+
+async def pause(session: Session, job: str, *, server: str | None = None) -> OperationResult:
+    """Pause a job, or a job on one server: nothing is claimed until it is resumed, and all items stay where they are.
+
+    Raises:
+        InvalidSetting: no such job or server.
+        ChangedMeanwhile: somebody else was faster.
+        RegistryError: the registry could not be read or written.
+    """
+    return await (_pause_job(session, job) if server is None else _mark(session, job, "paused", server))
+
+
+async def resume(session: Session, job: str, *, server: str | None = None) -> OperationResult:
+    """Undo ``pause``; raises the same errors, and NotPossible where nodes made by hand are in the way."""
+    return await (_resume_job(session, job, "paused") if server is None else _unmark(session, job, "paused", server))
+
+
+async def disable(session: Session, job: str, *, server: str | None = None, item: int | None = None) -> OperationResult:
+    """Disable a job on one server, so that its items move to others, or one item; for a whole job: as ``pause``.
+
+    Raises: as ``pause`` does, and InvalidSetting where there is no such item.
+    """
+    if item is None:
+        return await (_pause_job(session, job, SAME) if server is None else _mark(session, job, "disabled", server))
+    _either(server, item)
+    view = await view_of(session, job)
+    flag, already = _item_flag(view, item)
+    if already:
+        return await commit(session, (), f"{job}: item {item} is disabled already")
+    item_node = view.layout.item(item).sharding
+    parents = [path for path in (view.layout.sharding, item_node) if path not in view.tree]
+    return await commit(
+        session, [*stands(view), *map(Create, parents), Create(flag)], f"{job}: item {item} is disabled"
+    )
+
+
+async def enable(session: Session, job: str, *, server: str | None = None, item: int | None = None) -> OperationResult:
+    """Undo ``disable``; raises the same errors, and NotPossible where nodes made by hand are in the way."""
+    if item is None:
+        if server is None:
+            return await _resume_job(session, job, "disabled", SAME)
+        return await _unmark(session, job, "disabled", server)
+    _either(server, item)
+    view = await view_of(session, job)
+    flag, there = _item_flag(view, item)
+    if not there:
+        return await commit(session, (), f"{job}: item {item} is not disabled")
+    return await commit(session, [*stands(view), *_removal(view.tree, [flag])], f"{job}: item {item} is enabled")
+
+
+async def pause_server(session: Session, ip: str) -> OperationResult:
+    """Pause a server in all jobs, also in those that start there later: its items stay there and are not run.
+
+    Raises:
+        InvalidSetting: no job knows such a server.
+        ChangedMeanwhile: somebody else was faster.
+        RegistryError: the registry could not be read or written.
+    """
+    return await _mark_everywhere(session, ip, "paused")
+
+
+async def resume_server(session: Session, ip: str) -> OperationResult:
+    """Undo ``pause_server``; raises the same errors, and NotPossible where nodes made by hand are in the way."""
+    return await _unmark_everywhere(session, ip, "paused")
+
+
+async def disable_server(session: Session, ip: str) -> OperationResult:
+    """Disable a server in all jobs: its items move to others; raises the same errors as ``pause_server``."""
+    return await _mark_everywhere(session, ip, "disabled")
+
+
+async def enable_server(session: Session, ip: str) -> OperationResult:
+    """Undo ``disable_server``; raises the same errors as ``resume_server``."""
+    return await _unmark_everywhere(session, ip, "disabled")
+
+
+async def knowing(session: Session, ip: str) -> list[Layout]:
+    """Return the jobs that know a server.
+
+    Raises:
+        InvalidSetting: none does.
+    """
+    await session.sync()
+    layouts = [Layout(name) for name in await names(session)]
+    servers = [found or () for found in await session.children_many([layout.servers for layout in layouts])]
+    found = [layout for layout, known in zip(layouts, servers, strict=True) if ip in known]
+    if not found:
+        there = sorted({server for known in servers for server in known})
+        raise InvalidSetting("server", ip, f"no job knows such a server; there are: {listed(there)}")
+    return found
+
+
+async def _pause_job(session: Session, job: str, same: str = "") -> OperationResult:
+    view = await view_of(session, job)
+    older = {address_of(one.id) for one in view.instances.values() if SWITCHES_FEATURE not in one.features}
+    unmarked = sorted(ip for ip in older if view.layout.server_paused(ip) not in view.tree)
+    parents = [path for path in (view.layout.leader,) if path not in view.tree]
+    operations: list[Op] = [] if view.paused else [*map(Create, parents), Create(view.layout.paused)]
+    operations += _with_parents(view, unmarked)
+    if not operations:
+        return await commit(session, (), f"{job}: is paused already{same}")
+    also = f"; workers of an older release are paused by their servers: {listed(unmarked)}" if unmarked else ""
+    return await commit(session, [*stands(view), *operations], f"{job}: paused{same}{also}")
+
+
+def _with_parents(view: JobView, servers: Sequence[str]) -> list[Op]:
+    """Return the operations that pause servers for workers of an older release."""
+    operations: list[Op] = []
+    for ip in servers:
+        operations += [] if view.layout.server(ip) in view.tree else [Create(view.layout.server(ip))]
+        operations.append(Create(view.layout.server_paused(ip), FOR_JOB))
+    return operations
+
+
+async def _resume_job(session: Session, job: str, flag: Flag, same: str = "") -> OperationResult:
+    view = await view_of(session, job)
+    flags = [view.layout.server_paused(ip) for ip in view.tree.children(view.layout.servers)]
+    marked = [path for path in flags if (node := view.tree.get(path)) is not None and node.data == FOR_JOB]
+    marked += [view.layout.paused] if view.paused else []
+    left = _left(view, frozenset(marked))
+    if not marked:
+        return await commit(session, (), f"{job}: is not paused as a whole{same}{left}")
+    removal = _removal(view.tree, marked)
+    return await commit(session, [*stands(view), *removal], f"{job}: {_UNDONE[flag]}{same}{left}")
+
+
+def _left(view: JobView, removed: frozenset[str]) -> str:
+    """Return what stays switched off in a job whose pause has ended, for the end of a sentence."""
+    known, found = view.tree.children(view.layout.servers), list[str]()
+    for flag in FLAGS:
+        here = [ip for ip in known if (path := _PATH[flag](view.layout, ip)) in view.tree and path not in removed]
+        found += [f"{flag} on {listed(here)}"] if here else []
+        everywhere = [ip for ip in known if server_switch(ip, flag) in view.switches]
+        found += [f"{flag} in all jobs on {listed(everywhere)}"] if everywhere else []
+    items = sorted(view.disabled_items)
+    found += [f"disabled for the items {listed(items)}"] if items else []
+    return f"; it is still {', '.join(found)}" if found else ""
+
+
+def _server_flag(view: JobView, flag: Flag, server: str) -> tuple[str, Node | None]:
+    """Return the path of a server's flag in a job, and its node if it is there."""
+    known = view.tree.children(view.layout.servers)
+    if server not in known:
+        raise InvalidSetting("server", server, f"{view.layout.job} knows no such server; there are: {listed(known)}")
+    path = _PATH[flag](view.layout, server)
+    return path, view.tree.get(path)
+
+
+async def _mark(session: Session, job: str, flag: Flag, server: str) -> OperationResult:
+    view = await view_of(session, job)
+    path, node = _server_flag(view, flag, server)
+    if node is not None and not _stands_for_another(node):
+        return await commit(session, (), f"{job}: is {flag} on {server} already")
+    mark = Create(path) if node is None else Set(path, b"", node.stat.version)
+    return await commit(session, [*stands(view), mark], f"{job}: {flag} on {server}")
+
+
+async def _unmark(session: Session, job: str, flag: Flag, server: str) -> OperationResult:
+    view = await view_of(session, job)
+    path, node = _server_flag(view, flag, server)
+    whole = "; the whole job is paused" if view.paused else ""
+    whole += f"; {server} is {flag} in all jobs" if server_switch(server, flag) in view.switches else ""
+    if node is None or _stands_for_another(node):
+        return await commit(session, (), f"{job}: is not {flag} on {server} by itself{whole}")
+    return await commit(
+        session, [*stands(view), *_removal(view.tree, [path])], f"{job}: {_UNDONE[flag]} on {server}{whole}"
+    )
+
+
+async def _mark_everywhere(session: Session, ip: str, flag: Flag) -> OperationResult:
+    layouts = await knowing(session, ip)
+    tree, older = await session.subtree([SWITCHES]), await _with_older_workers(session, layouts)
+    parents = [path for path in (SWITCHES, server_switch(ip)) if path not in tree]
+    paths = [_PATH[flag](layout, ip) for layout in older]
+    missing = [path for path, node in zip(paths, await session.get_many(paths), strict=True) if node is None]
+    operations: list[Op] = [Create(path, FOR_SERVER) for path in missing]
+    if server_switch(ip, flag) not in tree:
+        operations += [*map(Create, parents), Create(server_switch(ip, flag))]
+    if not operations:
+        return await commit(session, (), f"server {ip}: is {flag} in all jobs already")
+    also = f"; written to the jobs that have workers of an older release, too: {_jobs(missing)}" if missing else ""
+    known = listed(layout.job for layout in layouts)
+    return await commit(session, operations, f"server {ip}: {flag} in all jobs (it is known to {known}){also}")
+
+
+async def _unmark_everywhere(session: Session, ip: str, flag: Flag) -> OperationResult:
+    tree = await session.subtree([SWITCHES])
+    layouts = [] if server_switch(ip) in tree and not await _is_known(session, ip) else await knowing(session, ip)
+    paths = [_PATH[flag](layout, ip) for layout in layouts]
+    found = dict(zip(paths, await session.get_many(paths), strict=True))
+    nodes = {path: node for path, node in found.items() if node is not None}
+    marked = {path: node for path, node in nodes.items() if node.data == FOR_SERVER}
+    left = f"; it is still {flag} in {_jobs(nodes.keys() - marked.keys())}" if nodes.keys() - marked.keys() else ""
+    if (node := tree.get(server_switch(ip, flag))) is not None:
+        marked[server_switch(ip, flag)] = node
+    if not marked:
+        return await commit(session, (), f"server {ip}: is not {flag} in all jobs{left}")
+    removal = _removal(Tree(marked), list(marked))
+    if tree.children(server_switch(ip)) == (flag,):
+        removal.append(Delete(server_switch(ip)))
+    return await commit(session, removal, f"server {ip}: {_UNDONE[flag]} in all jobs{left}")
+
+
+async def _is_known(session: Session, ip: str) -> bool:
+    try:
+        return bool(await knowing(session, ip))
+    except InvalidSetting:
+        return False
+
+
+async def _with_older_workers(session: Session, layouts: Sequence[Layout]) -> list[Layout]:
+    """Return the jobs that have an instance which does not know what is said about servers in all jobs."""
+    children = await session.children_many([layout.instances for layout in layouts])
+    there = [(layout, name) for layout, found in zip(layouts, children, strict=True) for name in found or ()]
+    nodes = await session.get_many([layout.instance(name) for layout, name in there])
+    older = {
+        layout.job
+        for (layout, name), node in zip(there, nodes, strict=True)
+        if node is not None and node.stat.ephemeral_owner and SWITCHES_FEATURE not in instance(name, node).features
+    }
+    return [layout for layout in layouts if layout.job in older]
+
+
+def _removal(tree: Tree, flags: Sequence[str]) -> list[Op]:
+    """Return the operations that remove flags; refuse if a person has made nodes below one of them."""
+    for path in flags:
+        node = tree.get(path)
+        if node is not None and node.stat.num_children:
+            raise NotPossible(
+                f"{path} has nodes below it, so it cannot be removed: remove those first; nothing was written"
+            )
+    return [Delete(path) for path in flags]
+
+
+def _stands_for_another(node: Node) -> bool:
+    return node.data in (FOR_JOB, FOR_SERVER)
+
+
+def _either(server: str | None, item: int) -> None:
+    if server is not None:
+        raise InvalidSetting("item", item, f"give either an item or a server ({server!r}): an item is off everywhere")
+
+
+def _item_flag(view: JobView, item: int) -> tuple[str, bool]:
+    """Return the path of an item's flag, and whether it is there."""
+    count = view.config.sharding_total_count
+    wanted = isinstance(item, int) and not isinstance(item, bool) and (0 <= item < count or item in view.items)
+    if not wanted:
+        raise InvalidSetting("item", item, f"{view.layout.job} has the items 0 to {count - 1}")
+    flag = view.layout.item(item).disabled
+    return flag, flag in view.tree
+
+
+def _jobs(paths: Iterable[str]) -> str:
+    """Return the jobs that paths are about, as one line."""
+    return listed(sorted(path.split("/", 2)[1] for path in paths))
