@@ -104,7 +104,7 @@ def test_each_rule_fires_in_the_scripts_above() -> None:
 
     @seed(1)
     @given(script=operations)
-    @settings(max_examples=400, deadline=None, database=None)
+    @settings(max_examples=900, deadline=None, database=None)
     def live(script: list[tuple[str, int]]) -> None:
         here = world(3, sharding_total_count=5, failover=True)
         for what, number in script:

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.effects import to_transactions
+from aioelasticjob.coordination.requests import Request, encode
 from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Record
-from aioelasticjob.registry.transaction import Create, Delete, Set
+from aioelasticjob.model import FireSource, Record
+from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from tests.simulation.bare.registry import BareRegistry
 
 LAYOUT = Layout("job")
@@ -120,7 +121,7 @@ WHATS = (
         "tear",
         "begin",
     ),
-    *("end", "cut off", "rescue", "failover", "monitor", "ask", "depose", "wait", "rest", "rest"),
+    *("end", "cut off", "rescue", "failover", "monitor", "ask", "request", "depose", "wait", "rest", "rest"),
 )
 
 
@@ -186,6 +187,7 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
         "end": [Set(paths.execution, done, -1), Delete(paths.running)],
         "rescue": [Delete(paths.orphan), Create(paths.failover, name.encode(), ephemeral=True)],
         "ask": [Create(LAYOUT.trigger(name) if number % 2 else LAYOUT.shutdown(name))],
+        "request": _requesting(here, number),
         "depose": [Delete(LAYOUT.host)],
     }
     if what in changes:
@@ -193,6 +195,16 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
     if what not in ("begin", "rescue") or LAYOUT.instance(name) in registry.nodes:
         with suppress(Conflict):
             registry.commit(transactions.get(what, []), host)
+
+
+def _requesting(here: World, number: int) -> list[Op]:
+    """Return the operations that ask for a run; every other request has expired at once."""
+    asked = round(here.registry.now * 1000)
+    request = Request(
+        f"asked-{number}", FireSource.TRIGGER, 4, asked, expires=asked if number % 2 else 0, named=number % 3 == 0
+    )
+    parent: list[Op] = [] if LAYOUT.requests in here.registry.nodes else [Create(LAYOUT.requests)]
+    return [*parent, Create(LAYOUT.request(request.id), encode(request))]
 
 
 def leads(here: World) -> str:
