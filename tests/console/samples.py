@@ -10,7 +10,7 @@ from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.model import Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
-from aioelasticjob.operations.status import ServerStatus, next_fire
+from aioelasticjob.operations.status import ServerStatus
 
 INSTANCES = ("10.0.0.1@-@1-a", "10.0.0.2@-@2-b", "10.0.0.3@-@3-c")
 
@@ -46,11 +46,11 @@ def status(
         fault=None,
         leader=instances[0] if instances else None,
         settled=settled,
-        next_fire=next_fire(config, now),
+        next_fire=None,
         instances=tuple(
             InstanceStatus(one, one.partition("@")[0], "host", 1, moment(now), n == 0, tuple(held[one]), ())
             for n, one in enumerate(instances)
         ),
         servers=tuple(ServerStatus(one.partition("@")[0], "host", False, paused, 1) for one in instances),
         items=items,
-    )
+    ).at(now)

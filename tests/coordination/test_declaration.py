@@ -16,7 +16,7 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Node, Stat, Tree
 
 LAYOUT = Layout("report")
-STAT = Stat(1, 1, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 1)
+STAT = Stat.of((1, 1), (0.0, 0.0), 0)
 
 
 def config(**settings: Any) -> JobConfig:
