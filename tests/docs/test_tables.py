@@ -7,7 +7,6 @@ import re
 import shlex
 import tomllib
 from dataclasses import fields
-from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -76,13 +75,13 @@ def _spelt() -> set[str]:
     layout, found = Layout("job"), set[str]()
     placeholders = {"ip": "{ip}", "instance": "{id}", "run": "{run}", "name": "{id}", "item": "{item}"}
     for name, member in vars(Layout).items():
-        if isinstance(member, cached_property):
+        if isinstance(member, property):
             found |= {value for value in [getattr(layout, name)] if isinstance(value, str)}
         elif inspect.isfunction(member) and not name.startswith("_") and name != "item":
             parameters = list(inspect.signature(member).parameters)[1:]
             found.add(member(layout, *(placeholders[parameter] for parameter in parameters)))
     of_item: Any = layout.item("{item}")  # type: ignore[arg-type]
-    found |= {getattr(of_item, name) for name in of_item.__slots__}
+    found |= {getattr(of_item, name) for name, one in vars(type(of_item)).items() if isinstance(one, property)}
     found |= {f"{layout.started}/{{item}}", f"{layout.completed}/{{item}}"}
     return {path.removeprefix("/job/") for path in found if path != "/job"}
 
