@@ -10,8 +10,8 @@ from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.model import GIVEN_UP
 from aioelasticjob.operations import ItemStatus, JobStatus
 
-GOOD_OUTCOMES: Final = ("completed", "", "running", "handed over", "misfired")
-"""Outcomes that are no failure; a misfire is counted by itself."""
+GOOD_OUTCOMES: Final = ("completed", "", "running", "handed over", "stopped", "misfired")
+"""Outcomes that are no failure; a misfire is counted by itself, and somebody has stopped what is stopped."""
 RECENT_RUNS: Final = 20
 """Runs over which failures and misfires are counted; of a job with many items the last two fires."""
 FLAKY_FAILURES: Final = 2

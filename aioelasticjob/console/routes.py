@@ -109,8 +109,8 @@ def _registry_pages(to: _RouteFactory) -> list[BaseRoute]:
         to.get("/job/{job}/settings", configuring.page),
         to.post("/job/{job}/settings", configuring.save),
         to.post("/job/{job}/preview", configuring.preview, changes=False),
-        to.get("/job/{job}/do/{action}", job.confirm, Role.TRIGGER),
-        to.post("/job/{job}/do/{action}", job.act, Role.TRIGGER),
+        to.get("/job/{job}/do/{action}", job.confirm),
+        to.post("/job/{job}/do/{action}", job.act, Role.VIEWER),
     ]
 
 

@@ -39,6 +39,11 @@ def test_a_job_that_fails_now_and_then_stays_with_those_that_need_attention_when
     assert reasons(status("report", (good,), now=NOW), _runs("failed", "failed", *["completed"] * 20)) == ()  # long ago
 
 
+def test_a_run_that_somebody_has_stopped_is_no_failure() -> None:
+    stopped = status("report", (item(0, record=ended("stopped", NOW)),), now=NOW)
+    assert reasons(stopped, _runs("completed", "stopped", "stopped")) == ()
+
+
 def test_misfires_need_attention_until_enough_runs_have_succeeded() -> None:
     good = status("report", (item(0, record=ended("completed", NOW)),), now=NOW)
     runs = _runs("misfired", "completed")

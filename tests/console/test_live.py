@@ -27,6 +27,7 @@ from aioelasticjob.console.registry_watch import ObservedRun, RegistrySnapshot
 from aioelasticjob.console.stream import BURST_BYTES, BYTES_PER_SECOND, EVENT_BYTES, ByteBudget, Piece, Sent
 from aioelasticjob.console.throttle import Throttle
 from aioelasticjob.layout import Layout
+from aioelasticjob.model import Outcome
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.zookeeper.server import serve
 from tests.console.client import Browser, invitation_of
@@ -383,6 +384,7 @@ def test_sparklines_begin_with_what_the_event_store_remembers(play: Play, tmp_pa
         browser = await scene.operator()
         history = await browser.get("/r/billing/history")
         assert history.text.count("<tr>") == 3
+        assert all(f'<option value="{outcome}"' in history.text for outcome in Outcome)
         assert "item &lt;1&gt; cannot be done" in history.text
         failed = await browser.get("/r/billing/history?outcome=failed&text=CANNOT&job=report&item=1")
         assert failed.text.count("<tr>") == 2

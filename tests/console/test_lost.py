@@ -6,14 +6,13 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from aioelasticjob.observers.sql import EventStore, Filter
 from aioelasticjob.observers.sql.store import EventStoreUnreachable
-from aioelasticjob.operations import watching
+from aioelasticjob.operations import JobStatus
 from aioelasticjob.registry.session import Session
 from tests.console.browsing import in_a_browser
 from tests.console.site import Site, site
@@ -35,17 +34,17 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def _fires_pass(there: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Return a function that waits for next fires to pass: their lists of jobs made a dead registry look alive."""
     passed = [0]
-    next_fire, connected = watching.next_fire, Session.connected
+    at, connected = JobStatus.at, Session.connected
 
-    def counted(*args: Any) -> Any:
+    def counted(status: JobStatus, now: float) -> JobStatus:
         passed[0] += 1
-        return next_fire(*args)
+        return at(status, now)
 
     async def waits(self: Session) -> None:
         passed[0] += 10  # the follower reads nothing and tells nothing before it is connected again
         await connected(self)
 
-    monkeypatch.setattr(watching, "next_fire", counted)
+    monkeypatch.setattr(JobStatus, "at", counted)
     monkeypatch.setattr(Session, "connected", waits)
     return lambda: there.wait(lambda: passed[0] > 3)
 

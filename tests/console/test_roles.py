@@ -60,6 +60,8 @@ def test_each_role_may_do_what_those_before_it_may_and_no_more(play: Play) -> No
             assert (await browser.get("/users")).status == expected(Role.ADMIN, 200, 403)
             page = await browser.get(JOB)
             assert page.status == expected(Role.VIEWER, 200, 404)
+            if role is Role.VIEWER:
+                assert "needs the role operator" in (await browser.post(f"{JOB}/do/pause", {"csrf": token})).text
             assert ("/do/trigger" in page.text) is role.includes(Role.TRIGGER)
             assert ("/do/shut-down" in page.text) is role.includes(Role.OPERATOR)
 

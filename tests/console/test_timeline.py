@@ -15,6 +15,7 @@ from aioelasticjob.console.i18n import language
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.console.run_history import Runs, runs_in
 from aioelasticjob.console.timeline import COLUMNS, MAX_BANDS, Style, Window, draw_heat_map, draw_runs, fields_of
+from aioelasticjob.model import Outcome
 from aioelasticjob.observers.sql import open_store
 from aioelasticjob.operations import JobStatus
 from tests.console.samples import item, status
@@ -87,7 +88,8 @@ def test_the_event_store_gives_single_runs_from_near_and_counts_from_afar(sqlite
     async def fill() -> None:
         async with open_store(sqlite_url, clock=Clock()) as store:
             for n in range(300):
-                await store.write(batch(*beginning(NOON + 1000 * n, n % 2), end(NOON + 1000 * n, n % 2)))
+                outcome = Outcome.FAILED if n == 7 else Outcome.STOPPED if n == 8 else Outcome.COMPLETED
+                await store.write(batch(*beginning(NOON + 1000 * n, n % 2), end(NOON + 1000 * n, n % 2, outcome)))
 
     asyncio.run(fill())
 
@@ -103,6 +105,7 @@ def test_the_event_store_gives_single_runs_from_near_and_counts_from_afar(sqlite
     afar = asyncio.run(ask(Window(start, start + 7 * 86_400, 0, 1)))
     assert (afar.singles, afar.total) == (None, 300)
     assert sum(field.runs for field in afar.fields) == 300
+    assert sum(field.failures for field in afar.fields) == 1  # what somebody has stopped has not failed
     one = asyncio.run(ask(Window(start, start + 7 * 86_400, 1, 1, chosen=True)))
     assert one.total == 150
 

@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 from aioelasticjob.console.request import PageRequest, registry_of
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.model import FireSource
+from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.sql import EventStore, Filter
 
 ROWS: Final = 50
-OUTCOMES: Final = ("running", "completed", "failed", "timed out", "cancelled", "handed over", "cut off")
+OUTCOMES: Final = ("running", *(one.value for one in Outcome), "handed over", "cut off")
 STATES: Final = {
     "TASK_STAGING": "staged",
     "TASK_RUNNING": "running",

@@ -160,6 +160,7 @@ async def _after(session: Session, name: str, now: float) -> Mapping[str, object
 
 
 def _action(request: PageRequest) -> Action:
+    """Return what is to be done; a person without the role that it needs is refused."""
     found = ACTIONS.get(request.http.path_params["action"])
     if found is None:
         raise HTTPException(404, request.translate("There is no such page."))

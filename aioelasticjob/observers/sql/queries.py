@@ -34,7 +34,7 @@ from aioelasticjob.observers.sql.rows import CUT_OFF, HANDED_OVER
 from aioelasticjob.observers.sql.schema import RUNS, STATES, Moment
 
 MAX_PAGE_ROWS = 1000
-GOOD = (Outcome.COMPLETED.value, HANDED_OVER)
+GOOD = (Outcome.COMPLETED.value, Outcome.STOPPED.value, HANDED_OVER)
 """Outcomes that are no failure."""
 OUTCOME = case(
     (RUNS.c.complete_time.is_(None), RUNNING),
