@@ -279,7 +279,7 @@ def test_a_trigger_during_a_run_waits_for_its_end() -> None:
             await here.flag(LAYOUT.trigger(me))
             await here.until(35)
 
-    assert simulate(scene).starts() == [(20.0, "CRON", 20.0), (26.0, "TRIGGER", 26.0)]
+    assert simulate(scene).starts() == [(20.0, "CRON", 20.0), (26.0, "TRIGGER", 21.0)]
 
 
 @pytest.mark.parametrize("flag", [LAYOUT.server_disabled("127.0.0.1"), LAYOUT.server_paused("127.0.0.1")])
