@@ -23,7 +23,7 @@ def test_a_run_cut_off_whose_item_goes_with_a_lower_count_is_named(caplog: pytes
         assert records.read_mark(mark) == (slot, dead)
         await them.change(shardingTotalCount=2)
         await anyio.sleep(5)
-        said = [one for one in caplog.records if "is not made up for" in one.getMessage()]
+        said = [one for one in caplog.records if "it is lost" in one.getMessage()]
         assert [vars(one)["item"] for one in said] == [2, 3]
         assert {(vars(one)["slot"], vars(one)["instance"]) for one in said} == {(slot, dead)}
         assert await here.names(LAYOUT.orphans) == ()
@@ -38,7 +38,7 @@ def test_an_item_that_goes_with_a_lower_count_in_peace_is_not_named(caplog: pyte
         await them.change(shardingTotalCount=2)
         await anyio.sleep(5)
         assert await here.names(LAYOUT.sharding) == ("0", "1")
-        assert not [text for text in caplog.messages if "is not made up for" in text]
+        assert not [text for text in caplog.messages if "it is lost" in text]
 
     simulate(scene)
 
