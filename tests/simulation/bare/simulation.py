@@ -14,6 +14,7 @@ import secrets
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -60,7 +61,9 @@ def live(seed: int, *, traced: bool = False) -> BareVerdict:
     try:
         return _live(seed, traced=traced)
     finally:
-        gc.collect()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a task was to do that was cancelled before its first step
+            gc.collect()
         gc.unfreeze()
 
 
