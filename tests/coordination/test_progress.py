@@ -34,5 +34,5 @@ def test_an_offset_under_a_claim_that_is_over_is_not_waited_for() -> None:
     offsets = Offsets(desk.member)
     desk.line.reads.append("suspended")
     desk.line.renew(MINE + 5)
-    with pytest.raises(SessionEnded, match="claimed with it"):
+    with pytest.raises(SessionEnded, match="the claimed items with it"):
         done(offsets.reread([1], MINE))

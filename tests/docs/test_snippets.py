@@ -267,7 +267,7 @@ def test_a_program_follows_who_is_there_what_is_configured_who_leads_and_what_ru
         ):
             tasks.start_soon(follow, address, "report")
             await anyio.sleep(13)
-            await operations.pause(operator, "report")
+            await operations.pause(operator, "report", server="127.0.0.1")
             await anyio.sleep(1)
             await operator.commit([Set("/report/config", b"nonsense", -1)], incarnation=operator.incarnation)
             await anyio.sleep(1)

@@ -57,11 +57,17 @@ def _is_over(view: JobView, request: Request, time: float) -> bool:
     """Whether nothing of a request will begin any more, and all its runs have ended or are lost."""
     if request.is_open and next(waiting_items(view, request), None) is not None:
         return False
-    if all(progress.outcome for progress, _ in begun_items(view, request).values()):
+    begun = begun_items(view, request).items()
+    if all(progress.outcome or _is_removed(view, item) for item, (progress, _) in begun):
         return True
     nodes = view.tree.below(view.layout.request(request.id))
     newest = max((node.stat.mtime for path in nodes if (node := nodes.get(path)) is not None), default=0.0)
     return newest + LOST_AFTER < time
+
+
+def _is_removed(view: JobView, item: int) -> bool:
+    """Whether an item is beyond the item count and has been removed, which happens only when it does not run."""
+    return item >= view.config.sharding_total_count and view.layout.item(item).sharding not in view.tree
 
 
 def _closing(view: JobView, request: Request, time: int) -> UpdateRequest:

@@ -55,6 +55,14 @@ def test_a_request_is_closed_with_the_outcomes_of_its_runs() -> None:
     assert not [path for path in made.registry.nodes if path.startswith(f"{PATH}/")]
 
 
+def test_a_run_cut_off_of_an_item_that_was_removed_since_is_not_waited_for() -> None:
+    made = asked(COMPLETED, Progress(1_000_000))
+    one = made.view().config.changed(sharding_total_count=1)
+    made.registry.commit([Set(LAYOUT.config, one.to_json(), -1)])
+    made.settle()
+    assert told(made)["outcomes"] == {"completed": 1, "unknown": 1}
+
+
 def test_items_beyond_the_count_are_not_waited_for() -> None:
     made = asked(COMPLETED)
     assert effects(made) == []
