@@ -89,8 +89,8 @@ async def _assign(server: Server, strategy: str, items: int, instances: int) -> 
         ]
         for member in members:
             await join(member, config, trees)
-        me = members[0]
-        first = await _timed(me, await _lead(me, trees, config), trees)
+        me = members[0]  # it has joined a job without a leader, and so it leads
+        first = await _timed(me, read(trees.value, layout, config), trees)
         await leave(members[-1])  # and the seat is empty: all of them live in one session
         second = await _timed(me, await _lead(me, trees, config), trees)
     return first, second
