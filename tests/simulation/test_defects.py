@@ -32,11 +32,6 @@ def test_the_command_says_how_many_seeds_each_defect_needs(
     assert line.split()[:3] == ["held_up_unreported", "nothing", "lost"]
 
 
-def test_a_defect_that_patches_what_is_not_there_any_more_says_so() -> None:
-    with pytest.raises(AssertionError, match="nobody gives 'no such reason' as a reason any more"):
-        omissions._unreported("no such reason")
-
-
 @pytest.mark.parametrize("one", BEHIND, ids=lambda one: one.defect.__name__)
 def test_a_wall_behind_others_holds_when_they_are_gone(one: Behind) -> None:
     last = one.seeds - 1
