@@ -19,7 +19,7 @@ from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
 from aioelasticjob.coordination.record_cache import RecordCache, is_cut_off
-from aioelasticjob.coordination.request_runs import claiming, settling
+from aioelasticjob.coordination.request_runs import claiming, losing, settling
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
 from aioelasticjob.layout import Layout
@@ -196,10 +196,10 @@ class Claims:
         before, met = self._records(items), ""
         wanted = self._begun(fire, before, times)
         while wanted:
-            first, operations = self._taking(view, fire, wanted)
+            first, operations = self._taking(view, fire, wanted, before)
             match await write(self._member, operations, "to claim items", delay=delay):
                 case WriteApplied(committed):
-                    return self._note_claimed(fire, wanted, before, committed, taken)
+                    return self._note_claimed(first, fire, wanted, before, committed, taken)
                 case WriteRefused(Conflict() as conflict) if str(conflict) != met:
                     met = str(conflict)
                     if conflict.index < first or not await self._cleared(conflict, wanted, taken):
@@ -218,10 +218,10 @@ class Claims:
         return {item: records.begun(record, fire, self._member.id, *times) for item, record in before.items()}
 
     def _note_claimed(
-        self, fire: Fire, wanted: Records, before: Records, committed: Committed, taken: ClaimResult
+        self, first: int, fire: Fire, wanted: Records, before: Records, committed: Committed, taken: ClaimResult
     ) -> None:
         """Note records that a claim has written, and those that it has replaced."""
-        member, former, first = self._member, taken.claim, _before_items(fire, len(wanted))
+        member, former = self._member, taken.claim
         written = dict[int, VersionedRecord]() if former is None else dict(former.items)
         found = dict[int, Record]() if former is None else dict(former.before)
         fences = dict[int, int]() if former is None else dict(former.fences)
@@ -235,10 +235,10 @@ class Claims:
         fire = replace(fire, request=None) if fire.request else fire  # the trigger is removed now
         taken.claim = Claim(fire, member.id, member.incarnation, fences, written, found)
 
-    def _taking(self, view: JobView, fire: Fire, wanted: Mapping[int, Record]) -> tuple[int, list[Op]]:
+    def _taking(self, view: JobView, fire: Fire, wanted: Records, before: Records) -> tuple[int, list[Op]]:
         """Return the operations of a claim, and how many of them precede the operations of the items."""
         member, cache = self._member, self._cache
-        operations = _entitled(member, view, fire, wanted)
+        operations = _entitled(member, view, fire, wanted, before)
         first = len(operations)
         for item, record in wanted.items():
             operations += _claiming(member, item, record, cache.version(item))
@@ -357,11 +357,12 @@ def _at_once(texts: Iterable[str | None]) -> int:
     return min(ITEMS_AT_ONCE, max(1, MAX_TEXT // (6 * longest))) if longest else ITEMS_AT_ONCE  # six: "\u0000"
 
 
-def _entitled(member: Member, view: JobView, fire: Fire, wanted: Collection[int]) -> list[Op]:
+def _entitled(member: Member, view: JobView, fire: Fire, wanted: Records, before: Records) -> list[Op]:
     """Return the operations that allow a claim: a check of the assignment, or the removal of orphans' marks."""
     if fire.source is not FireSource.FAILOVER:
         asked: list[Op] = [] if fire.request is None else [Delete(*fire.request)]
         asked += claiming(member.layout, fire, wanted)
+        asked += losing(view, fire, {item: before[item] for item in wanted if is_cut_off(before[item])})
         return [Check(member.layout.sharding, view.sharding_version), *asked]
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:
@@ -386,12 +387,6 @@ def _settling(
         operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
     marks = [Create(layout.item(item).orphan, records.mark(ended[item].record)) for item in cut_off]
     return [*operations, *[Delete(layout.item(item).failover) for item in rescued], *marks]
-
-
-def _before_items(fire: Fire, items: int) -> int:
-    """Return how many operations of a claim precede those of the items."""
-    asked = (fire.request is not None) + (0 if fire.requested is None else 1 + items)
-    return 2 * items if fire.source is FireSource.FAILOVER else 1 + asked
 
 
 def _without_mark(layout: Layout, cut_off: frozenset[int], conflict: Conflict) -> frozenset[int]:

@@ -23,6 +23,9 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import Fire, FireSource, Outcome, Progress, Record, Requested, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 
+LOST = "unknown"
+"""The outcome of a run that nobody has settled."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestedRun:
@@ -134,6 +137,21 @@ def claiming(layout: Layout, fire: Fire, items: Iterable[int]) -> list[Op]:
         path, before = layout.request_item(requested.id, item), requested.progress.get(item)
         data = encode_progress(_begun(fire, before))
         operations.append(Create(path, data) if before is None else Set(path, data, before[1]))
+    return operations
+
+
+def losing(view: JobView, fire: Fire, cut_off: Mapping[int, Record]) -> list[Set]:
+    """Return the operations with which a claim notes that it replaces runs for requests that were cut off.
+
+    Without failover nobody rescues them, and they would seem to go on for ever.
+    """
+    operations, claimed = list[Set](), "" if fire.requested is None else fire.requested.id
+    for item, record in cut_off.items():
+        lost = rescued_request(view, item, record)
+        if lost is not None and lost.id != claimed:
+            progress, version = lost.progress[item]
+            data = encode_progress(replace(progress, outcome=LOST))
+            operations.append(Set(view.layout.request_item(lost.id, item), data, version))
     return operations
 
 

@@ -11,7 +11,7 @@ from aioelasticjob.coordination.request_runs import next_due, next_run, rescued_
 from aioelasticjob.coordination.requests import Request, Span, changed, encode
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
 from aioelasticjob.registry.transaction import Create, Delete, Set
-from tests.coordination.test_claims import LAYOUT, ME, NOW, Desk
+from tests.coordination.test_claims import LAYOUT, ME, NOW, Desk, done
 
 ITEMS = frozenset({0, 1, 2})
 PATH = LAYOUT.request("r")
@@ -115,6 +115,28 @@ def test_a_run_that_was_cut_off_is_rescued_for_the_same_request() -> None:
     assert progress(desk, 0) == {"moment": NOW, "runs": 1}
     assert desk.settle(rescue, Outcome.COMPLETED)
     assert progress(desk, 0) == {"moment": NOW, "runs": 1, "outcome": "completed"}
+
+
+def test_a_run_that_was_cut_off_and_is_not_rescued_is_noted_as_lost_by_the_next_claim_of_its_item() -> None:
+    desk = asked(ONCE)
+    desk.taken(fire_of(desk), [0, 1])
+    desk.write(Delete(LAYOUT.item(0).running))
+    desk.learn()
+    desk.taken(Fire(2 * NOW, FireSource.CRON), [0])
+    assert progress(desk, 0) == {"moment": NOW, "runs": 1, "outcome": "unknown"}
+    assert progress(desk, 1) == {"moment": NOW, "runs": 1}
+
+
+def test_a_claim_that_notes_a_loss_is_refused_if_it_was_decided_on_an_older_view() -> None:
+    desk = asked(ONCE)
+    desk.taken(fire_of(desk), [0])
+    desk.write(Delete(LAYOUT.item(0).running))
+    desk.learn()
+    view, node = desk.view(), LAYOUT.request_item("r", 0)
+    desk.write(Set(node, desk.registry.nodes[node].data, 0))
+    taken = done(desk.claims.claim(view, Fire(2 * NOW, FireSource.CRON), [0], NOW, NOW + SECOND))
+    assert (taken.claim, taken.stale) == (None, True)
+    assert desk.running() == []
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,8 @@ class Judge:
                 self.break_("each item of a request runs once", f"{name}: item {item} went back from {last} to {now}")
             if now > last and (locked is not None or lock not in before):
                 self.break_("each item of a request runs once", f"{name}: item {item} went on to {now} without a claim")
-            if now == last and not (session == self._leader or locked is not None):
+            claimed = locked is None and lock in before  # the run was cut off, and its loss is noted by the next claim
+            if now == last and not (session == self._leader or locked is not None or claimed):
                 self.break_("each item of a request runs once", f"{name}: item {item} ended without a settlement")
 
     def _is_leaders(self, path: str, before: Before) -> bool:
@@ -142,7 +143,8 @@ class Judge:
         owns = any(one is not None and one.stat.ephemeral_owner == session for one in (runner, ran))
         changed = record is not None and (was[paths.execution] is None or was[paths.execution].data != record.data)  # type: ignore[union-attr]
         unused = was[paths.execution] is None and record is not None and not record.data  # the item never ran
-        if changed and _record(record).outcome == Outcome.STOPPED != _record(was[paths.execution]).outcome:
+        settled = changed and _record(record).begun == _record(was[paths.execution]).begun  # and no claim was withdrawn
+        if settled and _record(record).outcome == Outcome.STOPPED != _record(was[paths.execution]).outcome:
             fence = None if ran is None else (item, ran.stat.czxid)
             if fence not in self.cancelled:
                 yield "only cancelled runs are stopped", f"nobody has cancelled the run of fence {fence}"
