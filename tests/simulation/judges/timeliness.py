@@ -141,7 +141,7 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
     known = min([start, *(facts.heard_before(host, moment) for host in hosts)])
     if None in held or set(facts.nodes.over(f"{sharding}/disabled", known, end)) != {None}:
         return  # there was no such item yet, or not any more, or it was switched off as far as its holder could know
-    if _refused(job, holders, start, end) or any(_closed(job, host, start, end) for host in hosts):
+    if _refused(job, holders, start, end) or any(_closed(job, host, known, end) for host in hosts):
         return
     if _came_early(job, item, moment) or excuses.is_hidden(job, item, slot, era):
         return
