@@ -53,6 +53,8 @@ class Judge:
     _fences: dict[int, int] = field(default_factory=dict)
     _slots: set[tuple[int, int]] = field(default_factory=set)
     _requested: set[tuple[str, int, int]] = field(default_factory=set)
+    _ended: dict[int, int] = field(default_factory=dict)
+    """For each item, the fence of the last run whose handler ended by itself."""
     _graceful: set[str] = field(default_factory=set)
     _leader: int = 0
     _meddled: int = 0
@@ -187,7 +189,9 @@ class Judge:
         if record.completed:
             yield "only the dead are mourned", "its run is completed"
         if ran is not None and ran.stat.ephemeral_owner == session:
-            return  # its own runner hands it over
+            if self._ended.get(int(paths.sharding.rpartition("/")[2])) == ran.stat.czxid:
+                yield "a graceful stop is no crash", "its handler had ended, and it was handed over"
+            return
         if ran is not None:
             yield "only the dead are mourned", "it runs"
         if session != self._leader:
@@ -234,9 +238,11 @@ class Judge:
         self._fences[item] = max(fence, self._fences.get(item, -1))
         others[process] = incarnation
 
-    def end(self, process: Process, item: int) -> None:
+    def end(self, process: Process, item: int, outcome: str) -> None:
         """Note that a handler is over."""
         self._open.get(item, {}).pop(process, None)
+        if outcome != "cut off":
+            self._ended[item] = self._fences[item]
 
     def killed(self, process: Process) -> None:
         """Note that all of a process's handlers are over."""

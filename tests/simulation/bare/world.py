@@ -97,7 +97,7 @@ class World:
     def end(self, process: Process, item: int, outcome: str) -> None:
         """Note that a handler is over."""
         self.say(f"{process.number} ends {item}: {outcome}")
-        self.judge.end(process, item)
+        self.judge.end(process, item, outcome)
 
     def told(self, process: Process, event: JobEvent) -> None:
         """Note what a job tells about itself."""
