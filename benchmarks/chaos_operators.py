@@ -29,6 +29,8 @@ WITHDRAWN: Final = [ACL(Permissions.READ | Permissions.ADMIN, Id("world", "anyon
 LIMITS: Final = b"count=-1,bytes=-1,byteHardLimit=1,countHardLimit=1"
 PAUSE: Final = 0.5
 """Seconds between two attempts: the ensemble is broken by others meanwhile."""
+NOT_RESCUED: Final = {"rescued", "reported, not rescued"}
+"""The promises about runs that were cut off.  Where their records are gone, nobody can know that they were."""
 QUOTAS: Final = f"/zookeeper/quota{NAMESPACE}"
 
 
@@ -116,7 +118,7 @@ async def nonsense_in_record(stage: Stage, operator: Operator, job: JobConfig, r
     """
     item, start = rng.randrange(job.sharding_total_count), stage.clock.now()
     await _overwrite(operator, f"{NAMESPACE}/{job.job_name}/execution/{item}", rng)
-    rules = frozenset({"nothing lost", "rescued", "true reports"})
+    rules = frozenset({"nothing lost", *NOT_RESCUED, "true reports"})
     until = stage.clock.now() + RECOVERED
     stage.excuses.append(Excuse("nonsense-in-record", job.job_name, start, until, rules, item))
 
@@ -131,7 +133,7 @@ async def remove_job(stage: Stage, operator: Operator, job: JobConfig, rng: rand
     await operator.do(lambda client: client.delete(f"{NAMESPACE}/{job.job_name}", recursive=True))
     for seat, lives in seats:
         await _restart(stage, seat, lives)
-    rules = frozenset({"one runner", "one run per slot", "nothing lost", "rescued", "true reports", "window"})
+    rules = frozenset({"one runner", "one run per slot", "nothing lost", *NOT_RESCUED, "true reports", "window"})
     until = stage.clock.now() + RECOVERED
     stage.excuses.append(Excuse("remove-job", job.job_name, start, until, rules))
 
@@ -165,7 +167,7 @@ async def switch_monitoring(stage: Stage, operator: Operator, job: JobConfig, rn
     await asyncio.sleep(rng.uniform(1, 10))
     await operator.configure(job.job_name, **before)
     until = stage.clock.now() + RECOVERED
-    untold = {"nothing lost", "rescued", "reported, not rescued"}
+    untold = {"nothing lost", *NOT_RESCUED}
     rules = frozenset({"one runner", "one run per slot", "fences grow", "window", *untold})
     stage.excuses.append(Excuse("switch-monitoring", job.job_name, start, until, rules))
 
