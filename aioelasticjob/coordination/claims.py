@@ -18,7 +18,7 @@ from aioelasticjob.coordination.commit import SessionOver, WriteApplied, WriteRe
 from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.membership import restore_parent
-from aioelasticjob.coordination.record_cache import RecordCache, is_cut_off
+from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.request_runs import claiming, losing, settling
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded
@@ -229,7 +229,7 @@ class Claims:
             entry, last = self._cache.items[item], before[item]
             entry.seen = written[item] = VersionedRecord(record, committed.versions[first + 2 * n])
             entry.claimed(rescue=fire.source is FireSource.FAILOVER)
-            if fire.source is not FireSource.FAILOVER and is_cut_off(last):
+            if fire.source is not FireSource.FAILOVER and records.is_cut_off(last):
                 taken.cut_off[item] = last
             found[item], fences[item] = last, committed.zxid
         fire = replace(fire, request=None) if fire.request else fire  # the trigger is removed now
@@ -362,7 +362,7 @@ def _entitled(member: Member, view: JobView, fire: Fire, wanted: Records, before
     if fire.source is not FireSource.FAILOVER:
         asked: list[Op] = [] if fire.request is None else [Delete(*fire.request)]
         asked += claiming(member.layout, fire, wanted)
-        asked += losing(view, fire, {item: before[item] for item in wanted if is_cut_off(before[item])})
+        asked += losing(view, fire, wanted, before)
         return [Check(member.layout.sharding, view.sharding_version), *asked]
     me, operations = member.id.encode(), list[Op]()
     for item in wanted:

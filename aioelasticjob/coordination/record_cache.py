@@ -179,7 +179,7 @@ class RecordCache:
             entry = self.items[item]
             before = Record() if entry.seen is None else entry.record
             entry.seen = VersionedRecord(Record(), None) if record is None else self._understood(item, record)
-            if record is not None and is_cut_off(before) and entry.record.slot < before.slot:
+            if record is not None and records.is_cut_off(before) and entry.record.slot < before.slot:
                 entry.withdrawn = before.slot
             entry.mark, entry.mark_version, entry.marked, entry.stuck = NO_MARK, None, mark is not None, False
             if mark is not None:
@@ -221,8 +221,3 @@ def _decoded(data: bytes) -> MissedMark:
     if len(words) > 2 or not all(word.isdigit() and len(word) < 16 for word in words):
         return NO_MARK
     return MissedMark(int(words[0]), int(words[1]) if len(words) == 2 else None)
-
-
-def is_cut_off(record: Record) -> bool:
-    """Whether a run was begun and not completed.  The caller knows that it is not going on."""
-    return record.begun > 0 and not record.completed

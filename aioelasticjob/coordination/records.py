@@ -151,3 +151,8 @@ def ended(seen: VersionedRecord, outcome: Outcome | None, now: int) -> Versioned
     rescues = 0 if done else seen.record.rescues
     record = replace(seen.record, completed=done, completed_at=now, outcome=outcome.value, rescues=rescues)
     return VersionedRecord(record, seen.version)
+
+
+def is_cut_off(record: Record) -> bool:
+    """Whether a run was begun and not completed.  The caller knows that it is not going on."""
+    return record.begun > 0 and not record.completed

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from aioelasticjob.coordination.records import is_cut_off
 from aioelasticjob.coordination.requests import (
     Cancellation,
     Request,
@@ -38,7 +39,7 @@ class RequestedRun:
 def requests_of(view: JobView) -> tuple[Request, ...]:
     """Return a job's requests in the order in which they are answered; nodes that are no requests are left out."""
     layout, found = view.layout, list[Request]()
-    for name in view.tree.children(layout.requests):
+    for name in view.requested:
         node = view.tree.get(layout.request(name))
         request = None if node is None else decode(name, node)
         if request is not None:
@@ -49,7 +50,7 @@ def requests_of(view: JobView) -> tuple[Request, ...]:
 def cancellations_of(view: JobView) -> tuple[Cancellation, ...]:
     """Return who wants runs to be stopped, and which."""
     layout = view.layout
-    nodes = ((name, view.tree.get(layout.request(name))) for name in view.tree.children(layout.requests))
+    nodes = ((name, view.tree.get(layout.request(name))) for name in view.requested)
     found = (decode_cancellation(name, node) for name, node in nodes if node is not None)
     return tuple(one for one in found if one is not None)
 
@@ -140,14 +141,15 @@ def claiming(layout: Layout, fire: Fire, items: Iterable[int]) -> list[Op]:
     return operations
 
 
-def losing(view: JobView, fire: Fire, cut_off: Mapping[int, Record]) -> list[Set]:
+def losing(view: JobView, fire: Fire, items: Iterable[int], before: Mapping[int, Record]) -> list[Set]:
     """Return the operations with which a claim notes that it replaces runs for requests that were cut off.
 
     Without failover nobody rescues them, and they would seem to go on for ever.
     """
     operations, claimed = list[Set](), "" if fire.requested is None else fire.requested.id
-    for item, record in cut_off.items():
-        lost = rescued_request(view, item, record)
+    for item in items:
+        record = before[item]
+        lost = rescued_request(view, item, record) if record.request and is_cut_off(record) else None
         if lost is not None and lost.id != claimed:
             progress, version = lost.progress[item]
             data = encode_progress(replace(progress, outcome=LOST))

@@ -18,8 +18,7 @@ from anyio import move_on_after
 from aioelasticjob.coordination.commit import connected, write
 from aioelasticjob.coordination.effects import MAX_OPERATIONS
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.record_cache import is_cut_off
-from aioelasticjob.coordination.records import decode
+from aioelasticjob.coordination.records import decode, is_cut_off
 from aioelasticjob.coordination.request_runs import following, open_requests, waiting_items
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.coordination.view import JobView, is_item

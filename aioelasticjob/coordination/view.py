@@ -156,10 +156,15 @@ class JobView:
         """The items that nobody runs because they, their holder's server or the job are switched off."""
         return self.disabled_items.union(item for item, holder in self.assignment.items() if self.rests(holder))
 
-    @property
+    @cached_property
     def triggered(self) -> tuple[str, ...]:
         """The instances that have a trigger."""
         return self.tree.children(self.layout.triggers)
+
+    @cached_property
+    def requested(self) -> tuple[str, ...]:
+        """The names of the nodes of requests, whether or not they hold one."""
+        return self.tree.children(self.layout.requests)
 
     @cached_property
     def orphans(self) -> frozenset[int]:

@@ -82,7 +82,7 @@ class Execution:
 
 def stop_cancelled(execution: Execution | None, view: JobView) -> None:
     """Stop the runs of an execution that somebody has cancelled."""
-    if execution is None:
+    if execution is None or not view.requested:
         return
     for one in cancellations_of(view):
         execution.stop({item for item, fence in one.fences.items() if execution.claim.fences.get(item) == fence})

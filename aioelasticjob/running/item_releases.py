@@ -9,7 +9,7 @@ from anyio import sleep
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.commit import connected
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.record_cache import is_cut_off
+from aioelasticjob.coordination.records import is_cut_off
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import SCHEDULED, Fire

@@ -38,13 +38,9 @@ class RequestedRuns:
         self._schedule_is_next = False
         """Whether the last run was a backfill's, so that scheduled moments go before the next one."""
 
-    def are_there(self, view: JobView) -> bool:
-        """Whether the job has any request."""
-        return bool(view.tree.children(self._member.layout.requests))
-
     def next_due(self, view: JobView) -> float:
         """Return the seconds until a planned request is due; infinity if there is none."""
-        if not self.are_there(view):
+        if not view.requested:
             return inf
         now = self._state.clock.now
         moment = next_due(view, self._state.held, now)
@@ -52,7 +48,7 @@ class RequestedRuns:
 
     async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
         """Run items for one request; True if there was one to answer."""
-        if not self.are_there(view) or (found := self._next(view)) is None:
+        if not view.requested or (found := self._next(view)) is None:
             return False
         if skew := self._state.intolerable_skew():
             self._stats.refused(str(skew))

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from aioelasticjob.coordination.record_cache import Entry, is_cut_off
+from aioelasticjob.coordination.record_cache import Entry
+from aioelasticjob.coordination.records import is_cut_off
 
 
 class Newest(Enum):

@@ -40,7 +40,7 @@ class Triggers:
 
     def are_open(self, view: JobView) -> bool:
         """Whether a trigger or a deferred item has not been run yet."""
-        return bool(self.deferred) or self._member.id in view.triggered or self._requested.are_there(view)
+        return bool(self.deferred or view.requested) or self._member.id in view.triggered
 
     async def answer(self, view: JobView, run_claimed: RunClaimed) -> bool:
         """Run the items of a trigger or of a request; True if there was one to answer."""
