@@ -150,8 +150,10 @@ def losing(view: JobView, fire: Fire, items: Iterable[int], before: Mapping[int,
     for item in items:
         record = before[item]
         lost = rescued_request(view, item, record) if record.request and is_cut_off(record) else None
-        if lost is not None and lost.id != claimed:
-            progress, version = lost.progress[item]
+        if lost is None or lost.id == claimed:
+            continue
+        progress, version = lost.progress[item]
+        if not progress.outcome:  # or an earlier claim has noted it, and was withdrawn
             data = encode_progress(replace(progress, outcome=LOST))
             operations.append(Set(view.layout.request_item(lost.id, item), data, version))
     return operations

@@ -127,6 +127,17 @@ def test_a_run_that_was_cut_off_and_is_not_rescued_is_noted_as_lost_by_the_next_
     assert progress(desk, 1) == {"moment": NOW, "runs": 1}
 
 
+def test_a_loss_is_noted_once_though_the_first_claim_was_withdrawn() -> None:
+    desk = asked(ONCE)
+    desk.taken(fire_of(desk), [0])
+    desk.write(Delete(LAYOUT.item(0).running))
+    desk.learn()
+    assert done(desk.claims.withdraw(desk.taken(Fire(2 * NOW, FireSource.CRON), [0])))
+    version = desk.registry.nodes[LAYOUT.request_item("r", 0)].stat.version
+    desk.taken(Fire(2 * NOW, FireSource.CRON), [0])
+    assert desk.registry.nodes[LAYOUT.request_item("r", 0)].stat.version == version
+
+
 def test_a_claim_that_notes_a_loss_is_refused_if_it_was_decided_on_an_older_view() -> None:
     desk = asked(ONCE)
     desk.taken(fire_of(desk), [0])
