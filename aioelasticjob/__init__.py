@@ -10,11 +10,12 @@ if TYPE_CHECKING:
     from aioelasticjob.cron import Cron, fire_times
     from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError
     from aioelasticjob.jobs.context import InstanceContext, ItemContext
-    from aioelasticjob.jobs.dataflow import Dataflow, Retry
+    from aioelasticjob.jobs.dataflow import Dataflow
     from aioelasticjob.jobs.dependencies import Depends
     from aioelasticjob.jobs.listeners import JobListener, OnceListener
     from aioelasticjob.model import FireSource, Outcome
     from aioelasticjob.registry.tls import TlsSettings
+    from aioelasticjob.retry import Retry
 
 __all__ = [
     "Cron",
@@ -52,7 +53,7 @@ _HOMES = {
     "OnceListener": "jobs.listeners",
     "Outcome": "model",
     "RegistryError": "errors",
-    "Retry": "jobs.dataflow",
+    "Retry": "retry",
     "Streams": "coordination.streams",
     "TlsSettings": "registry.tls",
     "fire_times": "cron",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, Literal
@@ -27,7 +26,9 @@ from pydantic.alias_generators import to_camel
 from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.cron.crontab import ALIASES
 from aioelasticjob.errors import ForeignData, InvalidSetting
+from aioelasticjob.retry import Retry
 from aioelasticjob.setting_errors import mistakes, unknown_setting
+from aioelasticjob.setting_sections import DATAFLOW, FAILURES, ITEMS, MORE, OWN, SAFETY, SCHEDULE, Label, Section
 from aioelasticjob.setting_types import AGES, DAY, DURATION, SECOND, Features, ItemParameters, Limit, Seconds, parts_of
 
 SWITCHES_FEATURE = "switches"  # it knows the nodes that switch off whole jobs, and servers in all jobs
@@ -41,26 +42,6 @@ _KEPT = object()
 """The context of a validation that keeps keys it does not know."""
 _NAME = re.compile(r"[\w.-]{1,200}")
 _KIND = re.compile(r"[A-Z][A-Z0-9_-]{0,99}")
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """The section of a form that shows a setting; written beside the setting's type."""
-
-    title: str
-    kind: str | None = None
-    """The only kind of job that has the settings of this section; None for all kinds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """The text by which a form calls a setting whose name alone is not clear enough."""
-
-    text: str
-
-
-SCHEDULE, ITEMS, SAFETY, FAILURES = Section("Schedule"), Section("Items"), Section("Safety"), Section("Failures")
-DATAFLOW, OWN, MORE = Section("Dataflow", kind="DATAFLOW"), Section("Own settings of this kind"), Section("More")
 
 
 class JobConfig(BaseModel):
@@ -107,6 +88,8 @@ class JobConfig(BaseModel):
     """Dataflow: records of an item that may fail in one run before no more are fetched; None for any number."""
     record_timeout: Annotated[Limit | None, DATAFLOW, Label("Record timeout (seconds)")] = None
     """Dataflow: seconds that one call of process may take; None for no limit."""
+    items_at_once: Annotated[Annotated[int, Field(ge=1, le=MAX_ITEMS)] | None, ITEMS, Label("Items at once")] = None
+    """How many items of the job a process runs side by side; None for all that it holds."""
     failover: Annotated[bool, SAFETY] = False
     max_rescues: Annotated[int, SAFETY, Label("Give up after so many rescues")] = Field(default=3, ge=1, le=AGES)
     """Failover: rescues in a row that may be cut off like the run itself before the run is given up."""
@@ -131,7 +114,11 @@ class JobConfig(BaseModel):
     log_runs: Annotated[Literal["none", "failures", "ends", "all"], FAILURES, Label("Runs in the log")] = "failures"
     """Which runs are logged: none; failures, by the error handler; the end of each run as well; its beginning, too."""
     timeout: Annotated[Limit | None, SAFETY, Label("Timeout (seconds)")] = None
-    """Seconds a run of an item may take; None for no limit."""
+    """Seconds a run of an item may take, with all its attempts and the waits between them; None for no limit."""
+    retry: Annotated[Retry | None, FAILURES] = None
+    """How often a run is tried that fails, under one lock; in a dataflow each record; None for one attempt."""
+    attempt_timeout: Annotated[Limit | None, FAILURES, Label("Attempt timeout (seconds)")] = None
+    """Seconds one attempt may take; None for no limit but that of the run."""
     executor: Literal["thread", "process"] = "thread"
     """Where a plain function runs; an async function always runs in the event loop."""
     shutdown_timeout: Annotated[Seconds, SAFETY, Label("Shutdown timeout (seconds)")] = 30
@@ -199,12 +186,8 @@ class JobConfig(BaseModel):
                     f"item {item} is out of range: sharding_total_count = {self.sharding_total_count}"
                     f" allows 0 to {self.sharding_total_count - 1}",
                 )
-        if self.failover and not self.monitor_execution:
-            raise InvalidSetting("failover", True, "needs monitor_execution = True, which is what finds orphans")
-        if self.catch_up and not self.monitor_execution:
-            raise InvalidSetting(
-                "catch_up", self.catch_up, "needs monitor_execution = True, whose records tell what nobody was up for"
-            )
+        if (contradiction := next(_contradictions(self), None)) is not None:
+            raise contradiction
         for name, field in type(self).model_fields.items():
             if settings[name] != field.default and section_of(name).kind not in (None, self.job_type):
                 raise InvalidSetting(name, settings[name], "is for jobs declared with @app.dataflow")
@@ -302,6 +285,27 @@ class JobConfig(BaseModel):
 
     def _as_settings(self) -> Mapping[str, object]:
         return {name: getattr(self, name) for name in type(self).model_fields}
+
+
+def _contradictions(config: JobConfig) -> Iterator[InvalidSetting]:
+    """Yield an error for each setting that is right by itself, but not beside another one."""
+    if config.failover and not config.monitor_execution:
+        yield InvalidSetting("failover", True, "needs monitor_execution = True, which is what finds orphans")
+    if (catch_up := config.catch_up) and not config.monitor_execution:
+        expected = "needs monitor_execution = True, whose records tell what nobody was up for"
+        yield InvalidSetting("catch_up", catch_up, expected)
+    if (limit := config.attempt_timeout) is not None:
+        if config.job_type == DATAFLOW.kind:
+            yield InvalidSetting("attempt_timeout", limit, "a dataflow tries records again: set record_timeout")
+        if config.timeout is not None and limit > config.timeout:
+            expected = f"must not exceed timeout = {config.timeout:g}, which bounds the whole run"
+            yield InvalidSetting("attempt_timeout", limit, expected)
+    if (items := config.items_at_once) is not None:
+        if config.per == "instance":
+            yield InvalidSetting("items_at_once", items, 'is for per = "item": here one call gets all items')
+        if config.streaming:
+            expected = "a streaming job runs all its items at once, or some would never begin: set concurrency"
+            yield InvalidSetting("items_at_once", items, expected)
 
 
 @cache

@@ -37,6 +37,8 @@ class ElasticJobError(Exception):
 
     explains_itself: ClassVar[bool] = False
     """Whether the text says all there is to say, so that a failure is logged without the stack."""
+    is_final: ClassVar[bool] = False
+    """Whether a run that raises it has no further attempt, because something of this attempt still runs."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _made_again, (type(self), self.args), self.__dict__  # constructors take facts, args has the text

@@ -85,6 +85,27 @@ class Started(_OfOneRun):
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptFailed(_OfOneRun):
+    """An attempt of a run has failed, and the job has a ``retry``; the run goes on if another attempt follows."""
+
+    job: str
+    instance: str
+    slot: int
+    source: FireSource
+    items: tuple[int, ...]
+    attempt: int
+    """Which attempt of the run it was, counted from 1."""
+    seconds: float
+    """How long the attempt took."""
+    pause: float | None
+    """Seconds until the next attempt; None if none follows.  A run that may not go on has none all the same."""
+    task_id: str
+    at: float
+    failure: BaseException = field(compare=False)
+    """What the handler raised, with its stack.  Do not keep it for long: it keeps alive the handler's variables."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ended(_OfOneRun):
     """The run of an item is over."""
 
@@ -100,6 +121,8 @@ class Ended(_OfOneRun):
     at: float = 0.0
     failure: BaseException | None = field(default=None, compare=False)
     """What the handler raised, with its stack.  Do not keep it for long: it keeps alive the handler's variables."""
+    attempt: int = 1
+    """The number of the last attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +190,9 @@ class CaughtUp:
     items: tuple[int, ...]
 
 
-JobEvent: TypeAlias = Began | Started | Ended | Rescued | HandedOver | Misfired | CaughtUp | Refused | Flowed
+JobEvent: TypeAlias = (
+    Began | Started | AttemptFailed | Ended | Rescued | HandedOver | Misfired | CaughtUp | Refused | Flowed
+)
 
 
 class Sink(Protocol):
@@ -186,6 +211,8 @@ class Counts:
     """Claims, by source: reruns are those of ``MISFIRE``, rescues those of ``FAILOVER``."""
     runs: Counter[Outcome] = field(default_factory=Counter)
     """Items' runs that ended, by outcome."""
+    failed_attempts: int = 0
+    """Attempts that have failed of jobs that have a ``retry``; the last one of a failed run is one of them."""
     misfired: int = 0
     """Scheduled moments that passed without a run, added up over the items concerned."""
     caught_up: int = 0

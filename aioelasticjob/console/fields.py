@@ -9,22 +9,12 @@ from importlib.metadata import entry_points
 from types import NoneType
 from typing import Final, Literal, get_args, get_origin
 
-from aioelasticjob.config import (
-    DATAFLOW,
-    FAILURES,
-    ITEMS,
-    MORE,
-    OWN,
-    SAFETY,
-    SCHEDULE,
-    JobConfig,
-    Section,
-    label_of,
-    section_of,
-)
+from aioelasticjob.config import JobConfig, label_of, section_of
 from aioelasticjob.credentials import hide_in_json
 from aioelasticjob.jobs.kinds import without_secrets
 from aioelasticjob.operations.settings import UNCHANGEABLE
+from aioelasticjob.retry import Retry
+from aioelasticjob.setting_sections import DATAFLOW, FAILURES, ITEMS, MORE, OWN, SAFETY, SCHEDULE, Section
 
 SECTIONS: Final[Sequence[Section]] = (SCHEDULE, ITEMS, SAFETY, FAILURES, DATAFLOW, OWN, MORE)
 """The form's parts, in their order."""
@@ -107,6 +97,8 @@ def text_of(config: JobConfig, name: str) -> str:
         return ", ".join(f"{item}={text}" for item, text in value.items())
     if isinstance(value, tuple):
         return ", ".join(value)
+    if isinstance(value, Retry):
+        return json.dumps(value.as_json(), ensure_ascii=False)
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False, indent=1) if value else ""
     return str(value)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.instance_nodes import instance_data
@@ -60,21 +57,6 @@ def other_handlers(tree: Tree, layout: Layout, me: str, handler: str) -> Mapping
         if handler and isinstance(other, str) and other and other != handler:
             found[name] = other
     return found
-
-
-def handler_name(handler: Any) -> str:
-    """Return ``module:function`` of a handler; empty if it has no such name."""
-    module, name = getattr(handler, "__module__", None), getattr(handler, "__qualname__", None)
-    if not isinstance(module, str) or not isinstance(name, str):
-        return ""
-    return f"{_main_module() if module == '__main__' else module}:{name}"
-
-
-def _main_module() -> str:
-    """Return the name under which other processes import the program that this process runs."""
-    main = sys.modules["__main__"]
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    return str(spec.name) if spec is not None else Path(file).stem if file else "__main__"
 
 
 def shown(value: object) -> str:

@@ -25,15 +25,22 @@ class Failure:
     task_id: str
     fire_time: str
     error: Exception
+    attempts: int = 1
+    """How many attempts the run has had."""
     told_at: float = 0.0
     """When the failure was given to its error handler, in seconds since the epoch; 0 before that."""
 
     @property
     def subject(self) -> str:
         """The failure in one line."""
-        which = "item" if len(self.items) == 1 else "items"
-        items = ", ".join(map(str, self.items))
-        return f"{self.job}: {which} {items} failed: {error_text(self.error)}"
+        return f"{self.what} failed: {error_text(self.error)}"
+
+    @property
+    def what(self) -> str:
+        """The job, its items, and the number of attempts if there was more than one."""
+        which, items = "item" if len(self.items) == 1 else "items", ", ".join(map(str, self.items))
+        after = f" after {self.attempts} attempts" if self.attempts > 1 else ""
+        return f"{self.job}: {which} {items}{after}"
 
     @property
     def explains_itself(self) -> bool:
@@ -82,9 +89,7 @@ def announce_failure(failure: Failure, handler: str) -> None:
 
 
 def _line(failure: Failure) -> str:
-    which = "item" if len(failure.items) == 1 else "items"
-    items = ", ".join(map(str, failure.items))
-    return f"{failure.job}: {which} {items} failed in the run of {failure.fire_time}: {error_text(failure.error)}"
+    return f"{failure.what} failed in the run of {failure.fire_time}: {error_text(failure.error)}"
 
 
 def _about(failure: Failure) -> dict[str, object]:

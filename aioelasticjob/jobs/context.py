@@ -62,6 +62,8 @@ class Context(ABC):
     """The settings that only this kind of job has, as JSON values."""
     zone: tzinfo = field(default=UTC, repr=False, kw_only=True)
     """The job's time zone."""
+    attempt: int = field(default=1, kw_only=True)
+    """Which attempt of the run this is, counted from 1; a rescue begins at 1 again."""
 
     @property
     @abstractmethod
@@ -207,6 +209,7 @@ def described(context: AnyContext) -> str:
         "jobParameter": context.job_parameter,
         "fireTime": context.fire_time.isoformat(),
         "source": context.source.value,
+        "attempt": context.attempt,
     }
     match context:
         case ItemContext():

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import update_wrapper
-from math import inf
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, overload
-
-from anyio import sleep
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.jobs.base import Handler, check_per
 from aioelasticjob.jobs.dependencies import RequestedValues, requested_by
 from aioelasticjob.jobs.inspection import is_async
+from aioelasticjob.retry import Call, Retry
 
-Call: TypeAlias = Callable[..., Awaitable[object]]
 Record = TypeVar("Record")
 C = TypeVar("C")
 P = ParamSpec("P")
@@ -48,49 +43,6 @@ class RetryStrategy(Protocol):
     def wraps(self, call: Any) -> Call:
         """Return ``call`` with its further attempts."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """How often ``process`` is called for a record that makes it raise, and with what pauses.
-
-    ``backoff`` is the pause in seconds before the second attempt; it doubles with each further one up to ``longest``,
-    and each is shortened by up to half at random so that many records do not come back at the same moment.
-
-    Raises:
-        InvalidSetting: a number that makes no sense, or an exception that is none.
-    """
-
-    attempts: int = 3
-    backoff: float = 0.1
-    on: type[Exception] | tuple[type[Exception], ...] = Exception
-    longest: float = 30.0
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.attempts, int) and self.attempts >= 1):
-            raise InvalidSetting("retry.attempts", self.attempts, "must be a whole number, at least 1")
-        for name in ("backoff", "longest"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float) and 0 <= value < inf):
-                raise InvalidSetting(f"retry.{name}", value, "must be seconds, 0 or more")
-        kinds = self.on if isinstance(self.on, tuple) else (self.on,)
-        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
-            raise InvalidSetting("retry.on", self.on, "must be an exception class, or a tuple of them")
-
-    def wraps(self, call: Call) -> Call:
-        """Return ``call`` with its further attempts; the first attempt has no overhead."""
-
-        async def attempt(*given: Any, **named: Any) -> object:
-            pause = self.backoff
-            for _ in range(self.attempts - 1):
-                try:
-                    return await call(*given, **named)
-                except self.on:
-                    await sleep(min(pause, self.longest) * random.uniform(0.5, 1))
-                    pause *= 2
-            return await call(*given, **named)
-
-        return attempt
 
 
 class DeclareDataflow(Protocol):

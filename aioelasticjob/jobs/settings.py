@@ -12,10 +12,11 @@ from pydantic import JsonValue
 
 from aioelasticjob.durations import Duration
 from aioelasticjob.jobs.listeners import Listener
+from aioelasticjob.retry import Retry
 
 
-class JobSettings(TypedDict, total=False):
-    """The settings of every job."""
+class CommonSettings(TypedDict, total=False):
+    """The settings that jobs of every kind take as keywords."""
 
     cron: str | None
     time_zone: str
@@ -35,6 +36,7 @@ class JobSettings(TypedDict, total=False):
     error_handler_options: Mapping[str, str]
     log_runs: Literal["none", "failures", "ends", "all"]
     timeout: Duration | None
+    items_at_once: int | None
     executor: Literal["thread", "process"]
     shutdown_timeout: Duration
     reconcile_interval: Duration
@@ -47,8 +49,15 @@ class JobSettings(TypedDict, total=False):
     overwrite: bool
 
 
-class DataflowSettings(JobSettings, total=False):
-    """The settings of dataflow jobs."""
+class JobSettings(CommonSettings, total=False):
+    """The settings of every job but dataflow jobs, which try single records again."""
+
+    retry: Retry | None
+    attempt_timeout: Duration | None
+
+
+class DataflowSettings(CommonSettings, total=False):
+    """The settings of dataflow jobs besides ``retry``, which is an argument of its own."""
 
     streaming: bool
     ordered: bool

@@ -8,21 +8,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Set
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from anyio import CancelScope, Event, create_task_group
+from anyio import CancelScope, CapacityLimiter, Event, create_task_group
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.request_runs import cancellations_of
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.jobs.base import Engine, Job, instance_context, item_context
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.model import Claim, Outcome
 from aioelasticjob.running.cancellation import HandlerScope, warn_unheeded
 from aioelasticjob.running.executors import Executors
+from aioelasticjob.running.retry_waits import AttemptTimedOut, FailedAttempt, RetryWaits
 from aioelasticjob.running.stream_control import StreamControl
 from aioelasticjob.running.trace import Trace
 from aioelasticjob.user_code import UserCode
@@ -38,7 +40,7 @@ class Execution:
     checkpoints: Checkpoints
     executors: Executors
     report_error: Callable[[Context, Exception], None]
-    """Is called with every failure of a handler."""
+    """Is called with every failure of a handler, after its last attempt."""
     stream_control: StreamControl | None = None
     """Says when the run is to end; only for jobs with an engine."""
     trace: Trace | None = None
@@ -54,10 +56,32 @@ class Execution:
     under_way: dict[asyncio.Task[object], Context] = field(default_factory=dict)
     """The context of each handler that has begun, by the task that the handler runs in."""
 
+    retry_waits: RetryWaits = field(default_factory=RetryWaits)
+    """The waits between attempts."""
+    report_attempt: Callable[[FailedAttempt], None] = lambda failed: None
+    """Is called with every failed attempt of a job that tries runs again."""
+
     limits: dict[int, HandlerScope] = field(default_factory=dict)
     """The scope in which each item's handler runs."""
     to_stop: set[int] = field(default_factory=set)
     """Items whose run somebody has cancelled."""
+
+    @property
+    def tries_again(self) -> bool:
+        """Whether its runs may have several attempts, or a time limit for one attempt."""
+        return self.config.retry is not None or self.config.attempt_timeout is not None
+
+    def begin_again(self, context: Context, task: asyncio.Task[object]) -> None:
+        """Note that a further attempt begins."""
+        self.under_way[task] = context
+        if self.trace is not None:
+            self.trace.attempts.update(dict.fromkeys(context.claimed, context.attempt))
+
+    def scope(self, context: Context, task: asyncio.Task[object], seconds: float | None) -> HandlerScope:
+        """Return a scope for a handler, which cancels it after so many seconds and names it if it goes on."""
+        blocking = self.job.blocking
+        unheeded = self.log_unheeded_handlers if blocking else partial(warn_unheeded, self.job, context, task)
+        return HandlerScope(unheeded, after=seconds, threads=blocking)
 
     def stop(self, items: Set[int]) -> None:
         """Cancel the handlers of items whose run somebody has cancelled, also those that have yet to begin."""
@@ -120,12 +144,15 @@ async def _run_items(execution: Execution) -> None:
     The execution's ``HandlerScope`` cancels them and not the task group: a cancelled group would cancel without end.
     """
     waiting, over = set(execution.claim.items), Event()
+    most = execution.config.items_at_once
+    turns = nullcontext() if most is None else CapacityLimiter(most)
 
     async def one(item: int) -> None:
         try:
-            await _run_item(
-                execution, item_context(execution.config, execution.claim, item, execution.checkpoints), item
-            )
+            async with turns:
+                await _run_item(
+                    execution, item_context(execution.config, execution.claim, item, execution.checkpoints), item
+                )
         finally:
             waiting.discard(item)
             if not waiting:
@@ -157,25 +184,72 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome:
     timeout, task = execution.config.timeout, asyncio.current_task()
     assert task is not None  # as always in a coroutine
     execution.under_way[task] = context
+    attempts = _Attempts(execution, context, task) if execution.tries_again else None
     try:
         async with UserCode("the handler"):
-            unheeded = (
-                execution.log_unheeded_handlers
-                if execution.job.blocking
-                else partial(warn_unheeded, execution.job, context, task)
-            )
-            with HandlerScope(unheeded, after=timeout, threads=execution.job.blocking) as limit:
+            with execution.scope(context, task, timeout) as limit:
                 execution.enter(limit, context.claimed)
-                await _call(execution, context)
+                await (_call(execution, context) if attempts is None else attempts.run())
     except Exception as error:
-        _fail(execution, context, error)
-        return Outcome.FAILED
+        _fail(execution, context if attempts is None else attempts.context, error)
+        return Outcome.TIMED_OUT if isinstance(error, AttemptTimedOut) else Outcome.FAILED
     if limit.cancel_called and not execution.to_stop.isdisjoint(context.claimed):
         return Outcome.STOPPED
     if limit.cancel_called:  # also if the handler was in a thread and went on to its end
-        _fail(execution, context, TimeoutError(f"the run took longer than {timeout:g} s"))
+        too_long = TimeoutError(f"the run took longer than {timeout:g} s")
+        if attempts is not None:
+            too_long.__cause__, context = attempts.failure, attempts.context
+        _fail(execution, context, too_long)
         return Outcome.TIMED_OUT
     return Outcome.COMPLETED
+
+
+class _Attempts:
+    """The attempts of one run, one after another, within its time limit and under its lock."""
+
+    def __init__(self, execution: Execution, context: Context, task: asyncio.Task[object]) -> None:
+        self._execution, self._task = execution, task
+        self.context = context
+        """The context of the newest attempt."""
+        self.failure: Exception | None = None
+        """The error of the newest attempt that has failed."""
+
+    async def run(self) -> None:
+        """Call the handler until an attempt succeeds; raise the error of the last one if none does."""
+        execution, retry = self._execution, self._execution.config.retry
+        while (failure := await self._attempt()) is not None:
+            self.failure, number = failure, self.context.attempt
+            is_last = retry is None or number >= retry.attempts or not retry.applies_to(failure)
+            if retry is None or is_last or (isinstance(failure, ElasticJobError) and failure.is_final):
+                self._report(failure, None)
+                raise failure
+            await checkpoint_if_cancelled()  # a thread may have failed after the run was cut off
+            pause = retry.pause_after(number)
+            self._report(failure, pause)
+            if why := await execution.retry_waits.wait(execution.claim, self.context.claimed, pause):
+                failure.add_note(f"there is no attempt {number + 1} of {retry.attempts}, because {why}")
+                raise failure
+            self.context = replace(self.context, attempt=number + 1)
+            execution.begin_again(self.context, self._task)
+
+    async def _attempt(self) -> Exception | None:
+        """Call the handler once, within ``attempt_timeout``, and return its error."""
+        execution, context, limit = self._execution, self.context, self._execution.config.attempt_timeout
+        self._began = asyncio.get_running_loop().time()
+        try:
+            async with UserCode("the handler"):
+                with execution.scope(context, self._task, limit) as scope:
+                    await _call(execution, context)
+        except Exception as error:
+            return error
+        if scope.cancel_called:  # also if the handler was in a thread and went on to its end
+            return AttemptTimedOut(f"attempt {context.attempt} took longer than {limit:g} s")
+        return None
+
+    def _report(self, failure: Exception, pause: float | None) -> None:
+        if self._execution.config.retry is not None:
+            seconds = asyncio.get_running_loop().time() - self._began
+            self._execution.report_attempt(FailedAttempt(self.context, failure, seconds, pause))
 
 
 def _fail(execution: Execution, context: Context, error: Exception) -> None:

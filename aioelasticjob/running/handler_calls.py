@@ -74,7 +74,8 @@ class HandlerCalls:
 
         if limit is not None:
             call = within
-        return call if self._flow.retry is None else self._flow.retry.wraps(call)
+        retry = self._config.retry or self._flow.retry  # a file's or an operator's, or else that of the code
+        return call if retry is None else retry.wraps(call)
 
     def dead(self, given: Given) -> Call | None:
         """Return the handler for records whose last attempt has failed, or None if there is none."""

@@ -9,7 +9,6 @@ from uuid import uuid4
 from anyio import TASK_STATUS_IGNORED, move_on_after
 from anyio.abc import TaskStatus
 
-from aioelasticjob.coordination.declaration import handler_name
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.errors import (
     ElasticJobError,
@@ -23,6 +22,7 @@ from aioelasticjob.jobs.kinds import CODED
 from aioelasticjob.latest import Latest
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import instance_id
+from aioelasticjob.names import importable_name
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
 from aioelasticjob.running.life import History, Life, report_defect
 from aioelasticjob.running.process_context import ProcessContext
@@ -188,5 +188,5 @@ class LocalJob:
         return Member(
             *(self._session, Layout(job), self._instance, host.ip, host.name, host.pid, incarnation),
             refusals=refusals,
-            handler=handler_name(self._job.handler) if self._job.config.job_type in CODED else "",
+            handler=importable_name(self._job.handler) if self._job.config.job_type in CODED else "",
         )

@@ -29,13 +29,13 @@ from aioelasticjob.running.listeners import with_listeners
 from aioelasticjob.running.missed import NOT_RECORDED
 from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.rescues import Rescues
+from aioelasticjob.running.retry_waits import RetryWaits
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.scheduler import TaskScope, Work
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.running.stopping import Stopping
 from aioelasticjob.running.stream_control import StreamControl, left_open
-from aioelasticjob.running.trace import Trace
 from aioelasticjob.running.triggers import Triggers
 
 MAX_WAIT = 60.0
@@ -68,12 +68,13 @@ class JobScheduler:
         self._state = StateDriver(member, views.value, shared.clock, shared.events, shared.limited_log, up_since, items)
         self._state.accounted = accounted
         self._claims = Claims(member, self._state.cache)
-        self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher)
+        self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)
+        self._retry_waits = RetryWaits(views)
         self.run_counts = self._stats.run_counts
         """Counts the runs that ended here; the coordinator publishes the counts."""
         self._triggers = Triggers(member, self._state, self._stats, job.listeners)
         self.rescues = Rescues(member, self._state, self._stats, self._claims, views)
-        self._releases = ItemReleases(member, self._state, self._claims, tasks, self._look_for_released)
+        self._releases = ItemReleases(member, self._state, self._claims, tasks, self._look_at_once)
         self.stopping = Stopping(member, shared.limited_log)
         self._ahead = ClaimAhead(member.session, shared.starts, job.config.job_name)
         self.left = False
@@ -114,10 +115,9 @@ class JobScheduler:
     def leave(self) -> None:
         """Stop claiming, and leave once no handler runs."""
         self.left = True
-        if self._wait_scope is not None:
-            self._wait_scope.cancel()
-        self._stop_fetching()
-        self.reconsider()
+        self._retry_waits.leave()
+        self._ahead.take_back()
+        self._look_at_once()
 
     def release_left(self) -> None:
         """Remove the locks that the job's earlier life may have left under this session."""
@@ -265,12 +265,10 @@ class JobScheduler:
         if renewed := (taken.renewed | taken.cut_off.keys()) & claim.items.keys():  # it was run after that read
             offsets = {item: value for item, value in offsets.items() if item not in renewed}
             offsets |= await self._state.offsets.reread(renewed, claim.incarnation)
-        checkpoints, events = RunOffsets(self._state.offsets, claim, offsets), self._shared.events
-        trace = Trace.of(claim, view.config, events, self._shared.clock) if events.heard else None
-        report = self._failed if trace is None else trace.complaining(self._failed)
-        execution = Execution(self._job, view.config, claim, checkpoints, self._shared.executors, report, trace=trace)
+        given = view.config, claim, RunOffsets(self._state.offsets, claim, offsets), self._shared.executors
+        execution = Execution(self._job, *given, self._failed, retry_waits=self._retry_waits)
         execution.is_proven, execution.handling = self._member.session.is_proven, self.stopping.handling
-        return execution
+        return self._stats.reporting(execution)
 
     async def _handle(self, view: JobView, execution: Execution) -> None:
         """Run the handlers while the session is certain to live, then let other jobs' handlers begin first."""
@@ -379,8 +377,8 @@ class JobScheduler:
             execution.trace.handed_over(handed_over)
         return handed_over is not None
 
-    def _look_for_released(self) -> None:
-        """Ask for a turn: another instance has ended its run of an item that this instance holds."""
+    def _look_at_once(self) -> None:
+        """Ask for a turn: another instance has ended its run of an item that this one holds, or this one leaves."""
         if self._wait_scope is not None:
             self._wait_scope.cancel()
         self._stop_fetching()

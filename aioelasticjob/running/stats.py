@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure
-from aioelasticjob.errors import GivenUp
+from aioelasticjob.errors import GivenUp, error_text
 from aioelasticjob.events import CaughtUp, Events, Refused
 from aioelasticjob.jobs.context import Context, task_id
 from aioelasticjob.model import NONE, Claim, Fire, Outcome, Record, run_name
 from aioelasticjob.running.execution import Execution
+from aioelasticjob.running.limited_log import LimitedLog
+from aioelasticjob.running.retry_waits import FailedAttempt
+from aioelasticjob.running.trace import Trace
 
 MAX_NAMED = 10
 """How many items a line of the log names."""
@@ -25,9 +29,11 @@ log = logging.getLogger(__name__)
 class ExecutionStats:
     """Counts and reports the executions of one job in one session."""
 
-    def __init__(self, member: Member, clock: Clock, events: Events, dispatcher: ErrorDispatcher) -> None:
+    def __init__(
+        self, member: Member, clock: Clock, events: Events, dispatcher: ErrorDispatcher, limited: LimitedLog
+    ) -> None:
         self._job, self._me = member.layout.job, member.id
-        self._clock, self._events, self._dispatcher = clock, events, dispatcher
+        self._clock, self._events, self._dispatcher, self._limited = clock, events, dispatcher, limited
         self._counts = events.counts[self._job]
         self.run_counts = RunCounts()
         """Counts the runs that ended here; the coordinator publishes the counts."""
@@ -43,6 +49,14 @@ class ExecutionStats:
         """The claim of the execution under way."""
         return None if self.execution is None else self.execution.claim
 
+    def reporting(self, execution: Execution) -> Execution:
+        """Let an execution report its failures here, and put its events if anybody reads events."""
+        execution.report_attempt = partial(self._attempt_failed, execution)
+        if self._events.heard:
+            execution.trace = Trace.of(execution.claim, execution.config, self._events, self._clock)
+            execution.report_error = execution.trace.complaining(execution.report_error)
+        return execution
+
     def began(self, execution: Execution, *, catch_up: bool) -> None:
         """Note that an execution begins.  ``catch_up`` says that no instance was up when its moment came."""
         fire = execution.claim.fire
@@ -55,7 +69,13 @@ class ExecutionStats:
             execution.trace.began()
         if execution.config.log_runs == "all":
             items = tuple(execution.claim.items)
-            log.info("%s: %s begin (%s)", self._job, listed(items), _origin(fire), extra=self._about(items, fire))
+            log.info(
+                "%s: %s begin (%s)",
+                self._job,
+                listed(items),
+                _origin(fire),
+                extra={"job": self._job, **self._about(items, fire)},
+            )
 
     def ended(self, execution: Execution, seconds: float) -> None:
         """Note the outcomes of an execution, which took so many ``seconds``."""
@@ -75,8 +95,30 @@ class ExecutionStats:
         if config.log_runs == "none" and config.error_handler == "log":
             return
         fire_time = context.fire_time.isoformat()
-        failure = Failure(context.job_name, context.instance, context.claimed, context.task_id, fire_time, error)
+        run = context.job_name, context.instance, context.claimed, context.task_id, fire_time
+        failure = Failure(*run, error, attempts=context.attempt)
         self._dispatcher.put(config.error_handler, config.error_handler_options, failure)
+
+    def _attempt_failed(self, execution: Execution, failed: FailedAttempt) -> None:
+        """Note an attempt that has failed; a line says so if another one follows, else the error handler does."""
+        context, retry = failed.context, execution.config.retry
+        self._counts.failed_attempts += 1
+        if execution.trace is not None:
+            execution.trace.attempt_failed(failed)
+        if failed.pause is None or retry is None or execution.config.log_runs == "none":
+            return
+        which, run = f"attempt {context.attempt} of {retry.attempts}", f"the run of {context.fire_time.isoformat()}"
+        text = f"{listed(context.claimed)}: {which} failed in {run}: {error_text(failed.error)}"
+        extra = {**self._about(context.claimed, context.fire), "attempt": context.attempt}
+        kind = f"attempts fail with {type(failed.error).__name__}"
+        self._limited.warning(
+            log,
+            self._job,
+            kind,
+            f"{text}; the next one begins in {failed.pause:.3g} s",
+            **extra,
+            task_id=context.task_id,
+        )
 
     def _log_ends(self, execution: Execution, seconds: float) -> None:
         """Log the end of an execution, in one line for each outcome."""
@@ -86,11 +128,11 @@ class ExecutionStats:
             if items:
                 level = logging.INFO if outcome is Outcome.COMPLETED else logging.WARNING
                 told = self._job, listed(items), outcome.value, seconds, _origin(fire)
-                about = {**self._about(items, fire), "seconds": seconds, "outcome": outcome.value}
+                about = {"job": self._job, **self._about(items, fire), "seconds": seconds, "outcome": outcome.value}
                 log.log(level, "%s: %s %s after %.3f s (%s)", *told, extra=about)
 
     def _about(self, items: Sequence[int], fire: Fire) -> dict[str, object]:
-        return {"job": self._job, "items": tuple(items), "slot": fire.slot, "source": fire.source.value}
+        return {"items": tuple(items), "slot": fire.slot, "source": fire.source.value}
 
     def given_up(self, config: JobConfig, item: int, run: Record) -> GivenUp | None:
         """Report to the error handler that a run was given up, and return the error; None if it was reported before."""

@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config import JobConfig
-from aioelasticjob.events import Began, Ended, Events, HandedOver, Rescued, Started
+from aioelasticjob.events import AttemptFailed, Began, Ended, Events, HandedOver, Rescued, Started
 from aioelasticjob.jobs.context import Context, task_id
 from aioelasticjob.model import Claim, FireSource, Outcome
+from aioelasticjob.running.retry_waits import FailedAttempt
 
 
 class Trace:
@@ -23,6 +24,8 @@ class Trace:
         self._cancelled: dict[int, str] = {}
         self._started: dict[int, float] = {}
         self._failures: dict[int, BaseException] = {}
+        self.attempts: dict[int, int] = {}
+        """The number of the newest attempt of each item that has had more than one."""
 
     @classmethod
     def of(cls, claim: Claim, config: JobConfig, events: Events, clock: Clock) -> Trace:
@@ -73,6 +76,14 @@ class Trace:
                 self._cancelled[item] = task
         self._open = {}
 
+    def attempt_failed(self, failed: FailedAttempt) -> None:
+        """Put ``AttemptFailed``."""
+        fire, me, context = self._claim.fire, self._claim.instance, failed.context
+        items, task = context.claimed, self._open[context.claimed[0]]
+        about = context.attempt, failed.seconds, failed.pause
+        now = self._clock.now()
+        self._events.put(AttemptFailed(self._job, me, fire.slot, fire.source, items, *about, task, now, failed.error))
+
     def handed_over(self, items: Collection[int]) -> None:
         """Put ``HandedOver`` for cancelled items that were marked as orphans, so that other instances run them."""
         fire, now = self._claim.fire, self._clock.now()
@@ -94,7 +105,10 @@ class Trace:
         me = self._claim.instance
         if outcome is Outcome.COMPLETED:
             failure = None  # records of a dataflow may fail although the run is completed
-        self._events.put(Ended(self._job, me, fire.slot, fire.source, item, outcome, seconds, task, now, failure))
+        attempt = self.attempts.get(item, 1)
+        self._events.put(
+            Ended(self._job, me, fire.slot, fire.source, item, outcome, seconds, task, now, failure, attempt)
+        )
 
 
 def _task_ids(job: str, claim: Claim, per_instance: bool) -> dict[int, str]:

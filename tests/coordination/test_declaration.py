@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from aioelasticjob.config import JobConfig
-from aioelasticjob.coordination import declaration
-from aioelasticjob.coordination.declaration import Difference, differences, handler_name, other_handlers
+from aioelasticjob.coordination.declaration import Difference, differences, other_handlers
 from aioelasticjob.layout import Layout
 from aioelasticjob.registry.tree import Node, Stat, Tree
 
@@ -62,19 +57,3 @@ def test_other_handlers_are_those_that_say_so() -> None:
     tree = Tree({LAYOUT.instances: Node(b"", STAT), **nodes}, 1)
     assert other_handlers(tree, LAYOUT, "one", "jobs:report") == {"two": "old:report"}
     assert other_handlers(tree, LAYOUT, "one", "") == {}
-
-
-def test_a_handler_is_named_as_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert handler_name(handler_name) == "aioelasticjob.coordination.declaration:handler_name"
-    assert handler_name(functools.partial(handler_name)) == ""
-
-    def report() -> None: ...
-
-    report.__module__ = "__main__"
-    for main, name in (
-        (SimpleNamespace(__spec__=SimpleNamespace(name="shop.jobs")), "shop.jobs"),
-        (SimpleNamespace(__spec__=None, __file__="/srv/shop/jobs.py"), "jobs"),
-        (SimpleNamespace(), "__main__"),
-    ):
-        monkeypatch.setitem(declaration.sys.modules, "__main__", main)
-        assert handler_name(report).startswith(f"{name}:test_a_handler")

@@ -60,7 +60,12 @@ BESIDES: Mapping[str, set[object]] = {
     ("settings", "model", "name"),
     [
         (settings, model, name)
-        for settings, model in ((DataflowSettings, JobConfig), (ScriptSettings, Script), (RequestSettings, Request))
+        for settings, model in (
+            (JobSettings, JobConfig),
+            (DataflowSettings, JobConfig),
+            (ScriptSettings, Script),
+            (RequestSettings, Request),
+        )
         for name in sorted(typing.get_type_hints(settings) if model is JobConfig else own(settings) - {"listeners"})
     ],
 )

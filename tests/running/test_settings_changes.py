@@ -16,9 +16,10 @@ import pytest
 
 from aioelasticjob import Cron, ElasticJob, InstanceContext, ItemContext, JobConfig
 from aioelasticjob.clock import moment
-from aioelasticjob.config import DATAFLOW, section_of
+from aioelasticjob.config import section_of
 from aioelasticjob.errors import Conflict
 from aioelasticjob.registry.transaction import Create, Delete, Set
+from aioelasticjob.setting_sections import DATAFLOW
 from aioelasticjob.testing import Process, VirtualClock
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 

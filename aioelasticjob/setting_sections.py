@@ -1,0 +1,25 @@
+"""The sections of a form and the labels of its fields, which stand beside the types of settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The section of a form that shows a setting; written beside the setting's type."""
+
+    title: str
+    kind: str | None = None
+    """The only kind of job that has the settings of this section; None for all kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The text by which a form calls a setting whose name alone is not clear enough."""
+
+    text: str
+
+
+SCHEDULE, ITEMS, SAFETY, FAILURES = Section("Schedule"), Section("Items"), Section("Safety"), Section("Failures")
+DATAFLOW, OWN, MORE = Section("Dataflow", kind="DATAFLOW"), Section("Own settings of this kind"), Section("More")
