@@ -6,9 +6,12 @@ import builtins
 import json
 import random
 import re
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from functools import reduce
+from importlib.util import find_spec
 from math import inf
 from typing import Any, TypeAlias
 
@@ -85,6 +88,26 @@ class Retry:
         """Return what the registry stores."""
         return {"attempts": self.attempts, "backoff": self.backoff, "on": list(self.on), "longest": self.longest}
 
+    def check_names(self) -> None:
+        """Check names that somebody has written, as far as that is possible without importing a module.
+
+        Raises:
+            InvalidSetting: there is no such module, or it has been imported and has no such class of exceptions.
+        """
+        for name in self.on:
+            module, _, qualname = name.rpartition(":")
+            if not module or "<locals>" in qualname:
+                continue
+            known = sys.modules.get(module)
+            if known is None and not _is_found(module):
+                raise InvalidSetting("retry.on", name, f"there is no module {module!r}")
+            spec = getattr(known, "__spec__", None)
+            if known is None or getattr(spec, "_initializing", False):  # it is being imported at this moment
+                continue
+            found: object = reduce(_inside, qualname.split("."), known)
+            if not (isinstance(found, type) and issubclass(found, Exception)):
+                raise InvalidSetting("retry.on", name, f"the module {module!r} has no such class of exceptions")
+
     def applies_to(self, error: BaseException) -> bool:
         """Whether an attempt that has raised this error may be followed by a further one."""
         return any(_is_called(kind, name) for kind in type(error).__mro__ for name in self.on)
@@ -136,6 +159,17 @@ def _name_of(kind: object) -> str:
             return kind
         raise InvalidSetting("retry.on", kind, "must name an exception of Python's, or another one as module:Class")
     raise InvalidSetting("retry.on", kind, "must be an exception class, the name of one, or several of them")
+
+
+def _inside(thing: object, name: str) -> object:
+    return getattr(thing, name, None)
+
+
+def _is_found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # a package around it is missing, or no package
+        return False
 
 
 def _is_called(kind: type, name: str) -> bool:

@@ -91,7 +91,8 @@ def test_every_duration_may_be_text_or_a_timedelta() -> None:
     assert {"timeout", "shutdown_timeout", "catch_up", "server_retention", "record_timeout"} < set(durations)
     for name in durations:
         for written in ("30s", "0.5m", timedelta(seconds=30), 30):
-            config = JobConfig.build(job_name="job", job_type="DATAFLOW", **{name: written})
+            kind = "SIMPLE" if name == "attempt_timeout" else "DATAFLOW"
+            config = JobConfig.build(job_name="job", job_type=kind, **{name: written})
             assert getattr(config, name) == 30
             assert JobConfig.from_json(config.to_json(), "/job/config") == config
 

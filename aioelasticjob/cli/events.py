@@ -147,6 +147,8 @@ def _list(runs: Sequence[RunEntry]) -> None:
         line = Text(f"{_time(run.began)}  {f'{run.job} {run.item}':{width}}  {run.source:8}  ")
         line.append(f"{run.outcome:11}", style=_STYLES.get(run.outcome, "red"))
         line.append(f"  {seconds:>10}  {run.ip:15}  ").append(run.id, style="dim")
+        if (run.attempts or 1) > 1:
+            line.append(f"  {run.attempts} attempts", style="yellow")
         out().print(line, soft_wrap=True)
         if run.failure:
             out().print(Text(f"    {run.failure}", style="red"), soft_wrap=True)

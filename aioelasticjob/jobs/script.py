@@ -19,13 +19,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Annotated
 
-from anyio import CancelScope, create_task_group, current_time, lowlevel, sleep
+from anyio import CancelScope, create_task_group, current_time, lowlevel
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from aioelasticjob.credentials import SECRET
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.jobs.context import AnyContext, ItemContext, RunLease, described, run_lease
+from aioelasticjob.jobs.context import AnyContext, ItemContext, described, run_lease
 from aioelasticjob.jobs.kinds import Kind, Options
+from aioelasticjob.jobs.process_group import KILL_MARGIN, gone
 from aioelasticjob.jobs.shell_signs import command_words, shell_sign
 from aioelasticjob.setting_types import DURATION
 
@@ -41,8 +42,6 @@ OUTPUT_TIMEOUT = 1.0
 """Seconds that the output may stay open after the script's group has ended: its holder has left the group."""
 SELF_EXIT_TIME = 0.1
 """Seconds that processes started by the script have, after its end, to end by themselves."""
-KILL_MARGIN = 0.2
-"""A script that was told to end is killed at the latest so many seconds before the session may have ended."""
 KILL_TIMEOUT = 5.0
 """Seconds that a process may take to end after SIGKILL."""
 GUARD_SCRIPT = (
@@ -64,6 +63,12 @@ class ScriptFailed(ElasticJobError):
         super().__init__(reason)
         self.exit_code = exit_code
         """The exit code; the negative number of a signal if that ended the script; None if it was never started."""
+
+
+class ScriptStillRuns(ScriptFailed):
+    """Processes of a script cannot be killed, so the script is not started again in this run."""
+
+    is_final = True
 
 
 class Script(Options):
@@ -162,23 +167,28 @@ async def run(context: AnyContext, options: Script) -> None:
         ScriptFailed: it could not be started, or its exit code means failure.
     """
     told, last_words = described(context), deque[str](maxlen=STDERR_LINES_QUOTED)
-    words = (*options.words, told) if options.pass_context else options.words
-    with _pipe() as (out, out_end), _pipe() as (err, err_end):
-        async with _guarding(_grace_of_an_orphan(options.grace)) as guard:
-            process = await _start(words, options, {**_variables(context), CONTEXT_VARIABLE: told}, out_end, err_end)
-            guard.write(b"%d\n" % process.pid)
-            out_end.close()
-            err_end.close()
-            logged = CancelScope(shield=True)  # output that it writes while it is being ended is logged, too
-            async with create_task_group() as tasks:
-                tasks.start_soon(_log_both, context, options.encoding, out, err, last_words, logged)
-                try:
-                    await process.wait()
-                finally:
-                    with CancelScope(shield=True):
-                        await _end(process, options.grace)
-                    guard.write(b"\n")
-                    logged.deadline = current_time() + OUTPUT_TIMEOUT
+    words, variables = (*options.words, told) if options.pass_context else options.words, _variables(context)
+    has_ended = True
+    try:
+        with _pipe() as (out, out_end), _pipe() as (err, err_end):
+            async with _guarding(_grace_of_an_orphan(options.grace)) as guard:
+                process = await _start(words, options, {**variables, CONTEXT_VARIABLE: told}, out_end, err_end)
+                guard.write(b"%d\n" % process.pid)
+                out_end.close()
+                err_end.close()
+                logged = CancelScope(shield=True)  # output that it writes while it is being ended is logged, too
+                async with create_task_group() as tasks:
+                    tasks.start_soon(_log_both, context, options.encoding, out, err, last_words, logged)
+                    try:
+                        await process.wait()
+                    finally:
+                        with CancelScope(shield=True):
+                            has_ended = await _end(process, options.grace)
+                        guard.write(b"\n")
+                        logged.deadline = current_time() + OUTPUT_TIMEOUT
+    finally:
+        if not has_ended:  # also if the run was cancelled: then this error is its outcome
+            raise ScriptStillRuns("\n".join(["the script could not be killed", *last_words]))
     _judge(process.returncode, options, last_words)
 
 
@@ -190,6 +200,7 @@ def _variables(context: AnyContext) -> Mapping[str, str]:
         "JOB_PARAMETER": context.job_parameter,
         "FIRE_TIME": context.fire_time.isoformat(),
         "SOURCE": context.source.value,
+        "ATTEMPT": str(context.attempt),
         "ITEMS": ",".join(map(str, context.claimed)),
     }
     if isinstance(context, ItemContext):
@@ -304,12 +315,12 @@ async def _guarding(grace: float) -> AsyncIterator[IO[bytes]]:
                     await guard.wait()
 
 
-async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
-    """End the whole group: nothing of the script may run after its item has been given back."""
+async def _end(process: asyncio.subprocess.Process, grace: float) -> bool:
+    """End the whole group, so that nothing of the script runs after its attempt; False if that is impossible."""
     group = process.pid
     if process.returncode is not None:
-        if await _gone(group, SELF_EXIT_TIME):
-            return
+        if await gone(group, SELF_EXIT_TIME):
+            return True
         log.warning(
             "a script has ended; the processes that it left are ended too: group %d", group, extra={"group": group}
         )
@@ -317,55 +328,19 @@ async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
     for number, limit in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_TIMEOUT)):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
-        if await _gone(group, limit, claimed if number == signal.SIGTERM else None):
+        if await gone(group, limit, claimed if number == signal.SIGTERM else None):
             break
     else:
         log.error("the processes of a script cannot be killed: group %d", group, extra={"group": group})
-        return
+        return False
     await process.wait()
-
-
-async def _gone(group: int, limit: float, claimed: RunLease | None = None) -> bool:
-    """Wait until no process of a group is left; False if that takes too long, or if the session may end soon.
-
-    The session is looked at again and again, since it may be about to end only after the wait has begun.
-    """
-    until, pause = current_time() + limit, 0.005
-    while _lives(group):
-        left = until - current_time()
-        if claimed is not None:
-            left = min(left, claimed.left - KILL_MARGIN)
-        if left <= 0:
-            return False
-        await sleep(min(pause, left))
-        pause = min(2 * pause, 0.1)
     return True
-
-
-def _lives(group: int) -> bool:
-    """Whether the group has a process that is no zombie: in containers often nothing waits for orphaned processes."""
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):  # PermissionError: on macOS, if there are only zombies
-        return False
-    processes = [path.name for path in Path("/proc").glob("[0-9]*")]
-    return not processes or any(_is_alive_in(group, process) for process in processes)
-
-
-def _is_alive_in(group: int, process: str) -> bool:
-    try:
-        state, _, its_group, *_ = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
-    except (OSError, ValueError):  # the process has ended in the meantime
-        return False
-    return int(its_group) == group and state not in b"ZX"
 
 
 def _judge(code: int | None, options: Script, last_words: deque[str]) -> None:
     if code in options.exit_codes:
         return
-    if code is None:
-        reason = "the script could not be killed"
-    elif code < 0:
+    if code is not None and code < 0:
         reason = f"the script was ended by {_signal_name(-code)}"
     else:
         reason = f"the script ended with exit code {code}"

@@ -39,6 +39,7 @@ LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
 HELP = {
     "fires": "Claims of items, by source: CRON, TRIGGER, MISFIRE (reruns), FAILOVER (rescues), BACKFILL.",
     "runs": "Items' runs that ended, by outcome.",
+    "failed_attempts": "Attempts that failed of jobs with a retry, the last one of a failed run among them.",
     "misfires": "Scheduled moments that passed without a run, added up over the items concerned.",
     "catch_ups": "Fires for a moment that nobody was up for.",
     "rescues": "Items taken over that were cut off elsewhere.",
@@ -235,6 +236,7 @@ def _of_counts(counts: Mapping[str, Counts], core: Any) -> Iterator[Metric]:
     fires, runs = _counter(core, "fires", "job", "source"), _counter(core, "runs", "job", "outcome")
     misfires, catch_ups = _counter(core, "misfires", "job"), _counter(core, "catch_ups", "job")
     rescues, alerts = _counter(core, "rescues", "job"), _counter(core, "alerts", "job", "result")
+    failed_attempts = _counter(core, "failed_attempts", "job")
     for job, count in counts.items():
         for source, number in count.fires.items():
             fires.add_metric([job, source.value], number)
@@ -242,10 +244,11 @@ def _of_counts(counts: Mapping[str, Counts], core: Any) -> Iterator[Metric]:
             runs.add_metric([job, outcome.value], number)
         for result, number in count.alerts.items():
             alerts.add_metric([job, result], number)
+        failed_attempts.add_metric([job], count.failed_attempts)
         misfires.add_metric([job], count.misfired)
         catch_ups.add_metric([job], count.caught_up)
         rescues.add_metric([job], sum(number for source, number in count.fires.items() if source == "FAILOVER"))
-    yield from (fires, runs, misfires, catch_ups, rescues, alerts)
+    yield from (fires, runs, failed_attempts, misfires, catch_ups, rescues, alerts)
 
 
 def _of_rates(rates: Mapping[str, tuple[Rate, ...]], core: Any) -> Iterator[Metric]:

@@ -7,10 +7,11 @@ processed and one has been fetched ahead.
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anyio import CancelScope, create_task_group, sleep
+from anyio import CancelScope, CapacityLimiter, create_task_group, sleep
 from anyio.abc import TaskGroup
 
 from aioelasticjob.jobs.base import instance_context, item_context
@@ -66,6 +67,9 @@ class _DataflowRun:
         self._execution, self._stream_control, self._config = execution, stream_control, execution.config
         calls = HandlerCalls(flow, execution)
         self._feeds = [Feed(queue, calls, execution, stream_control) for queue in self._queues()]
+        most = self._config.items_at_once
+        self._turns = nullcontext() if most is None else CapacityLimiter(most)
+        """Limits how many items are fetched and processed side by side."""
         self._left = set(self._feeds)
         """The feeds that have not ended."""
         self._worker_groups: list[Workers] = []
@@ -121,7 +125,8 @@ class _DataflowRun:
 
     async def _run_out(self, feed: Feed, workers: Workers) -> None:
         try:
-            await feed.run(workers, self._limit)
+            async with self._turns:
+                await feed.run(workers, self._limit)
         finally:
             self._left.discard(feed)
             if not self._left:

@@ -45,7 +45,8 @@ class Settings:
         given = self._seen.jobs[name]
         assert given.kind is not None
         try:
-            return kinds.declared(given.kind, name, {**self._seen.defaults.values, **given.values}, look=look)
+            config = kinds.declared(given.kind, name, {**self._seen.defaults.values, **given.values}, look=look)
+            return _with_known_names(config)
         except InvalidSetting as wrong:
             raise self._wrong(name, given, wrong) from None
 
@@ -64,7 +65,8 @@ class Settings:
             wrong = InvalidSetting("kind", given.kind, f"the code declares {name} as {config.job_type}")
             raise self._wrong(name, given, wrong)
         try:
-            return kinds.configured(config, {**defaults, **given.values})
+            found = kinds.configured(config, {**defaults, **given.values})
+            return found if found.retry == config.retry else _with_known_names(found)
         except InvalidSetting as wrong:
             raise self._wrong(name or config.job_name, given, wrong) from None
 
@@ -89,6 +91,13 @@ class Settings:
         first, *deeper = wrong.setting.split(".")
         keys = given.keys.get(first) or self._seen.defaults.keys.get(first) or ("jobs", name, first)
         return WrongSettings([self._seen.mistake((*keys, *deeper), wrong.value, wrong.expected)])
+
+
+def _with_known_names(config: JobConfig) -> JobConfig:
+    """Return a configuration after a check of the exceptions that its ``retry`` names."""
+    if config.retry is not None:
+        config.retry.check_names()
+    return config
 
 
 def examine(file: str | Path | None = None, *, elsewhere: bool = False) -> tuple[Settings, tuple[Mistake, ...]]:

@@ -17,7 +17,7 @@ _READ_ELSEWHERE = frozenset(
     for name in (
         *("PROFILE", "PROFILES"),  # by the command line
         *("CONTEXT", "JOB_NAME", "TASK_ID", "JOB_PARAMETER", "FIRE_TIME", "SOURCE"),  # by scripts
-        *("ITEMS", "ITEM", "PARAMETER", "FENCE"),
+        *("ITEMS", "ITEM", "PARAMETER", "FENCE", "ATTEMPT"),
     )
 )
 _OF_TLS = f"{PREFIX}TLS__"

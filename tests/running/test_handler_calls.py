@@ -90,7 +90,11 @@ def test_pauses_between_attempts_double_up_to_the_longest() -> None:
         ({"attempts": 0}, "retry.attempts = 0: must be a whole number"),
         ({"backoff": -1}, "retry.backoff = -1: must be seconds"),
         ({"longest": float("inf")}, "retry.longest = inf"),
-        ({"on": "OSError"}, "retry.on = 'OSError': must be an exception class"),
+        (
+            {"on": "OSErrror"},
+            "retry.on = 'OSErrror': must name an exception of Python's, or another one as module:Class",
+        ),
+        ({"on": 3}, "retry.on = 3: must be an exception class"),
         ({"on": (OSError, BaseException)}, "retry.on"),
     ],
 )

@@ -15,6 +15,7 @@ from aioelasticjob.jobs.base import Job, item_context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.executors import Executors
+from aioelasticjob.running.limited_log import LimitedLog
 from aioelasticjob.running.stats import ExecutionStats
 from aioelasticjob.testing import VirtualClock
 from tests.coordination.test_claims import ME, Desk
@@ -40,7 +41,8 @@ class Books:
     def __init__(self) -> None:
         self.events, self.failures, self.told = Events(), Inbox(), list[JobEvent]()
         self.events.attach(self)
-        self.stats = ExecutionStats(Desk().member, VirtualClock(), self.events, self.failures)  # type: ignore[arg-type]
+        given = Desk().member, VirtualClock(), self.events, self.failures, LimitedLog()
+        self.stats = ExecutionStats(*given)  # type: ignore[arg-type]
 
     def put(self, event: JobEvent) -> None:
         self.told.append(event)

@@ -20,6 +20,7 @@ OUTCOMES: Final = ("running", *(one.value for one in Outcome), "handed over", "c
 STATES: Final = {
     "TASK_STAGING": "staged",
     "TASK_RUNNING": "running",
+    "TASK_ATTEMPT_FAILED": "attempt failed",
     "TASK_FINISHED": "completed",
     "TASK_ERROR": "failed",
     "TASK_TIMED_OUT": "timed out",

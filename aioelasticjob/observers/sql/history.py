@@ -36,6 +36,8 @@ class RunEntry:
     """None while it runs, and if it was cut off, since nobody knows when it ended then."""
     failure: str | None
     """The failure in one line."""
+    attempts: int | None = None
+    """How many attempts the run has had; None while it runs, if it was cut off, and in rows of older releases."""
 
     @property
     def run_id(self) -> str:
@@ -56,7 +58,7 @@ class StateEntry:
     instance: str
     state: str
     """TASK_STAGING, TASK_RUNNING, TASK_FINISHED, TASK_ERROR, TASK_TIMED_OUT, TASK_KILLED, TASK_HANDED_OVER,
-    TASK_RESCUED, TASK_MISFIRED."""
+    TASK_RESCUED, TASK_MISFIRED, TASK_ATTEMPT_FAILED."""
     message: str | None
     at: datetime | None
     fire_time: datetime | None

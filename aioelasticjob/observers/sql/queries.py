@@ -162,6 +162,7 @@ def read_run(row: RowMapping) -> RunEntry:
         outcome=row["result"],
         seconds=_seconds(row),
         failure=row["failure_cause"],
+        attempts=row["attempts"],
     )
 
 

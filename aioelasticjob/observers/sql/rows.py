@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import TypeAlias
 
-from aioelasticjob.events import Began, Ended, HandedOver, JobEvent, Misfired, Rescued, Started
+from aioelasticjob.events import AttemptFailed, Began, Ended, HandedOver, JobEvent, Misfired, Rescued, Started
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.failures import cause, stack
 
 Row: TypeAlias = dict[str, object]
-StoredEvent: TypeAlias = Began | Started | Ended | Rescued | HandedOver | Misfired
+StoredEvent: TypeAlias = Began | Started | AttemptFailed | Ended | Rescued | HandedOver | Misfired
 """The events about runs of items, which are stored."""
 
 STATES = {
@@ -80,6 +80,8 @@ class Batch:
             case Started():
                 for item in event.items:
                     self._state(event, item, event.task_id, "TASK_RUNNING")
+            case AttemptFailed():
+                self._fail_attempt(event)
             case Ended():
                 self._end(event)
             case Rescued():
@@ -105,6 +107,11 @@ class Batch:
             row = self._run(event, item, task, event.at)
             self.begun[_id(event.slot, task, item)] = row
 
+    def _fail_attempt(self, event: AttemptFailed) -> None:
+        message = shortened(clean(f"attempt {event.attempt}: {cause(event.failure)}"), WIDTHS["message"])
+        for item in event.items:
+            self._state(event, item, event.task_id, "TASK_ATTEMPT_FAILED", message, number=event.attempt)
+
     def _end(self, event: Ended) -> None:
         why = None if event.failure is None else shortened(clean(cause(event.failure)), WIDTHS["failure_cause"])
         self._state(event, event.item, event.task_id, STATES[event.outcome], why)
@@ -113,6 +120,7 @@ class Batch:
         row["complete_time"] = at(event.at)
         row["outcome"] = event.outcome.value
         row["seconds"] = event.seconds
+        row["attempts"] = event.attempt
         row["failure_cause"] = why
         row["failure_stack"] = None if event.failure is None else clean(stack(event.failure))
         key = str(row["id"])
@@ -158,13 +166,16 @@ class Batch:
             "outcome": None,
             "seconds": None,
             "failure_stack": None,
+            "attempts": None,
         }
 
-    def _state(self, event: StoredEvent, item: int, task: str, state: str, message: str | None = None) -> None:
-        source = _source(event)
+    def _state(
+        self, event: StoredEvent, item: int, task: str, state: str, message: str | None = None, *, number: int = 0
+    ) -> None:
+        source, which = _source(event), f"{state}/{number}" if number else state  # two may come in one millisecond
         self.states.append(
             {
-                "id": _id(int(event.at * 1000), f"{task}/{state}", item),
+                "id": _id(int(event.at * 1000), f"{task}/{which}", item),
                 "job_name": event.job,
                 "original_task_id": "",
                 "task_id": shortened(task, WIDTHS["task_id"]),

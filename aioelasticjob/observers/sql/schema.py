@@ -77,6 +77,7 @@ RUNS = Table(
     Column("outcome", String(20)),
     Column("seconds", Float(53)),
     Column("failure_stack", Text),
+    Column("attempts", Integer),
 )
 STATES = Table(
     "job_status_trace_log",
@@ -160,8 +161,8 @@ def _add_ours(connection: Connection) -> None:
                 connection.execute(CreateIndex(index))
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (_create, _add_ours)
-"""The upgrade steps, in order.  A step that was released is never changed: a newer shape gets a further step."""
+STEPS: tuple[Callable[[Connection], None], ...] = (_create, _add_ours, _add_ours)
+"""The upgrade steps, in order.  A newer shape gets a further step; that of ``attempts`` is the third."""
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from aioelasticjob.observers.sql.schema import RUNS, STATES
 ROWS_PER_CALL = 100
 """Rows that are given to the driver at once: between two such portions the loop can run other tasks."""
 
-_END = ("start_time", "is_success", "complete_time", "outcome", "seconds", "failure_cause", "failure_stack")
+_END = ("start_time", "is_success", "complete_time", "outcome", "seconds", "failure_cause", "failure_stack", "attempts")
 """The columns that the end of a run fills in the row of its beginning."""
 
 
