@@ -10,7 +10,6 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from functools import reduce
 from importlib.util import find_spec
 from math import inf
 from typing import Any, TypeAlias
@@ -104,7 +103,9 @@ class Retry:
             spec = getattr(known, "__spec__", None)
             if known is None or getattr(spec, "_initializing", False):  # it is being imported at this moment
                 continue
-            found: object = reduce(_inside, qualname.split("."), known)
+            found: object = known
+            for part in qualname.split("."):
+                found = getattr(found, part, None)
             if not (isinstance(found, type) and issubclass(found, Exception)):
                 raise InvalidSetting("retry.on", name, f"the module {module!r} has no such class of exceptions")
 
@@ -159,10 +160,6 @@ def _name_of(kind: object) -> str:
             return kind
         raise InvalidSetting("retry.on", kind, "must name an exception of Python's, or another one as module:Class")
     raise InvalidSetting("retry.on", kind, "must be an exception class, the name of one, or several of them")
-
-
-def _inside(thing: object, name: str) -> object:
-    return getattr(thing, name, None)
 
 
 def _is_found(module: str) -> bool:

@@ -110,6 +110,7 @@ def test_arguments_and_environment_carry_the_context(
         "jobParameter": "nightly",
         "fireTime": "2025-11-20T10:00:00+00:00",
         "source": "CRON",
+        "attempt": 1,
         "shardingItem": 4,
         "shardingParameter": "Beijing",
         "fence": 17,
@@ -120,6 +121,7 @@ def test_arguments_and_environment_carry_the_context(
     given = {name.removeprefix("AIOELASTICJOB_"): value for name, value in environment.items()}
     assert (given["ITEM"], given["PARAMETER"], given["FENCE"], given["ITEMS"]) == ("4", "Beijing", "17", "4")
     assert (given["JOB_NAME"], given["JOB_PARAMETER"], given["SOURCE"]) == ("backup", "nightly", "CRON")
+    assert given["ATTEMPT"] == "1"
 
 
 def test_one_call_for_all_items_is_told_of_them(ran: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
