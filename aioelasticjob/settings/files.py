@@ -117,7 +117,9 @@ class _Document:
         self._loader.flatten_mapping(node)
         found: dict[str, object] = {}
         for key_node, value_node in node.value:
-            key = str(self._loader.construct_object(key_node, deep=True))
+            # a key is its text: YAML would take ``on`` and ``NO`` for True and False
+            is_text = isinstance(key_node, yaml.ScalarNode)
+            key = key_node.value if is_text else str(self._loader.construct_object(key_node, deep=True))
             self.lines[(*keys, key)] = key_node.start_mark.line + 1
             found[key] = self.value(value_node, (*keys, key))
         return found

@@ -129,3 +129,13 @@ def write(context: Any, name: str) -> None:
     """Write down in a file who we are, as a job's handler that is given a name."""
     with Path(context.job_parameter).open("a") as file:
         file.write(f"{context.item} {os.getpid()} {name}\n")
+
+
+def hang_once(context: Any) -> None:
+    """Note our pid, and whether the process of the attempt before is still there; the first one that notes hangs."""
+    noted = Path(context.job_parameter)
+    before = noted.read_text().split() if noted.exists() else []
+    with noted.open("a") as file:
+        file.write(f"{os.getpid()} {'alone' if not before or not Path(f'/proc/{before[-2]}').exists() else 'beside'}\n")
+    if not before:
+        time.sleep(TIMEOUT)
