@@ -226,7 +226,10 @@ class _Attempts:
             await checkpoint_if_cancelled()  # a thread may have failed after the run was cut off
             pause = retry.pause_after(number)
             self._report(failure, pause)
-            if why := await execution.retry_waits.wait(execution.claim, self.context.claimed, pause):
+            why = await execution.retry_waits.wait(execution.claim, self.context.claimed, pause)
+            if not execution.is_proven():
+                await checkpoint_if_cancelled()  # the machine may have slept, and the lease may be over
+            if why:
                 failure.add_note(f"there is no attempt {number + 1} of {retry.attempts}, because {why}")
                 raise failure
             self.context = replace(self.context, attempt=number + 1)

@@ -73,6 +73,8 @@ class JobPlan:
     """Whether it has listeners, of its own and once per cluster."""
     provided: bool = False
     """Whether its handler asks a provider for something."""
+    attempts: int = 0
+    """How many attempts a run may have; 0 if it has one, and the job no ``retry``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +359,8 @@ class Cluster:
             code = Code(self, host, job)
             settings |= {"name": job.name, "cron": job.cron, "sharding_total_count": job.items}
             app.add(code.handler(), listeners=code.listeners(), **settings)
+            if job.attempts:
+                app._events.attach(code)
         return app
 
     async def operate(self, act: Callable[[Session], Coroutine[object, object, object]]) -> bool:

@@ -106,6 +106,25 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempted:
+    """A handler was called, for the first time in a run or once more."""
+
+    at: float
+    run: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOver:
+    """A call of a handler in a run that may have several is over: ``completed``, ``failed`` or ``cut off``."""
+
+    at: float
+    run: int
+    number: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reported:
     """A job told about itself."""
 
@@ -202,6 +221,8 @@ Entry: TypeAlias = (
     | Fault
     | Begun
     | Saved
+    | Attempted
+    | AttemptOver
     | Finished
     | Reported
     | Written
@@ -345,8 +366,14 @@ def describe(entry: Entry, origin: float) -> str:
             return told + _describe_rare(entry, origin)
 
 
-def _describe_rare(entry: Refusal | ClockSet | Raised | Called | Nonsense, origin: float) -> str:
+def _describe_rare(
+    entry: Attempted | AttemptOver | Refusal | ClockSet | Raised | Called | Nonsense, origin: float
+) -> str:
     match entry:
+        case Attempted(_, run, number):
+            return f"run {run} begins its attempt {number}"
+        case AttemptOver(_, run, number, how):
+            return f"attempt {number} of run {run} is over: {how}"
         case Refusal(_, host, _, code, applied, paths):
             return f"refused {host} with {code}{' (but applied)' if applied else ''}: {' '.join(paths)}"
         case ClockSet(_, host, ahead):

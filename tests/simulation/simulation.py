@@ -22,6 +22,7 @@ from unittest import mock
 
 from anyio import create_task_group, sleep
 
+from aioelasticjob import Retry
 from aioelasticjob.coordination import effects
 from aioelasticjob.testing.loop import START, run
 from tests.simulation import asking
@@ -69,6 +70,7 @@ def replay(plan: Plan) -> str:
     failover = " --failover" if any(("failover", True) in job.settings for job in plan.jobs) else ""
     failover += " --wild" if plan.wild else ""
     failover += " --hostile" if plan.hostile else ""
+    failover += " --retries" if any(job.attempts for job in plan.jobs) else ""
     return f"python -m tests.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
 
 
@@ -80,11 +82,13 @@ def plan(
     failover: bool = False,
     wild: bool = False,
     hostile: bool = False,
+    retries: bool = False,
 ) -> Plan:
     """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty.
 
     In a ``wild`` plan handlers save checkpoints, and operators switch more than what any seed has.  In a ``hostile``
     one, or where ``kinds`` names one of its faults, jobs have listeners and limits, and the surroundings fail, too.
+    With ``retries`` handlers fail some attempts of a run, and are called again.
     """
     dice = Random(f"plan {seed}")
     hosts = dice.randint(3, 7)
@@ -101,6 +105,8 @@ def plan(
     hostile = hostile or any(kind in surroundings.KINDS for kind in kinds)
     if hostile:
         jobs = surroundings.jobs(seed, jobs, kinds)
+    if retries:
+        jobs = tuple(_with_attempts(job, Random(f"retries {seed} {job.name}")) for job in jobs)
     return Plan(seed, skews, jobs, timeout, 60 * minutes, 12.0, transaction, kinds, wild, hostile)
 
 
@@ -197,6 +203,18 @@ def _job(name: str, dice: Random) -> JobPlan:
     )
 
 
+def _with_attempts(job: JobPlan, dice: Random) -> JobPlan:
+    """Return a job whose handlers fail often, and whose runs have several attempts."""
+    attempts = dice.randint(2, 4)
+    settings = dict(job.settings)
+    settings["retry"] = Retry(attempts, dice.choice([0, 0.3, 2.0]), longest=dice.choice([0.5, 4.0]))
+    if dice.random() < 0.3:
+        settings["attempt_timeout"] = max(0.5, job.period * 0.4)
+    if settings["per"] == "item" and dice.random() < 0.3:
+        settings["items_at_once"] = dice.randint(4, 8)
+    return replace(job, settings=tuple(settings.items()), failing=dice.choice([0.3, 0.6]), attempts=attempts)
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep logs from being made: a cluster under faults has much to say, and the history says it better."""
@@ -247,7 +265,8 @@ def _plans(given: argparse.Namespace) -> Iterator[Plan]:
         seeds = range(int(first), int(last) if last else int(first) + 1)
     kinds = tuple(filter(None, given.kinds.split(",")))
     wanted = {"minutes": given.minutes, "kinds": kinds, "failover": given.failover, "wild": given.wild}
-    return (plan(seed, hostile=given.hostile, **wanted) for seed in seeds)
+    wanted |= {"hostile": given.hostile, "retries": given.retries}
+    return (plan(seed, **wanted) for seed in seeds)
 
 
 def _without_history(wanted: Plan) -> SimulationVerdict:
@@ -265,6 +284,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--failover", action="store_true", help="let all jobs rescue orphans")
     parser.add_argument("--wild", action="store_true", help="save checkpoints, and let operators switch settings")
     parser.add_argument("--hostile", action="store_true", help="let the registry refuse, users' code raise anything, …")
+    parser.add_argument("--retries", action="store_true", help="let attempts of runs fail, and be tried again")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print the whole history")
     return parser

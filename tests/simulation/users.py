@@ -19,11 +19,13 @@ from aioelasticjob.coordination import strategies
 from aioelasticjob.error_handlers import lookup
 from aioelasticjob.error_handlers.failure import Failure, Options
 from aioelasticjob.errors import Fenced, RegistryError
+from aioelasticjob.events import Ended, JobEvent
 from aioelasticjob.jobs.context import InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import Depends
 from aioelasticjob.jobs.listeners import JobListener, Listener, OnceListener
+from aioelasticjob.model import Outcome
 from aioelasticjob.testing.process import current_process
-from tests.simulation.history import Begun, Called, Raised, Saved
+from tests.simulation.history import Attempted, AttemptOver, Begun, Called, Raised, Saved
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster, Host, JobPlan
@@ -58,6 +60,8 @@ class Code:
 
     def __init__(self, cluster: Cluster, host: Host, job: JobPlan) -> None:
         self._cluster, self._host, self._process, self._job = cluster, host, host.name, job
+        self._open: dict[tuple[str, int], tuple[int, str]] = {}
+        """The number of each run that may have several attempts, by task and item, and how its last attempt ended."""
 
     def handler(self) -> Handler:
         """Return the job's handler."""
@@ -96,11 +100,42 @@ class Code:
     def _raise(self, where: str) -> None:
         raise_wanted(self._cluster, self._process, self._host.address, self._job.name, where)
 
+    def put(self, event: JobEvent) -> None:
+        """Note that a run with several attempts is over: its handler cannot know which one is the last."""
+        if isinstance(event, Ended) and (event.task_id, event.item) in self._open:
+            run, how = self._open.pop((event.task_id, event.item))
+            how = {Outcome.FAILED: "failed", Outcome.CANCELLED: "cut off"}.get(event.outcome, how)
+            self._cluster.history.finish(run, how)
+
     async def _handle(self, context: ItemContext | InstanceContext) -> None:
+        if not self._job.attempts:
+            await self._run(context, self._begin(context))
+            return
+        history, keys = self._cluster.history, [(context.task_id, item) for item in context.claimed]
+        if keys[0] not in self._open:
+            self._open |= {key: (run, "cut off") for key, run in zip(keys, self._begin(context), strict=True)}
+        runs = [self._open[key][0] for key in keys]
+        for run in runs:
+            history.note(Attempted(history.now(), run, context.attempt))
+        how = "cut off"
+        try:
+            await self._run(context, runs)
+            how = "completed"
+        except Exception:
+            how = "failed"
+            raise
+        finally:
+            for key, run in zip(keys, runs, strict=True):
+                history.note(AttemptOver(history.now(), run, context.attempt, how))
+                if key in self._open:
+                    self._open[key] = run, how
+
+    def _begin(self, context: ItemContext | InstanceContext) -> list[int]:
+        """Note that a run begins, and return its number for each item."""
         history, job = self._cluster.history, self._job.name
         fences, offsets = _by_item(context)
         slot, items = context.fire.slot, tuple(fences)
-        runs = [
+        return [
             history.begin(
                 lambda at, run, item=item: Begun(  # type: ignore[misc]
                     at,
@@ -119,10 +154,15 @@ class Code:
             )
             for item in items
         ]
+
+    async def _run(self, context: ItemContext | InstanceContext, runs: Sequence[int]) -> None:
+        history, job = self._cluster.history, self._job.name
+        fences, _ = _by_item(context)
+        slot, items = context.fire.slot, tuple(fences)
         save = partial(self._save, context, dict(zip(items, runs, strict=True)), fences)
         how = "cut off"
         try:
-            await self._work(items[0], slot, save)
+            await self._work(items[0], slot, context.attempt, save)
             if (job, "handler") in self._cluster.unruly:
                 how = "failed"
                 self._raise("handler")
@@ -131,7 +171,7 @@ class Code:
             how = "failed"
             raise
         finally:
-            for run in runs:
+            for run in runs if not self._job.attempts else ():
                 history.finish(run, how)
 
     async def _save(
@@ -149,10 +189,10 @@ class Code:
                 path = f"/{context.job_name}/offset/{item}"
                 history.note(Saved(history.now(), run, path, value))
 
-    async def _work(self, item: int, slot: int, save: Callable[[str], Awaitable[None]]) -> None:
+    async def _work(self, item: int, slot: int, attempt: int, save: Callable[[str], Awaitable[None]]) -> None:
         """Take as long as this moment of this item takes, whoever runs it, and fail if it is one that fails."""
         plan, job = self._cluster.plan, self._job
-        dice = Random(f"{plan.seed} {job.name} {item} {slot}")
+        dice = Random(f"{plan.seed} {job.name} {item} {slot}" + (f" {attempt}" if attempt > 1 else ""))
         seconds = dice.uniform(0.02, 0.4)  # in peace it is over before any schedule's next moment
         if not self._cluster.peaceful:
             seconds = min(12.0, job.period * dice.uniform(0.02, job.longest))
@@ -165,6 +205,8 @@ class Code:
         await sleep(seconds / 2 if saves else seconds)
         if saves:
             await save("done")
+        if job.attempts and self._cluster.peaceful:
+            return  # in peace there is no time for further attempts before the schedule's next moment
         if dice.random() < job.failing:
             raise RuntimeError("this run was meant to fail")
 

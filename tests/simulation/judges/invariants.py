@@ -27,6 +27,7 @@ from tests.simulation.judges import (
     listening,
     orphans,
     requests,
+    retries,
     writes,
 )
 from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
@@ -211,6 +212,7 @@ RULES: tuple[Rule, ...] = (
     *listening.RULES,
     *excuses.RULES,
     *requests.RULES,
+    *retries.RULES,
     converged,
 )
 
