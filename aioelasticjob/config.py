@@ -32,7 +32,7 @@ from aioelasticjob.setting_sections import DATAFLOW, FAILURES, ITEMS, MORE, OWN,
 from aioelasticjob.setting_types import AGES, DAY, DURATION, SECOND, Features, ItemParameters, Limit, Seconds, parts_of
 
 SWITCHES_FEATURE = "switches"  # it knows the nodes that switch off whole jobs, and servers in all jobs
-FEATURES: frozenset[str] = frozenset({"requests", SWITCHES_FEATURE})
+FEATURES: frozenset[str] = frozenset({"requests", "retry", SWITCHES_FEATURE})
 """The features of the registry's format that this release knows: a job may require its workers to know some."""
 MAX_ITEMS = 100_000
 MAX_CONCURRENCY = 100_000

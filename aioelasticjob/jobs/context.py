@@ -141,7 +141,7 @@ class ItemContext(Context):
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger bound to this run."""
-        return _RunLog(log, {"job": self.job_name, "item": self.item, "run_id": self.run_id, "task_id": self.task_id})
+        return _RunLog(log, {"item": self.item, **_about(self)})
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,7 @@ class InstanceContext(Context):
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger bound to this run."""
-        told = {"job": self.job_name, "items": self.items, "run_id": self.run_id, "task_id": self.task_id}
-        return _RunLog(log, told)
+        return _RunLog(log, {"items": self.items, **_about(self)})
 
 
 AnyContext: TypeAlias = ItemContext | InstanceContext
@@ -227,6 +226,12 @@ class _RunLog(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
         return msg, kwargs
+
+
+def _about(context: Context) -> dict[str, object]:
+    """Return the fields that each line of a run's log has."""
+    run = {"job": context.job_name, "run_id": context.run_id, "task_id": context.task_id}
+    return {**run, "attempt": context.attempt}
 
 
 def task_id(job: str, items: str, instance: str, run: str, number: int) -> str:

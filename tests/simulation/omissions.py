@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from anyio import CancelScope
+
 from aioelasticjob.coordination import coordinator, effects, records
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan, Transaction
@@ -19,7 +21,7 @@ from aioelasticjob.jobs.context import Context
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome
 from aioelasticjob.registry import lease
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
-from aioelasticjob.running import execution
+from aioelasticjob.running import execution, retry_waits
 from aioelasticjob.running.commands import Report
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
@@ -252,6 +254,22 @@ def always_catch_up() -> AbstractContextManager[object]:
         return int(original(self, replace(view, config=wanted), item))
 
     return mock.patch.object(StateDriver, "_begin_holding", begin)
+
+
+def try_what_is_switched_off() -> AbstractContextManager[object]:
+    """Begin further attempts of whatever was switched off or given away meanwhile."""
+    return mock.patch.object(retry_waits, "why_not_again", return_value="")
+
+
+def try_without_a_lock() -> AbstractContextManager[object]:
+    """Let the attempts of a run go on when its execution is cancelled."""
+    original: Any = execution._Attempts.run
+
+    async def run(self: execution._Attempts) -> None:
+        with CancelScope(shield=True):
+            await original(self)
+
+    return mock.patch.object(execution._Attempts, "run", run)
 
 
 # Walls in front of walls: what has to go as well before one of the above shows.

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from aioelasticjob import Retry
 from tests.simulation import defects, omissions
 from tests.simulation.bare import simulation as bare_simulation
 from tests.simulation.cluster import Plan
@@ -47,6 +48,13 @@ def in_parts(given: Plan) -> Plan:
 def lonely(given: Plan) -> Plan:
     """Return the plan with two hosts: at times nobody is up."""
     return replace(given, skews=given.skews[:2])
+
+
+def failing(given: Plan) -> Plan:
+    """Return the plan with runs that have several attempts, with waits between them."""
+    retry = ("retry", Retry(4, 2.0, longest=4.0))
+    jobs = (replace(job, settings=(*job.settings, retry), failing=0.6, attempts=4) for job in given.jobs)
+    return replace(given, jobs=tuple(jobs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +130,8 @@ PLANTED = (
     Planted(omissions.epoch_not_raised, "epochs rise", "coup"),
     Planted(omissions.lose_deferred_triggers, "deferred triggers", "trigger,leave", dragging, seeds=3),
     Planted(omissions.prune_what_runs, "nothing that runs is removed", "reconfigure", dragging),
+    Planted(omissions.try_what_is_switched_off, "no attempt when switched off", "close-item,close-server", failing),
+    Planted(omissions.try_without_a_lock, "no attempt without its lock", "drop,expire", failing),
     Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=4),
 )
 

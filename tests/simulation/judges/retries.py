@@ -14,6 +14,10 @@ NEWS = 2.0
 """Seconds that the end of a session may be on its way to its owner."""
 LONGEST_LEASE = 10.0
 """Seconds that an instance may go on at most when its session's end cannot be heard of."""
+SLACK = 0.05
+"""Seconds by which an attempt may be cut off late: the loop's turns, and clocks that round."""
+RECENT = 4.0
+"""Seconds after a change of settings in which a run may still go by the old ones."""
 
 
 def attempts_follow_one_another(facts: Facts) -> Iterator[Violation]:
@@ -59,6 +63,22 @@ def attempts_rest_when_switched_off(facts: Facts) -> Iterator[Violation]:
             if known and facts.undisturbed(one.host, since - RESENT, entry.at, but="flag"):
                 text = f"{one.job}/{one.item}: attempt {entry.number} of {run} begins in spite of {flag}"
                 yield Violation("no attempt when switched off", entry.at, text)
+
+
+def attempts_keep_their_limit(facts: Facts) -> Iterator[Violation]:
+    """No attempt goes on beyond ``attempt_timeout``, unless its process sleeps."""
+    runs, begun = {run.begun.run: run for run in facts.runs}, dict[int, float]()
+    for entry in facts.entries:
+        if isinstance(entry, Attempted):
+            begun[entry.run] = entry.at
+        elif isinstance(entry, AttemptOver):
+            one, since = runs[entry.run].begun, begun[entry.run]
+            configs = facts.job(one.job).configs(one.at - RECENT, one.at)
+            longest = max((inf if (limit := each.attempt_timeout) is None else limit for each in configs), default=inf)
+            asleep = any(start <= entry.at and end >= since for start, end in facts.paused.get(one.process, ()))
+            if entry.at - since > longest + SLACK and not asleep:
+                text = f"{one.job}/{one.item}: attempt {entry.number} of {runs[entry.run]} outlasts {longest:g} s"
+                yield Violation("attempt timeout", entry.at, text)
 
 
 def failed_attempts_are_told(facts: Facts) -> Iterator[Violation]:
@@ -109,5 +129,6 @@ RULES = (
     attempts_follow_one_another,
     no_attempt_without_its_lock,
     attempts_rest_when_switched_off,
+    attempts_keep_their_limit,
     failed_attempts_are_told,
 )
