@@ -63,13 +63,13 @@ def test_no_attempt_begins_before_the_thread_of_the_last_one_has_ended(real_loop
     def handler(context: ItemContext) -> None:
         events.append(("begin", context.attempt))
         begun.set()
-        if context.attempt == 1:
+        if len(events) == 1:
             finish.wait(TIMEOUT)
         events.append(("end", context.attempt))
 
     async def main() -> Outcome:
-        config = JobConfig.build(job_name="job", attempt_timeout=0.01, retry=AT_ONCE)
-        retried = Retried(config, handler)
+        often = Retry(1000, backoff=0)  # on a busy machine the limit may be over before a thread begins
+        retried = Retried(JobConfig.build(job_name="job", attempt_timeout=0.01, retry=often), handler)
         outcomes: list[Outcome] = []
         async with anyio.create_task_group() as tasks:
 
@@ -79,13 +79,16 @@ def test_no_attempt_begins_before_the_thread_of_the_last_one_has_ended(real_loop
             tasks.start_soon(run)
             await anyio.to_thread.run_sync(begun.wait, TIMEOUT)
             await anyio.sleep(0.05)  # well past the limit of a thread that nothing can interrupt
-            assert events == [("begin", 1)]
+            assert len(events) == 1
             finish.set()
-        assert str(retried.attempts[0].error) == "attempt 1 took longer than 0.01 s"
+        assert {type(one.error) for one in retried.attempts} == {AttemptTimedOut}
         return outcomes[0]
 
     run_async(real_loop_kind, main)
-    assert events[:3] == [("begin", 1), ("end", 1), ("begin", 2)]
+    first = events[0][1]
+    assert events[:2] == [("begin", first), ("end", first)]
+    assert events[2][0] == "begin"
+    assert events[2][1] > first
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks /proc which processes live")

@@ -153,7 +153,7 @@ def test_stores_that_open_at_the_same_moment_upgrade_once(url: str) -> None:
                 versions = (
                     await connection.execute(text("SELECT version FROM aioelasticjob_schema ORDER BY 1"))
                 ).scalars()
-                assert list(versions) == [1, 2]
+                assert list(versions) == [1, 2, 3]
 
     asyncio.run(main())
 
