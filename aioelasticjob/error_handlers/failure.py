@@ -25,10 +25,10 @@ class Failure:
     task_id: str
     fire_time: str
     error: Exception
-    attempts: int = 1
-    """How many attempts the run has had."""
     told_at: float = 0.0
     """When the failure was given to its error handler, in seconds since the epoch; 0 before that."""
+    attempts: int = 1
+    """How many attempts the run has had."""
 
     @property
     def subject(self) -> str:

@@ -141,7 +141,7 @@ class ItemContext(Context):
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger bound to this run."""
-        return _RunLog(log, {"item": self.item, **_about(self)})
+        return _RunLog(log, _about(self, item=self.item))
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class InstanceContext(Context):
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger bound to this run."""
-        return _RunLog(log, {"items": self.items, **_about(self)})
+        return _RunLog(log, _about(self, items=self.items))
 
 
 AnyContext: TypeAlias = ItemContext | InstanceContext
@@ -228,10 +228,10 @@ class _RunLog(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
 
-def _about(context: Context) -> dict[str, object]:
+def _about(context: Context, **which: object) -> dict[str, object]:
     """Return the fields that each line of a run's log has."""
-    run = {"job": context.job_name, "run_id": context.run_id, "task_id": context.task_id}
-    return {**run, "attempt": context.attempt}
+    run = {"run_id": context.run_id, "task_id": context.task_id, "attempt": context.attempt}
+    return {"job": context.job_name, **which, **run}
 
 
 def task_id(job: str, items: str, instance: str, run: str, number: int) -> str:
