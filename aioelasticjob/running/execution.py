@@ -58,7 +58,7 @@ class Execution:
 
     retry_waits: RetryWaits = field(default_factory=RetryWaits)
     """The waits between attempts."""
-    report_attempt: Callable[[FailedAttempt], None] = lambda failed: None
+    report_attempt: Callable[[Execution, FailedAttempt], None] = lambda execution, failed: None
     """Is called with every failed attempt of a job that tries runs again."""
 
     limits: dict[int, HandlerScope] = field(default_factory=dict)
@@ -252,7 +252,7 @@ class _Attempts:
     def _report(self, failure: Exception, pause: float | None) -> None:
         if self._execution.config.retry is not None:
             seconds = asyncio.get_running_loop().time() - self._began
-            self._execution.report_attempt(FailedAttempt(self.context, failure, seconds, pause))
+            self._execution.report_attempt(self._execution, FailedAttempt(self.context, failure, seconds, pause))
 
 
 def _fail(execution: Execution, context: Context, error: Exception) -> None:

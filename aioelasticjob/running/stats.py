@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.config import JobConfig
@@ -51,7 +50,7 @@ class ExecutionStats:
 
     def reporting(self, execution: Execution) -> Execution:
         """Let an execution report its failures here, and put its events if anybody reads events."""
-        execution.report_attempt = partial(self._attempt_failed, execution)
+        execution.report_attempt = self._attempt_failed
         if self._events.heard:
             execution.trace = Trace.of(execution.claim, execution.config, self._events, self._clock)
             execution.report_error = execution.trace.complaining(execution.report_error)

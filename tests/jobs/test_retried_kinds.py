@@ -40,7 +40,7 @@ class Retried:
         claim = Claim(Fire(0, FireSource.CRON), "me", 1, {0: 1}, {0: VersionedRecord(Record(), 0)}, {})
         given = Job.declare(config, handler), config, claim, Checkpoints()
         self._execution = Execution(*given, Executors(processes=Processes(1)), self._report)
-        self._execution.report_attempt = self.attempts.append
+        self._execution.report_attempt = lambda _, failed: self.attempts.append(failed)
 
     @classmethod
     def of_kind(cls, kind: str, **settings: Any) -> Retried:
