@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from aioelasticjob.durations import Duration
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running_app import RunningApp
 
 if TYPE_CHECKING:
-    from aioelasticjob.operations import Asked, OperationResult, RequestStatus
+    from aioelasticjob.operations import Asked, OperationResult, RequestStatus, RunOptions
 
 
 class Asking:
@@ -24,21 +23,17 @@ class Asking:
         self,
         name: str,
         parameter: str | Mapping[str, object] | None = None,
-        *,
-        items: Iterable[int] | None = None,
-        at: datetime | None = None,
-        delay: Duration | None = None,
-        expires: datetime | Duration | None = None,
-        id: str | None = None,
+        **options: Unpack[RunOptions],
     ) -> Asked:
         """Ask for one run of a job's items, at once, ``at`` a time, or after a ``delay``: seconds, or ``"10m"``.
 
-        The runs begin as soon as an instance can make them, however late that is, unless the request ``expires``: at a
-        time, or so long after it is due.  A ``parameter`` replaces the job's parameter for these runs; a
-        mapping is passed on as JSON, and is ``context.request`` there.  A second request with the same ``id`` is the
-        same request, until 7 days after its end.
+        The ``items`` are all if none are named.  The runs begin as soon as an instance can make them, however late that
+        is, unless the request ``expires``: at a time, or so long after it is due.  A ``parameter`` replaces the job's
+        parameter for these runs; a mapping is passed on as JSON, and is ``context.request`` there.  A second request
+        with the same ``id`` is the same request, until 7 days after its end.
 
         Raises:
+            TypeError: there is no such option.
             InvalidSetting: the application does not run, there is no such job, an argument makes no sense, or the job
                 does not allow it: without ``monitor_execution`` only a whole job can be triggered, at once.
             NotPossible: nobody can answer it, or workers are too old for that.
@@ -48,9 +43,7 @@ class Asking:
         from aioelasticjob import operations
 
         session = self._session("trigger", name)
-        return await operations.ask(
-            session, name, parameter=parameter, items=items, at=at, delay=delay, expires=expires, id=id, by=session.host
-        )
+        return await operations.ask(session, name, parameter=parameter, by=session.host, **options)
 
     async def backfill(
         self,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -40,6 +41,8 @@ class Outcome(StrEnum):
     STOPPED = "stopped"
 
 
+CUT_OFF = "cut off"
+"""Stands for the outcome of a run that nobody could end: its instance died."""
 GIVEN_UP = "given up"
 """The outcome of a run that was cut off too often in a row, so that it is not rescued any more.  No handler ends so."""
 
@@ -56,6 +59,17 @@ class Progress:
     """How many of these runs, without the newest one, did not complete."""
     outcome: str = ""
     """How the newest run ended; empty while it goes on, or if it was cut off and nobody has rescued it."""
+    otherwise: Mapping[str, int] = field(default_factory=dict)
+    """By outcome, how many of those that did not complete ended in another way than ``failed``."""
+
+    def outcomes(self, newest: str = "") -> Counter[str]:
+        """Return how many runs have ended in which way; ``newest`` stands for the outcome of one that has none."""
+        found = Counter(self.otherwise)
+        found[Outcome.FAILED] += self.failed - sum(self.otherwise.values())
+        found[Outcome.COMPLETED] += self.runs - 1 - self.failed
+        if last := self.outcome or newest:
+            found[last] += 1
+        return +found
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,36 +70,32 @@ def resume(
         _do(where, lambda session: operations.resume(session, name, server=server), as_json)
 
 
-@on_a_registry
-def disable(
-    where: RegistryOptions,
-    name: JobOrNone = None,
-    server: Server = None,
-    item: Item = None,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
-    """Disable a job on one server or a server in all jobs: its items move; or one item; or a whole job, as pause."""
-    if name is None:
-        _do_to_server(where, _DISABLE, _needed(server, item), yes, as_json)
-    else:
-        _do(where, lambda session: operations.disable(session, name, server=server, item=item), as_json)
+def _switch(help: str, on_server: ServerAction, act: Callable[..., Awaitable[OperationResult]]) -> Callable[..., None]:
+    """Return a command that disables or enables: both take the same options."""
+
+    def command(
+        where: RegistryOptions,
+        name: JobOrNone = None,
+        server: Server = None,
+        item: Item = None,
+        yes: Yes = False,
+        as_json: AsJson = False,
+    ) -> None:
+        if name is None:
+            _do_to_server(where, on_server, _needed(server, item), yes, as_json)
+        else:
+            _do(where, lambda session: act(session, name, server=server, item=item), as_json)
+
+    command.__doc__ = help
+    return on_a_registry(command)
 
 
-@on_a_registry
-def enable(
-    where: RegistryOptions,
-    name: JobOrNone = None,
-    server: Server = None,
-    item: Item = None,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
-    """Enable what was disabled; what is off for another reason stays off."""
-    if name is None:
-        _do_to_server(where, _ENABLE, _needed(server, item), yes, as_json)
-    else:
-        _do(where, lambda session: operations.enable(session, name, server=server, item=item), as_json)
+disable = _switch(
+    "Disable a job on one server or a server in all jobs: its items move; or one item; or a whole job, as pause.",
+    _DISABLE,
+    operations.disable,
+)
+enable = _switch("Enable what was disabled; what is off for another reason stays off.", _ENABLE, operations.enable)
 
 
 @on_a_registry

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
@@ -16,15 +14,16 @@ from typer.core import TyperGroup
 from aioelasticjob import operations
 from aioelasticjob.cli.actions import Instance, Item, print_result
 from aioelasticjob.cli.jobs import AsJson, Name
+from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
-from aioelasticjob.clock import moment
+from aioelasticjob.clock import SystemClock
 from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Outcome
-from aioelasticjob.operations import Asked, OperationResult, RequestStatus
+from aioelasticjob.operations import Asked, OperationResult, RequestStatus, RunOptions
 from aioelasticjob.registry.session import Session
 
 UNSUCCESSFUL = 1
@@ -34,6 +33,9 @@ Id: TypeAlias = Annotated[str, typer.Argument(help="The request's id.")]
 Job: TypeAlias = Annotated[str | None, typer.Option(help="The job, if several have a request of that id.")]
 Parameter: TypeAlias = Annotated[
     str | None, typer.Option(help="The job's parameter for this run alone: text, or a JSON object.")
+]
+NewId: TypeAlias = Annotated[
+    str | None, typer.Option("--id", help="A second request with the same id is the same request.")
 ]
 Items: TypeAlias = Annotated[str | None, typer.Option(help="Only these items, such as 2,3.")]
 Wait: TypeAlias = Annotated[bool, typer.Option(help="Stay until the runs have ended; exit with 1 if one failed.")]
@@ -49,7 +51,7 @@ def trigger(
     at: Annotated[str | None, typer.Option(help="When, in ISO 8601 with its zone; at once without.")] = None,
     in_: Annotated[str | None, typer.Option("--in", help="After so long: 90s, 10m, 2h, 1d.")] = None,
     expires: Annotated[str | None, typer.Option(help="Not if it cannot begin by then: a time, or 10m after.")] = None,
-    id: Annotated[str | None, typer.Option(help="A second request with the same id is the same request.")] = None,
+    id: NewId = None,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
@@ -61,23 +63,15 @@ def trigger(
         done = where.look(lambda s: operations.trigger(s, name, instance=instance, parameter=parameter))
         return print_result(done, as_json=as_json)
 
-    async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
-        with _as_typed(at=("at", at), delay=("in", in_), expires=("expires", expires), items=("items", items)):
-            asked = await operations.ask(
-                session,
-                name,
-                parameter=parameter,
-                items=_items(items),
-                at=due,
-                delay=in_,
-                expires=until,
-                id=id,
-                by=_me(),
-                followed=wait,
-            )
-        return asked, await _followed(session, name, asked, wait, as_json)
+    options: RunOptions = {"items": _items(items), "at": due, "delay": in_, "expires": until, "id": id}
 
-    _tell(*(where.use if wait else where.look)(ask), as_json)
+    async def ask(session: Session) -> OperationResult:
+        with _as_typed(at=("at", at), delay=("in", in_), expires=("expires", expires), items=("items", items)):
+            return await operations.ask(
+                session, name, parameter=parameter, by=operator_name(), followed=wait, **options
+            )
+
+    _ask(where, name, ask, wait, as_json)
 
 
 @on_a_registry
@@ -88,7 +82,7 @@ def backfill(
     end: Annotated[str, typer.Option("--to", help="The moments before this one: a date or a time.")],
     items: Items = None,
     items_at_once: Annotated[int | None, typer.Option(min=1, help="How many items run at a time, everywhere.")] = None,
-    id: Annotated[str | None, typer.Option(help="A second request with the same id is the same request.")] = None,
+    id: NewId = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
     wait: Wait = False,
     as_json: AsJson = False,
@@ -96,19 +90,18 @@ def backfill(
     """Run the scheduled moments of a span again: each item one after another, oldest first."""
     chosen = _items(items)
 
-    async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
+    async def ask(session: Session) -> OperationResult:
         zone = await _zone(session, name)
         first, last = _local("from", start, zone), _local("to", end, zone)
         with _as_typed(start=("from", start), end=("to", end), items=("items", items)):
             if dry_run:
                 plan = await operations.plan_backfill(session, name, first, last, items=chosen)
-                return OperationResult(f"{name}: would run {plan.summary}"), None
-            asked = await operations.backfill(
-                session, name, first, last, items=chosen, items_at_once=items_at_once, id=id, by=_me()
+                return OperationResult(f"{name}: would run {plan.summary}")
+            return await operations.backfill(
+                session, name, first, last, items=chosen, items_at_once=items_at_once, id=id, by=operator_name()
             )
-        return asked, await _followed(session, name, asked, wait, as_json)
 
-    _tell(*(where.use if wait else where.look)(ask), as_json)
+    _ask(where, name, ask, wait, as_json)
 
 
 @on_a_registry
@@ -117,25 +110,25 @@ def rerun(
     name: Name,
     fire_time: Annotated[str, typer.Option(help="The scheduled moment to run again, in the job's time zone.")],
     items: Items = None,
-    id: Annotated[str | None, typer.Option(help="A second request with the same id is the same request.")] = None,
+    id: NewId = None,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
     """Run one scheduled moment again."""
     chosen = _items(items)
 
-    async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
+    async def ask(session: Session) -> OperationResult:
         at = _local("fire_time", fire_time, await _zone(session, name))
-        asked = await operations.rerun(session, name, at, items=chosen, id=id, by=_me())
-        return asked, await _followed(session, name, asked, wait, as_json)
+        return await operations.rerun(session, name, at, items=chosen, id=id, by=operator_name())
 
-    _tell(*(where.use if wait else where.look)(ask), as_json)
+    _ask(where, name, ask, wait, as_json)
 
 
 @on_a_registry
 def cancel(where: RegistryOptions, name: Name, item: Item = None, as_json: AsJson = False) -> None:
     """Stop the runs of a job that are under way, or the run of one item."""
-    print_result(where.look(lambda session: operations.cancel(session, name, item=item, by=_me())), as_json=as_json)
+    done = where.look(lambda session: operations.cancel(session, name, item=item, by=operator_name()))
+    print_result(done, as_json=as_json)
 
 
 class _Listing(TyperGroup):
@@ -160,7 +153,7 @@ requests = typer.Typer(
 @on_a_registry
 def list_(where: RegistryOptions, name: Name, as_json: AsJson = False) -> None:
     """List the requests of a job, and how far each has come."""
-    found = where.look(lambda session: operations.requests(session, name))
+    found = where.look(lambda session: operations.requests(session, name, now=SystemClock().now()))
     if as_json:
         write_json([as_dict(one) for one in found])
     elif found:
@@ -192,17 +185,17 @@ def resume(where: RegistryOptions, id: Id, job: Job = None, as_json: AsJson = Fa
 
 def as_dict(found: RequestStatus) -> dict[str, object]:
     """Return a request as JSON."""
-    request, span = found.request, found.request.span
+    request, span, local = found.request, found.request.span, found.local
     return {
         "id": request.id,
         "kind": request.source.value,
         "state": found.state,
         "items": request.items,
-        "asked": _iso(request.asked),
-        "at": _iso(request.at),
-        "expires": _iso(request.expires),
-        "from": None if span is None else _iso(span.start),
-        "to": None if span is None else _iso(span.end),
+        "asked": local(request.asked),
+        "at": local(request.at),
+        "expires": local(request.expires),
+        "from": None if span is None else local(span.start),
+        "to": None if span is None else local(span.end),
         "parameter": request.parameter,
         "by": request.by or None,
         "outcomes": dict(found.outcomes),
@@ -224,13 +217,24 @@ def _change(
     print_result(where.look(change), as_json=as_json)
 
 
-async def _followed(session: Session, job: str, asked: Asked, wait: bool, as_json: bool) -> RequestStatus | None:
-    """Return how a request has ended, if that is to be waited for."""
-    if not wait:
-        return None
-    if not as_json:  # stdout then holds nothing but the JSON of the end
-        print_result(asked, as_json=False)
-    return await operations.ended(session, job, asked.request)
+def _ask(
+    where: RegistryOptions,
+    job: str,
+    asking: Callable[[Session], Awaitable[OperationResult]],
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Ask for runs, and say what came of it; if that is wished, follow them to their end."""
+
+    async def ask(session: Session) -> tuple[OperationResult, RequestStatus | None]:
+        asked = await asking(session)
+        if not wait or not isinstance(asked, Asked):  # a plan is not asked for
+            return asked, None
+        if not as_json:  # stdout then holds nothing but the JSON of the end
+            print_result(asked, as_json=False)
+        return asked, await operations.ended(session, job, asked.request, clock=SystemClock())
+
+    _tell(*(where.use if wait else where.look)(ask), as_json)
 
 
 async def _zone(session: Session, job: str) -> tzinfo:
@@ -253,7 +257,7 @@ def _tell(asked: OperationResult, ended: RequestStatus | None, as_json: bool) ->
     if as_json:
         write_json(as_dict(ended))
     else:
-        out().print(f"{ended.state}: {_outcomes(ended)}", markup=False)
+        out().print(f"{ended.state}: {ended.outcomes_text}", markup=False)
     if ended.state != "done" or ended.outcomes.keys() - {Outcome.COMPLETED.value}:
         raise typer.Exit(UNSUCCESSFUL)
 
@@ -263,17 +267,12 @@ def _table(found: tuple[RequestStatus, ...]) -> TextTable:
     for one in found:
         request = one.request
         chosen = "all" if request.items is None else operations.listed(request.items, 6)
-        left = len(set(one.waiting) | set(one.running)) if request.is_open else 0
-        due = _iso(request.span.start if request.span else request.moment) or ""
+        due = one.local(request.span.start if request.span else request.moment)
         table.add(
-            *(Text(text) for text in (request.id, request.source.value.lower(), one.state, due, chosen)),
-            *(Text(text) for text in (_outcomes(one), str(left) if left else "", request.by)),
+            *(Text(text) for text in (request.id, request.source.value.lower(), one.state, str(due or ""), chosen)),
+            *(Text(text) for text in (one.outcomes_text, str(one.left or ""), request.by)),
         )
     return table
-
-
-def _outcomes(found: RequestStatus) -> str:
-    return ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(found.outcomes.items())) or "nothing yet"
 
 
 def _items(given: str | None) -> list[int] | None:
@@ -319,14 +318,3 @@ def _as_typed(**options: tuple[str, str | None]) -> Iterator[None]:
         if given is None:
             raise
         raise InvalidSetting(option, given, error.expected) from None
-
-
-def _iso(milliseconds: int) -> str | None:
-    return moment(milliseconds / 1000).isoformat(timespec="seconds") if milliseconds else None
-
-
-def _me() -> str:
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (KeyError, OSError):  # a user without a name, as in some containers
-        return socket.gethostname()

@@ -21,7 +21,7 @@ from aioelasticjob.coordination.requests import (
 )
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Fire, FireSource, Outcome, Progress, Record, Requested, VersionedRecord
+from aioelasticjob.model import CUT_OFF, Fire, FireSource, Outcome, Progress, Record, Requested, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 
 LOST = "unknown"
@@ -174,11 +174,6 @@ def settling(layout: Layout, fire: Fire | None, ended: Mapping[int, VersionedRec
     return operations
 
 
-def failures(progress: Progress) -> int:
-    """Return how many runs of an item did not complete, as far as they have ended."""
-    return progress.failed + (progress.outcome not in ("", Outcome.COMPLETED))
-
-
 def _is_due(request: Request, now: int) -> bool:
     return request.at <= now and not (request.expires and request.expires <= now)
 
@@ -219,4 +214,9 @@ def _begun(fire: Fire, before: tuple[Progress, int] | None) -> Progress:
     if before is None:
         return Progress(fire.slot)
     last = before[0]
-    return Progress(fire.slot, last.runs + 1, last.failed + (last.outcome != Outcome.COMPLETED))
+    how = last.outcome or CUT_OFF
+    if how in (Outcome.COMPLETED, Outcome.FAILED):
+        otherwise = last.otherwise
+    else:
+        otherwise = {**last.otherwise, how: last.otherwise.get(how, 0) + 1}
+    return Progress(fire.slot, last.runs + 1, last.failed + (how != Outcome.COMPLETED), otherwise=otherwise)

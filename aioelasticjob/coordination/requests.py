@@ -178,6 +178,7 @@ def encode_progress(progress: Progress) -> bytes:
     """Return the data of ``requests/{id}/{item}``."""
     told: dict[str, object] = {"moment": progress.moment, "runs": progress.runs}
     told |= {"failed": progress.failed} if progress.failed else {}
+    told |= {"otherwise": dict(progress.otherwise)} if progress.otherwise else {}
     return json.dumps({**told, "outcome": progress.outcome} if progress.outcome else told).encode()
 
 
@@ -186,10 +187,14 @@ def decode_progress(data: bytes) -> Progress:
     """Return the progress in a node's data; the end of the item's runs if somebody has written something else there."""
     try:
         told = json.loads(data)
-        outcome = told.get("outcome", "")
-        if not isinstance(outcome, str) or unencodable_text(outcome) is not None:
-            raise TypeError("the outcome is no text")
-        return Progress(_number(told["moment"]), _number(told.get("runs", 1)), _number(told.get("failed", 0)), outcome)
+        outcome = _text(told.get("outcome", ""))
+        if unencodable_text(told) is not None:
+            raise TypeError("no text that UTF-8 can spell")
+        otherwise = {_text(key): _number(value) for key, value in told.get("otherwise", {}).items()}
+        moment, runs, failed = _number(told["moment"]), _number(told.get("runs", 1)), _number(told.get("failed", 0))
+        if sum(otherwise.values()) > failed:
+            raise ValueError("more ended otherwise than did not complete")
+        return Progress(moment, runs, failed, outcome, otherwise)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return Progress(MAX_MILLISECONDS, 0, 0, "unknown")
 

@@ -8,12 +8,12 @@ request adds the feature there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypedDict, Unpack
 from uuid import uuid4
 
-from aioelasticjob.clock import moment
 from aioelasticjob.coordination.records import MAX_MILLISECONDS, too_large
 from aioelasticjob.coordination.requests import CANCELLED, FEATURE, Request, changed, decode, encode, is_id
 from aioelasticjob.coordination.view import JobView
@@ -22,7 +22,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations.actions import see_who_runs, trigger
 from aioelasticjob.operations.queries import listed, view_of
-from aioelasticjob.operations.request_status import existing
+from aioelasticjob.operations.request_status import existing, local_time, status_of_request
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
@@ -39,34 +39,47 @@ class Asked(OperationResult):
     """The id of the request; empty if the workers of the job know no requests, and were asked one by one."""
 
 
+class RunOptions(TypedDict, total=False):
+    """How runs may be asked for; without any of these: all items, at once."""
+
+    items: Iterable[int] | None
+    at: datetime | None
+    """The time for which they are asked for."""
+    delay: Duration | None
+    """How long after now that is: seconds, or text as ``10m``."""
+    expires: datetime | Duration | None
+    """When nothing more of it is begun: at a time, or so long after it is due.  Without it, it runs however late."""
+    id: str | None
+    """A second request with the same id is the same request."""
+
+
 async def ask(
     session: Session,
     job: str,
     *,
     parameter: str | Mapping[str, object] | None = None,
-    items: Iterable[int] | None = None,
-    at: datetime | None = None,
-    delay: Duration | None = None,
-    expires: datetime | Duration | None = None,
-    id: str | None = None,
     by: str = "",
     followed: bool = False,
+    **options: Unpack[RunOptions],
 ) -> Asked:
-    """Ask for one run of a job's items, at once, ``at`` a time, or after a ``delay``: seconds, or text as ``10m``.
+    """Ask for one run of a job's items, at once or later, as the options say.
 
-    The runs begin as soon as an instance can make them, however late that is, unless the request ``expires``: at a
-    time, or so long after it is due.  A ``parameter`` that is a mapping is passed on as JSON.  A second request
-    with the same ``id`` is the same request.  With ``followed`` a job whose runs cannot be followed is refused.
+    A ``parameter`` that is a mapping is passed on as JSON.  With ``followed`` a job whose runs cannot be followed is
+    refused.
 
     Raises:
+        TypeError: there is no such option.
         InvalidSetting: no such job, or an argument makes no sense, or the job does not allow it.
         NotPossible: nobody can answer it, or workers are too old for that.
         ChangedMeanwhile: others have changed the job meanwhile.
         RegistryError: the registry could not be read or written.
     """
+    if unknown := options.keys() - RunOptions.__annotations__.keys():
+        raise TypeError(f"ask() has no option {listed(sorted(unknown))}")
+    items, at, delay = options.get("items"), options.get("at"), options.get("delay")
     text, chosen = _parameter(parameter), None if items is None else item_numbers(items)
     planned = _see_when(at, delay)
-    is_plain = chosen is None and not planned and expires is None and id is None and not followed
+    is_plain = not followed and all(value is None for value in options.values())
     view = await view_of(session, job)
     if is_plain and (not view.config.monitor_execution or _too_old(view)):
         done = await trigger(session, job, parameter=text)
@@ -74,10 +87,10 @@ async def ask(
     see_whether_requests_work(view)
     if not planned:
         see_who_runs(view)
-    wanted = await new_request(session, view, chosen, id, by)
+    wanted = await new_request(session, view, chosen, options.get("id"), by)
     wanted = replace(wanted, at=_due(at, delay, wanted.asked), parameter=text)
-    wanted = replace(wanted, expires=_expiry(expires, wanted.moment))
-    return await write_request(session, job, wanted, f"{job}: asked to run {_named(wanted)}")
+    wanted = replace(wanted, expires=_expiry(options.get("expires"), wanted.moment, view.config.time_zone))
+    return await write_request(session, job, wanted, f"{job}: asked to run {named(wanted, view)}", delay is not None)
 
 
 async def new_request(
@@ -97,8 +110,10 @@ async def new_request(
     return Request(name, FireSource.TRIGGER, count, now, _runnable(view, items), by=by, named=id is not None)
 
 
-async def write_request(session: Session, job: str, request: Request, summary: str) -> Asked:
+async def write_request(session: Session, job: str, request: Request, summary: str, is_delayed: bool = False) -> Asked:
     """Write a new request, unless the same one is there already.
+
+    A request ``is_delayed`` if its time follows from when it is asked for: then it is the same whenever it is asked.
 
     Raises:
         NotPossible: its id belongs to another request.
@@ -109,12 +124,11 @@ async def write_request(session: Session, job: str, request: Request, summary: s
         view = await view_of(session, job)
         path = view.layout.request(request.id)
         if (node := view.tree.get(path)) is not None:
-            if not _is_same(request, decode(request.id, node)):
-                raise NotPossible(f"{job}: the id {request.id!r} belongs to another request: choose another id")
-            done = await commit(session, (), f"{job}: this was asked for already, as the request {request.id}")
+            done = await commit(session, (), _already(view, request, decode(request.id, node), is_delayed))
             return Asked(done.summary, done.paths, done.zxid, request.id)
         if request.expires and request.expires <= request.asked:
-            raise InvalidSetting("expires", _iso(request.expires), "has passed already, so that nothing would be run")
+            passed = _iso(request.expires, view.config.time_zone)
+            raise InvalidSetting("expires", passed, "has passed already, so that nothing would be run")
         parent = [] if view.layout.requests in view.tree else [Create(view.layout.requests)]
         operations: list[Op] = [*requiring(view), *parent, Create(path, encode(request))]
         try:
@@ -201,13 +215,37 @@ def requiring(view: JobView) -> list[Op]:
     return [Set(view.layout.config, config.to_json(), node.stat.version)]
 
 
-def _is_same(wanted: Request, there: Request | None) -> bool:
+def _already(view: JobView, wanted: Request, there: Request | None, is_delayed: bool) -> str:
+    """Return what holds if the id of a request is taken by the same request.
+
+    Raises:
+        NotPossible: it is taken by another one.
+    """
+    job = view.layout.job
     if there is None:
-        return False
-    return (wanted.source, wanted.items, wanted.parameter, wanted.span) == (
-        *(there.source, there.items, there.parameter),
-        there.span,
-    )
+        raise NotPossible(f"{job}: the id {wanted.id!r} belongs to another request: choose another id")
+    holds = f"{job}: asked already: {named(there, view)}, as the request {there.id}"
+    if differing := list(_differing(wanted, there, is_delayed)):
+        raise NotPossible(
+            f"{holds}; what is asked now differs in {listed(differing)}: choose another id, "
+            "or wait until that id is forgotten, 7 days after the end of its request"
+        )
+    found = status_of_request(view, there, wanted.asked / 1000)
+    return f"{holds} ({found.state}: {found.outcomes_text})"
+
+
+def _differing(wanted: Request, there: Request, is_delayed: bool) -> Iterator[str]:
+    """Yield the words for what two requests of the same id differ in."""
+    if wanted.source is not there.source or wanted.span != there.span:
+        yield "the moments to run" if wanted.source is there.source else "the kind"
+    if wanted.items != there.items:
+        yield "the items"
+    if wanted.parameter != there.parameter:
+        yield "the parameter"
+    if wanted.at != there.at and not (is_delayed and there.at):
+        yield "the time"
+    elif wanted.expires != there.expires and wanted.expires - wanted.moment != there.expires - there.moment:
+        yield "the time at which it expires"
 
 
 def _parameter(given: object) -> str | None:
@@ -266,12 +304,12 @@ def _due(at: datetime | None, delay: Duration | None, now: int) -> int:
     return now + _span("delay", delay)
 
 
-def _expiry(expires: datetime | Duration | None, due: int) -> int:
+def _expiry(expires: datetime | Duration | None, due: int, time_zone: str) -> int:
     if expires is None:
         return 0
     last = milliseconds("expires", expires) if isinstance(expires, datetime) else due + _span("expires", expires)
     if last <= due:
-        raise InvalidSetting("expires", expires, f"must be later than the time when it is due, {_iso(due)}")
+        raise InvalidSetting("expires", expires, f"must be later than the time when it is due, {_iso(due, time_zone)}")
     return last
 
 
@@ -299,12 +337,16 @@ def milliseconds(setting: str, given: object) -> int:
     return found
 
 
-def _named(request: Request) -> str:
-    when = f" at {_iso(request.at)}" if request.at else ""
+def named(request: Request, view: JobView) -> str:
+    """Return what a request asks for, for a sentence, with times in the job's time zone."""
+    zone, span = view.config.time_zone, request.span
+    when = f" at {_iso(request.at, zone)}" if request.at else ""
+    if span is not None:
+        when = f" for the moments from {_iso(span.start, zone)} to {_iso(span.end, zone)}"
     if request.items is None:
         return f"all its items{when}"
     return f"item{'s' if len(request.items) > 1 else ''} {listed(request.items)}{when}"
 
 
-def _iso(milliseconds: int) -> str:
-    return moment(milliseconds / 1000).isoformat(timespec="seconds")
+def _iso(milliseconds: int, time_zone: str) -> str:
+    return local_time(milliseconds, time_zone).isoformat(timespec="seconds")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from anyio import sleep
 
-from aioelasticjob.coordination.request_runs import begun_items, failures, requests_of, waiting_items
-from aioelasticjob.coordination.requests import Request, is_id
+from aioelasticjob.clock import Clock, moment
+from aioelasticjob.coordination.request_runs import begun_items, requests_of, waiting_items
+from aioelasticjob.coordination.requests import EXPIRED, Request, is_id
 from aioelasticjob.coordination.view import JobView
+from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import Layout
-from aioelasticjob.model import Outcome
+from aioelasticjob.model import CUT_OFF
 from aioelasticjob.operations.queries import listed, names, view_of
 from aioelasticjob.registry.session import Session
 
@@ -33,37 +37,60 @@ class RequestStatus:
     """The items that have moments to run."""
     running: tuple[int, ...]
     """The items whose newest run has not ended."""
+    time_zone: str = "UTC"
+    """The job's time zone."""
 
     @property
     def is_over(self) -> bool:
         """Whether all its runs have ended, and no more will begin."""
-        return bool(self.request.closed) or not (self.running or (self.waiting and self.request.is_open))
+        may_begin = self.request.is_open and self.state != EXPIRED
+        return bool(self.request.closed) or not (self.running or (self.waiting and may_begin))
+
+    @property
+    def left(self) -> int:
+        """How many items have not ended their runs."""
+        return len(set(self.waiting) | set(self.running)) if self.request.is_open else 0
+
+    @property
+    def outcomes_text(self) -> str:
+        """How many runs have ended in which way, as text."""
+        if self.outcomes:
+            return ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(self.outcomes.items()))
+        return "nothing was run" if self.is_over else "nothing yet"
+
+    def local(self, milliseconds: int) -> datetime | None:
+        """Return one of the request's times in the job's time zone; None for 0, which stands for no time."""
+        return local_time(milliseconds, self.time_zone) if milliseconds else None
 
 
-async def requests(session: Session, job: str) -> tuple[RequestStatus, ...]:
+async def requests(session: Session, job: str, *, now: float | None = None) -> tuple[RequestStatus, ...]:
     """Return the requests of a job, in the order in which they are answered; those that have ended last for a while.
+
+    With ``now``, in seconds since the epoch, also those are shown as expired of which no leader has noted it.
 
     Raises:
         InvalidSetting: there is no such job.
         RegistryError: the registry could not be read.
     """
     view = await view_of(session, job)
-    return tuple(_status(view, request) for request in requests_of(view))
+    return tuple(status_of_request(view, request, now) for request in requests_of(view))
 
 
-async def request(session: Session, job: str, id: str) -> RequestStatus:
-    """Return one request of a job.
+async def request(session: Session, job: str, id: str, *, now: float | None = None) -> RequestStatus:
+    """Return one request of a job; ``now`` as in ``requests``.
 
     Raises:
         InvalidSetting: there is no such job, or no such request.
         RegistryError: the registry could not be read.
     """
     view = await view_of(session, job)
-    return _status(view, existing(view, id))
+    return status_of_request(view, existing(view, id), now)
 
 
-async def ended(session: Session, job: str, id: str) -> RequestStatus:
+async def ended(session: Session, job: str, id: str, *, clock: Clock | None = None) -> RequestStatus:
     """Wait until all runs of a request have ended, and return how.  A run that was cut off for good has ended, too.
+
+    With a ``clock`` a request that has expired is not waited for, also if no leader notes it.
 
     Raises:
         InvalidSetting: there is no such job, or no such request.
@@ -71,14 +98,14 @@ async def ended(session: Session, job: str, id: str) -> RequestStatus:
     """
     while True:
         view = await view_of(session, job)
-        found = _status(view, existing(view, id))
+        found = status_of_request(view, existing(view, id), None if clock is None else clock.now())
         if found.is_over:
             return found
         if found.running and not found.waiting and not view.config.failover:
             paths = [path for item in map(view.layout.item, found.running) for path in (item.running, item.execution)]
             nodes = await session.get_many(paths)
             if not any(nodes[::2]):  # and nobody rescues them
-                lost = {**found.outcomes, "cut off": len(found.running)}
+                lost = Counter(found.outcomes) + Counter({CUT_OFF: len(found.running)})
                 newest = await request(session, job, id)
                 return newest if newest.is_over else replace(found, outcomes=lost, running=())
         await sleep(POLL_INTERVAL)
@@ -115,24 +142,35 @@ def existing(view: JobView, id: str) -> Request:
     return found[id]
 
 
-def _status(view: JobView, request: Request) -> RequestStatus:
+def status_of_request(view: JobView, request: Request, now: float | None = None) -> RequestStatus:
+    """Return how far a request has come, as a view shows it; ``now`` as in ``requests``."""
+    zone = view.config.time_zone
     if request.closed:
-        return RequestStatus(request, request.stopped or "done", request.outcomes or {}, (), ())
+        return RequestStatus(request, request.stopped or "done", request.outcomes or {}, (), (), zone)
     begun = begun_items(view, request)
-    outcomes = dict[str, int]()
-    for progress, _ in begun.values():
-        failed = failures(progress)
-        ended = {Outcome.COMPLETED.value: progress.runs - failed - (not progress.outcome), Outcome.FAILED.value: failed}
-        if request.span is None:
-            ended = {progress.outcome: 1}
-        for outcome, count in ended.items():
-            if outcome and count > 0:
-                outcomes[outcome] = outcomes.get(outcome, 0) + count
+    outcomes = sum((progress.outcomes() for progress, _ in begun.values()), Counter[str]())
     waiting = tuple(waiting_items(view, request))
     running = tuple(sorted(item for item, (progress, _) in begun.items() if not progress.outcome))
-    state = request.stopped or ("paused" if request.paused else "running" if running else "waiting")
-    if state == "waiting" and not waiting:
-        state = "done"
-    elif state == "waiting" and not begun and request.at:
-        state = "planned"
-    return RequestStatus(request, state, outcomes, waiting, running)
+    state = _state(request, waiting, running, begun=bool(begun))
+    if now is not None and request.is_open and waiting and 0 < request.expires <= round(now * 1000):
+        state = EXPIRED
+    return RequestStatus(request, state, dict(outcomes), waiting, running, zone)
+
+
+def local_time(milliseconds: int, time_zone: str) -> datetime:
+    """Return a time in a job's time zone, to the second; in UTC if the zone of a job without cron does not exist."""
+    try:
+        zone = zone_named(time_zone)
+    except InvalidSetting:
+        zone = UTC
+    return moment(milliseconds // 1000).astimezone(zone)
+
+
+def _state(request: Request, waiting: tuple[int, ...], running: tuple[int, ...], *, begun: bool) -> str:
+    if request.stopped or request.paused:
+        return request.stopped or "paused"
+    if running:
+        return "running"
+    if not waiting:
+        return "done"
+    return "planned" if request.at and not begun else "waiting"

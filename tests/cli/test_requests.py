@@ -68,7 +68,46 @@ def test_a_run_is_asked_for_and_followed_to_its_end(ask: Ask) -> None:
     failed = ask("trigger", "report", "--parameter", "fail", "--wait", "--json")
     assert failed.exit_code == 1
     assert json.loads(failed.stdout)["outcomes"] == {"failed": 3}
-    assert "asked for already" in said(ask("trigger", "report", "--items", "0,2", "--id", "one"))
+    again = said(ask("trigger", "report", "--items", "0,2", "--id", "one"))
+    assert again == "report: asked already: items 0, 2, as the request one (done: 2 completed)"
+
+
+def test_a_second_request_of_the_same_id_says_what_holds(ask: Ask) -> None:
+    at = "2090-11-20T02:00:00+08:00"
+    first = said(ask("trigger", "report", "--at", at, "--items", "2", "--id", "night"))
+    assert f"asked to run item 2 at {at}" in first
+    same = said(ask("trigger", "report", "--at", "2090-11-19T18:00Z", "--items", "2", "--id", "night"))
+    assert f"asked already: item 2 at {at}, as the request night (planned: nothing yet)" in same
+    for words, what in (
+        (("--at", "2090-11-20T03:00+08:00", "--items", "2"), "the time"),
+        (("--at", at), "the items"),
+        (("--at", at, "--items", "2", "--parameter", "x"), "the parameter"),
+        (("--at", at, "--items", "2", "--expires", "1h"), "the time at which it expires"),
+        (("--items", "2"), "the time"),
+    ):
+        other = ask("trigger", "report", "--id", "night", *words)
+        assert other.exit_code == 1
+        assert f"asked already: item 2 at {at}" in other.stderr
+        assert f"differs in {what}:" in other.stderr
+    span = ("--from", "2026-01-01", "--to", "2026-01-04", "--id")
+    kind = ask("backfill", "report", *span, "night")
+    assert (kind.exit_code, "differs in the kind, the items, the time:" in kind.stderr) == (1, True)
+    said(ask("backfill", "report", *span, "days", "--wait"))
+    other = ask("backfill", "report", "--from", "2026-01-02", "--to", "2026-01-04", "--id", "days")
+    assert "asked already: all its items for the moments from 2026-01-01T00:00:00+08:00 to" in other.stderr
+    assert "differs in the moments to run" in other.stderr
+    later = said(ask("trigger", "report", "--in", "1h", "--id", "soon", "--expires", "5m"))
+    assert "asked to run all its items at 2" in later
+    assert "asked already" in said(ask("trigger", "report", "--in", "1h", "--id", "soon", "--expires", "5m"))
+
+
+def test_an_expired_request_says_so(ask: Ask) -> None:
+    said(ask("pause", "report"))
+    expired = ask("trigger", "report", "--in", "0.05s", "--expires", "0.05s", "--id", "late", "--wait")
+    assert (expired.exit_code, expired.stdout.splitlines()[-1]) == (1, "expired: nothing was run")
+    listed = said(ask("requests", "report"))
+    assert "expired" in listed
+    assert "nothing was run" in listed
 
 
 def test_requests_are_listed_paused_and_cancelled(ask: Ask) -> None:
@@ -77,6 +116,8 @@ def test_requests_are_listed_paused_and_cancelled(ask: Ask) -> None:
     (told,) = json.loads(said(ask("requests", "report", "--json")))
     assert (told["state"], told["parameter"], told["items"]) == ("planned", '{"a": 1}', None)
     assert told["expires"] > told["at"] > told["asked"]
+    assert {told[name][-6:] for name in ("expires", "at", "asked")} == {"+08:00"}
+    assert "+08:00" in said(ask("requests", "report"))
     assert "later" in said(ask("requests", "report"))
     assert "is paused" in said(ask("requests", "pause", "later"))
     assert "goes on" in said(ask("requests", "resume", "later", "--job", "report"))

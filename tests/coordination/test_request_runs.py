@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from aioelasticjob.coordination.request_runs import next_due, next_run, rescued_request
-from aioelasticjob.coordination.requests import Request, Span, changed, encode
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
+from aioelasticjob.coordination.requests import Request, Span, changed, decode_progress, encode, encode_progress
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Progress, Record
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.coordination.test_claims import LAYOUT, ME, NOW, Desk, done
 
@@ -172,6 +172,19 @@ def test_a_backfill_counts_what_failed() -> None:
     for outcome in (Outcome.FAILED, Outcome.COMPLETED, Outcome.TIMED_OUT):
         run_all(desk, *[outcome] * 3, source=FireSource.BACKFILL)
     assert progress(desk, 0, "b") == {"moment": START + 2000, "runs": 3, "failed": 1, "outcome": "timed out"}
+
+
+def test_a_backfill_counts_what_was_stopped_and_what_was_cut_off_apart() -> None:
+    desk = asked(BACKFILL)
+    run_all(desk, *[Outcome.STOPPED] * 3, source=FireSource.BACKFILL)
+    desk.write(Set(LAYOUT.request_item("b", 1), encode_progress(Progress(START)), -1))  # as if it had been cut off
+    for outcome in (Outcome.FAILED, Outcome.COMPLETED):
+        run_all(desk, *[outcome] * 3, source=FireSource.BACKFILL)
+    counted = [decode_progress(json.dumps(progress(desk, item, "b")).encode()).outcomes() for item in range(2)]
+    assert counted == [
+        {"stopped": 1, "failed": 1, "completed": 1},
+        {"cut off": 1, "failed": 1, "completed": 1},
+    ]
 
 
 def test_items_of_a_backfill_that_are_behind_go_first() -> None:

@@ -105,13 +105,32 @@ def test_keys_that_are_not_known_are_kept_when_a_request_is_changed() -> None:
 
 
 @given(
-    st.builds(Progress, moments, st.integers(0, 99), st.integers(0, 99), st.sampled_from(["", "completed", "failed"]))
+    st.builds(
+        Progress,
+        moments,
+        st.integers(0, 99),
+        st.integers(20, 99),
+        st.sampled_from(["", "completed", "failed"]),
+        st.dictionaries(st.sampled_from(["stopped", "cut off"]), st.integers(1, 10)),
+    )
 )
 def test_progress_is_read_as_it_was_written(progress: Progress) -> None:
     assert decode_progress(encode_progress(progress)) == progress
 
 
-@pytest.mark.parametrize("data", [b"", b"x", b"[]", b"{}", b'{"moment":"1"}', b'{"moment":1,"outcome":2}', b"\xff"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"x",
+        b"[]",
+        b"{}",
+        b'{"moment":"1"}',
+        b'{"moment":1,"outcome":2}',
+        b'{"moment":1,"otherwise":{"a":1}}',
+        b"\xff",
+    ],
+)
 def test_an_item_whose_progress_is_nonsense_has_run_everything(data: bytes) -> None:
     progress = decode_progress(data)
     assert ONCE.following(progress) is None

@@ -7,6 +7,7 @@ import pytest
 
 from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.operations import RequestStatus
+from aioelasticjob.testing import VirtualClock
 from tests.running.test_settings_changes import staff
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
@@ -58,5 +59,21 @@ def test_the_job_of_a_request_is_found_by_the_id() -> None:
         for id, why in (("r", "several jobs"), ("x", "no job has it"), ("a/b", "no id")):
             with pytest.raises(InvalidSetting, match=why):
                 await operations.job_of_request(here.observer, id)
+
+    simulate(scene)
+
+
+def test_what_has_expired_is_shown_so_though_no_instance_is_there_to_note_it() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "a", cron=NEVER)
+        await operations.ask(here.observer, "job", delay=60, expires=60, id="r")
+        here.faults.crash(them.people["a"])
+        request = (await operations.request(here.observer, "job", "r")).request
+        for milliseconds, state in ((request.expires - 1, "planned"), (request.expires, "expired")):
+            found = await operations.request(here.observer, "job", "r", now=milliseconds / 1000)
+            assert (found.state, found.is_over) == (state, state == "expired")
+        await here.until(300)
+        ended = await operations.ended(here.observer, "job", "r", clock=VirtualClock())
+        assert (ended.state, ended.outcomes_text) == ("expired", "nothing was run")
 
     simulate(scene)

@@ -10,7 +10,6 @@ from aioelasticjob.coordination.request_runs import LOST, begun_items, cancellat
 from aioelasticjob.coordination.requests import EXPIRED, Request, changed
 from aioelasticjob.coordination.rules.rule_input import RuleInput
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.model import Outcome
 
 NAMED_FOR = 7 * 24 * 3600
 """Seconds for which the id of a request is remembered after its end, if who has asked has given the id."""
@@ -71,12 +70,9 @@ def _is_removed(view: JobView, item: int) -> bool:
 def _closing(view: JobView, request: Request, time: int) -> UpdateRequest:
     outcomes = Counter[str]()
     for progress, _ in begun_items(view, request).values():
-        outcomes[progress.outcome or LOST] += 1
-        outcomes[Outcome.FAILED.value] += progress.failed
-        outcomes[Outcome.COMPLETED.value] += max(0, progress.runs - 1 - progress.failed)
+        outcomes += progress.outcomes(LOST)
     unrun = tuple(waiting_items(view, request)) if request.stopped else ()
-    counted = {outcome: count for outcome, count in outcomes.items() if count}
-    return _update(view, request, unrun, closed=time, outcomes=counted)
+    return _update(view, request, unrun, closed=time, outcomes=dict(outcomes))
 
 
 def _update(view: JobView, request: Request, unrun: tuple[int, ...] = (), **keys: object) -> UpdateRequest:

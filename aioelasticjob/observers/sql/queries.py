@@ -28,9 +28,9 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from aioelasticjob.config import MAX_ITEMS
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.model import Outcome
+from aioelasticjob.model import CUT_OFF, Outcome
 from aioelasticjob.observers.sql.history import RUNNING, Filter, RunEntry, SparklineEntry, StateEntry
-from aioelasticjob.observers.sql.rows import CUT_OFF, HANDED_OVER
+from aioelasticjob.observers.sql.rows import HANDED_OVER
 from aioelasticjob.observers.sql.schema import RUNS, STATES, Moment
 
 MAX_PAGE_ROWS = 1000

@@ -24,8 +24,8 @@ STATES = {
     Outcome.STOPPED: "TASK_KILLED",
 }
 """The states of the status trace for the ends of runs: Elastic-Job's names, as far as it has one."""
-HANDED_OVER, CUT_OFF = "handed over", "cut off"
-"""Outcomes that become known only after a run's end: it was handed over, or its instance died."""
+HANDED_OVER = "handed over"
+"""The outcome of a run that was handed over, which becomes known only after its end."""
 WIDTHS = {"job_name": 255, "task_id": 255, "hostname": 255, "instance": 255, "failure_cause": 4000, "message": 4000}
 """Characters that the columns hold in tables that we have made."""
 TAIL_CHARACTERS = 80
