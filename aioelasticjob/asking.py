@@ -120,7 +120,8 @@ class Asking:
         """
         from aioelasticjob import operations
 
-        return await operations.cancel_request(self._session("cancel_request", name), name, id)
+        session = self._session("cancel_request", name)
+        return await operations.cancel_request(session, name, id, by=session.host)
 
     def _session(self, what: str, job: str) -> Session:
         if self._here.session is None:

@@ -187,6 +187,11 @@ class Layout:
         return f"/{self.job}/leader/paused"
 
     @property
+    def operator(self) -> str:
+        """Who has acted last on the job; the operator's transaction writes it."""
+        return f"/{self.job}/leader/operator"
+
+    @property
     def leader_sharding(self) -> str:
         """Parent of the assignment's marks."""
         return f"/{self.job}/leader/sharding"

@@ -12,6 +12,7 @@ from aioelasticjob import operations
 from aioelasticjob.cli import completion
 from aioelasticjob.cli.describe import done_as_json
 from aioelasticjob.cli.jobs import AsJson, Name
+from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import SystemClock
@@ -38,7 +39,7 @@ class ServerAction:
     """An action on a server in all jobs, and what becomes of the items there."""
 
     label: str
-    act: Callable[[Session, str], Awaitable[OperationResult]]
+    act: Callable[..., Awaitable[OperationResult]]
     outcome: str
 
 
@@ -56,7 +57,7 @@ def pause(
     if name is None:
         _do_to_server(where, _PAUSE, server, yes, as_json)
     else:
-        _do(where, lambda session: operations.pause(session, name, server=server), as_json)
+        _do(where, lambda session: operations.pause(session, name, server=server, by=operator_name()), as_json)
 
 
 @on_a_registry
@@ -67,7 +68,7 @@ def resume(
     if name is None:
         _do_to_server(where, _RESUME, server, yes, as_json)
     else:
-        _do(where, lambda session: operations.resume(session, name, server=server), as_json)
+        _do(where, lambda session: operations.resume(session, name, server=server, by=operator_name()), as_json)
 
 
 def _switch(help: str, on_server: ServerAction, act: Callable[..., Awaitable[OperationResult]]) -> Callable[..., None]:
@@ -84,7 +85,7 @@ def _switch(help: str, on_server: ServerAction, act: Callable[..., Awaitable[Ope
         if name is None:
             _do_to_server(where, on_server, _needed(server, item), yes, as_json)
         else:
-            _do(where, lambda session: act(session, name, server=server, item=item), as_json)
+            _do(where, lambda session: act(session, name, server=server, item=item, by=operator_name()), as_json)
 
     command.__doc__ = help
     return on_a_registry(command)
@@ -104,7 +105,7 @@ def shutdown(
 ) -> None:
     """Let instances leave a job once their runs have ended; a new start of their processes brings them back."""
     confirm(f"Let {instance or 'all instances'} leave {name}?", sure=yes)
-    _do(where, lambda session: operations.shut_down(session, name, instance=instance), as_json)
+    _do(where, lambda session: operations.shut_down(session, name, instance=instance, by=operator_name()), as_json)
 
 
 @on_a_registry
@@ -125,7 +126,7 @@ def remove(
         _do(where, lambda session: operations.remove_server(session, ip), as_json)
     else:
         confirm(f"Remove {name} with its settings, records and offsets?", sure=yes)
-        _do(where, lambda session: operations.remove(session, name, force=force), as_json)
+        _do(where, lambda session: operations.remove(session, name, force=force, by=operator_name()), as_json)
 
 
 def _do_to_server(where: RegistryOptions, action: ServerAction, server: str | None, sure: bool, as_json: bool) -> None:
@@ -135,7 +136,7 @@ def _do_to_server(where: RegistryOptions, action: ServerAction, server: str | No
         now = SystemClock().now()
         found = operations.by_server(where.look(lambda session: operations.jobs(session, now=now)))
         confirm(_question(action, next((host for host in found if host.ip == ip), None), ip), sure=False)
-    _do(where, lambda session: action.act(session, ip), as_json)
+    _do(where, lambda session: action.act(session, ip, by=operator_name()), as_json)
 
 
 def _question(action: ServerAction, host: HostStatus | None, ip: str) -> str:

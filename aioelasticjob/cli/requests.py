@@ -60,7 +60,9 @@ def trigger(
     if instance is not None:
         if (items, at, in_, expires, id, wait) != (None, None, None, None, None, False):
             raise InvalidSetting("instance", instance, "can only be triggered at once, with all items that it holds")
-        done = where.look(lambda s: operations.trigger(s, name, instance=instance, parameter=parameter))
+        done = where.look(
+            lambda s: operations.trigger(s, name, instance=instance, parameter=parameter, by=operator_name())
+        )
         return print_result(done, as_json=as_json)
 
     options: RunOptions = {"items": _items(items), "at": due, "delay": in_, "expires": until, "id": id}
@@ -206,13 +208,13 @@ def as_dict(found: RequestStatus) -> dict[str, object]:
 
 def _change(
     where: RegistryOptions,
-    act: Callable[[Session, str, str], Awaitable[OperationResult]],
+    act: Callable[..., Awaitable[OperationResult]],
     id: str,
     job: str | None,
     as_json: bool,
 ) -> None:
     async def change(session: Session) -> OperationResult:
-        return await act(session, job or await operations.job_of_request(session, id), id)
+        return await act(session, job or await operations.job_of_request(session, id), id, by=operator_name())
 
     print_result(where.look(change), as_json=as_json)
 

@@ -17,6 +17,7 @@ from aioelasticjob.cli import completion
 from aioelasticjob.cli.actions import Yes, print_result
 from aioelasticjob.cli.describe import done_as_json, preview_as_json
 from aioelasticjob.cli.jobs import AsJson, Name
+from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.errors import InvalidSetting
@@ -55,7 +56,7 @@ def set_(
         seen = await operations.preview(session, name, given)
         if dry_run:
             return seen, None
-        return seen, await operations.configure(session, name, given, version=seen.version)
+        return seen, await operations.configure(session, name, given, version=seen.version, by=operator_name())
 
     preview, done = where.look(change)
     if as_json:
@@ -100,9 +101,9 @@ def import_(
     text = _text(file)
     if overwrite:
         confirm(f"Replace the settings of jobs that are there by those of {file}?", sure=yes)
-    print_result(
-        where.look(lambda session: operations.import_jobs(session, text, overwrite=overwrite)), as_json=as_json
-    )
+    by = operator_name()
+    done = where.look(lambda session: operations.import_jobs(session, text, overwrite=overwrite, by=by))
+    print_result(done, as_json=as_json)
 
 
 def _pairs(settings: list[str]) -> dict[str, object]:

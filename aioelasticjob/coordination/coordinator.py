@@ -27,6 +27,7 @@ from aioelasticjob.coordination.effects import (
 )
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.operator_log import OperatorLog
+from aioelasticjob.coordination.operator_note import decode_note, shown_name
 from aioelasticjob.coordination.pacing import Pacing
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.rules import RuleInput, decide
@@ -34,7 +35,7 @@ from aioelasticjob.coordination.unmonitored import note_accounted
 from aioelasticjob.coordination.view import JobView, follow, is_item
 from aioelasticjob.errors import NodeMissing, RegistryError, SessionEnded, Suspended
 from aioelasticjob.latest import Latest
-from aioelasticjob.layout import Layout
+from aioelasticjob.layout import SWITCHES, Layout
 from aioelasticjob.model import Record
 from aioelasticjob.registry.session import SessionState
 from aioelasticjob.registry.transaction import Delete
@@ -140,7 +141,7 @@ class Coordinator:
         return self._pause(rule_input.view, rule_input.quiet)
 
     async def _look_whether_dismissed(self, view: JobView) -> float:
-        if await dismissed(self._member, view):
+        if await dismissed(self._member, view, self._operator_log.seen):
             self._operator_log.log_changes(view)
             self._leaves = True
             self._dismissed()
@@ -203,13 +204,19 @@ def _may_be_dismissed(member: Member, view: JobView) -> bool:
     return member.id not in view.instances or member.layout.shutdown(member.id) in view.tree
 
 
-async def dismissed(member: Member, view: JobView) -> bool:
-    """Whether an operator has asked this instance to leave, or has removed its node by hand."""
+async def dismissed(member: Member, view: JobView, seen: int | None = None) -> bool:
+    """Whether an operator has asked this instance to leave, or has removed its node by hand.
+
+    ``seen`` is the zxid up to which this instance has seen the job: who has removed the job since is named.
+    """
     if member.id not in view.instances:
         if not await _is_removed(member):
             return False
         removed = member.layout.config not in view.tree
-        what = "the job was removed from the registry" if removed else "the instance's node was removed by hand"
+        what = "the instance's node was removed by hand"
+        if removed:
+            who = await _who_removed(member, seen)
+            what = f"{who} has removed the job from the registry" if who else "the job was removed from the registry"
         job = member.layout.job
         log.warning("%s: this instance leaves, because %s", job, what, extra={"job": job})
         return True
@@ -218,6 +225,16 @@ async def dismissed(member: Member, view: JobView) -> bool:
         return False
     await write(member, [Delete(asked)], "to take a request")  # or the leader removes it on a tick
     return True
+
+
+async def _who_removed(member: Member, seen: int | None) -> str:
+    """Return who has removed the job after a transaction; empty if that is not known."""
+    try:
+        note = decode_note(await member.session.get(SWITCHES))
+    except RegistryError:
+        return ""
+    is_new = note is not None and seen is not None and note.zxid > seen
+    return shown_name(note.by) if note is not None and is_new and note.covers(member.layout.config) else ""
 
 
 async def _is_removed(member: Member) -> bool:

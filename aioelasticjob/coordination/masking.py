@@ -42,6 +42,8 @@ class Mask:
             self._host(name.partition("@-@")[0], str(host) if is_host(host) else "")
             if is_host(told.get("ip")):
                 self._host(str(told["ip"]), "")
+        for number, host in enumerate(sorted(_hosts_of_operators(tree, layout)), start=1):
+            self._names.setdefault(host, f"operatorhost{number}")
         self._names |= {json.dumps(name)[1:-1]: mask for name, mask in self._names.items()}  # escaped as in JSON
         spelt = "|".join(re.escape(name) for name in sorted(self._names, key=len, reverse=True))
         domain = r"(?:\.[^\W_][\w-]*)*"  # a host name may be followed by its domain
@@ -97,6 +99,19 @@ def settings_without_credentials(settings: Mapping[str, Any]) -> dict[str, Any]:
     if "options" in settings:
         hidden["options"] = without_secrets(settings.get("jobType"), settings["options"])
     return hidden
+
+
+def _hosts_of_operators(tree: Tree, layout: Layout) -> set[str]:
+    """Return the hosts of those who have acted on the job or asked for runs, and are called ``user@host``."""
+    found = set[str]()
+    for path in (layout.operator, *(layout.request(name) for name in tree.children(layout.requests))):
+        try:
+            user, _, host = json.loads(_text(tree.get(path)))["by"].rpartition("@")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
+        if user and is_host(host) and _canonical(host) is None:  # addresses are found wherever they are
+            found.add(host.lower())
+    return found
 
 
 def _sixes(text: str) -> Iterator[tuple[int, int]]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from aioelasticjob.coordination.declaration import differences, shown
 from aioelasticjob.coordination.member import Member
+from aioelasticjob.coordination.operator_note import ANYBODY, shown_name, who_acted
+from aioelasticjob.coordination.request_runs import cancellations_of, requests_of
+from aioelasticjob.coordination.requests import CANCELLED
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.layout import server_switch
+from aioelasticjob.layout import SWITCHES, server_switch
 from aioelasticjob.registry.tree import Tree
 
 MAX_NAMED = 10
@@ -27,6 +31,11 @@ class OperatorLog:
         self._member = member
         self._last: JobView | None = None
 
+    @property
+    def seen(self) -> int:
+        """The zxid up to which changes were logged; 0 before the first view."""
+        return 0 if self._last is None else self._last.tree.zxid
+
     def log_changes(self, view: JobView) -> None:
         """Log what has changed since the last call; the first call logs nothing."""
         last, self._last = self._last, view
@@ -37,32 +46,77 @@ class OperatorLog:
 
 def operator_actions(before: JobView, after: JobView, member: Member) -> Iterator[str]:
     """Yield a sentence for each thing that an operator has done to the job between two views."""
-    layout, ip = member.layout, member.ip
-    yield from _switched(before.tree, after.tree, {"paused": layout.paused}, "the job")
+    layout, ip, change = member.layout, member.ip, _Change(before, after)
+    yield from _switched(change, before.tree, after.tree, {"paused": layout.paused}, "the job")
     here = {"paused": layout.server_paused(ip), "disabled": layout.server_disabled(ip)}
-    yield from _switched(before.tree, after.tree, here, f"this server, {ip}")
+    yield from _switched(change, before.tree, after.tree, here, f"this server, {ip}")
     everywhere = {flag: server_switch(ip, flag) for flag in UNDONE}
-    yield from _switched(before.switches, after.switches, everywhere, f"this server, {ip}, in all jobs")
-    if off := after.disabled_items - before.disabled_items:
-        yield f"an operator has disabled {_listed(off)}"
-    if on := (before.disabled_items - after.disabled_items) & after.items:
-        yield f"an operator has enabled {_listed(on)}"
+    yield from _switched(change, before.switches, after.switches, everywhere, f"this server, {ip}, in all jobs")
+    off, on = after.disabled_items - before.disabled_items, (before.disabled_items - after.disabled_items) & after.items
+    for items, done in ((off, "disabled"), (on, "enabled")):
+        if items:
+            yield f"{change.by(layout.item(min(items)).disabled)} has {done} {_listed(items)}"
     if member.id in after.triggered and member.id not in before.triggered:
-        yield "an operator has triggered this instance"
+        yield f"{change.by(layout.trigger(member.id))} has triggered this instance"
     if (path := layout.shutdown(member.id)) in after.tree and path not in before.tree:
-        yield "an operator has asked this instance to leave"
+        yield f"{change.by(path)} has asked this instance to leave"
     if after.config != before.config:
-        for one in differences(before.config, after.config):
-            secret = isinstance(one.declared, dict) or isinstance(one.applies, dict)  # options may hold passwords
-            values = "" if secret else f" from {shown(one.declared)} to {shown(one.applies)}"
-            yield f"the setting {one.setting} was changed{values}"
+        yield from _configured(change, layout.config)
+    yield from _requested(change)
 
 
-def _switched(before: Tree, after: Tree, flags: Mapping[str, str], what: str) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Two views of a job, one after the other."""
+
+    before: JobView
+    after: JobView
+
+    def by(self, path: str) -> str:
+        """Return who has changed a node between the views, as far as that is known."""
+        before, after, own = self.before, self.after, self.after.layout.operator
+        someone = who_acted(path, before.tree.get(own), after.tree.get(own))
+        return someone or who_acted(path, before.switches.get(SWITCHES), after.switches.get(SWITCHES)) or ANYBODY
+
+
+def _configured(change: _Change, path: str) -> Iterator[str]:
+    """Yield a sentence for each setting that was changed."""
+    before, after, by = change.before.config, change.after.config, change.by(path)
+    for one in differences(before, after):
+        if by == ANYBODY or one.setting == "requires":  # which also a request or an instance may change
+            who = f"the setting {one.setting} was changed"
+        else:
+            who = f"{by} has changed the setting {one.setting}"
+        secret = isinstance(one.declared, dict) or isinstance(one.applies, dict)  # options may hold passwords
+        yield who if secret else f"{who} from {shown(one.declared)} to {shown(one.applies)}"
+
+
+def _requested(change: _Change) -> Iterator[str]:
+    """Yield a sentence for each request that was made, paused, resumed or cancelled, and for each wish to stop runs."""
+    before, after, layout = change.before, change.after, change.after.layout
+    if layout.requests not in after.tree:
+        return
+    known = {one.id: one for one in requests_of(before)}
+    for one in requests_of(after):
+        path, last = layout.request(one.id), known.get(one.id)
+        if last is None:
+            yield f"{shown_name(one.by)} has asked for runs: the request {one.id}"
+            continue
+        if one.stopped == CANCELLED and not last.stopped:
+            yield f"{change.by(path)} has cancelled the request {one.id}"
+        if one.paused != last.paused:
+            yield f"{change.by(path)} has {'paused' if one.paused else 'resumed'} the request {one.id}"
+    stopped = {one.id for one in cancellations_of(before)}
+    for wish in cancellations_of(after):
+        if wish.id not in stopped:
+            yield f"{shown_name(wish.by)} has asked to stop the runs of {_listed(wish.fences)}"
+
+
+def _switched(change: _Change, before: Tree, after: Tree, flags: Mapping[str, str], what: str) -> Iterator[str]:
     """Yield a sentence for each flag, by its word, that was set or removed."""
     for done, path in flags.items():
         if (path in after) != (path in before):
-            yield f"an operator has {done if path in after else UNDONE[done]} {what}"
+            yield f"{change.by(path)} has {done if path in after else UNDONE[done]} {what}"
 
 
 def _listed(items: Iterable[int]) -> str:

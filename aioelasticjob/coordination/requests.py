@@ -122,6 +122,8 @@ class Cancellation:
     """When this was asked, in milliseconds since the epoch."""
     version: int
     """The version of its node."""
+    by: str = ""
+    """Who has asked."""
 
 
 def is_id(text: object) -> bool:
@@ -169,7 +171,9 @@ def decode_cancellation(name: str, node: Node) -> Cancellation | None:
         fences = {
             _number(int(item), MAX_ITEMS - 1): _number(fence, MAX_FENCE) for item, fence in told["fences"].items()
         }
-        return Cancellation(name, fences, _number(told["asked"]), node.stat.version)
+        if unencodable_text(told) is not None:
+            return None
+        return Cancellation(name, fences, _number(told["asked"]), node.stat.version, _text(told.get("by", "")))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 

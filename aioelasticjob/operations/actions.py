@@ -12,15 +12,17 @@ from aioelasticjob.coordination.records import too_large
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations.queries import listed, view_of
-from aioelasticjob.operations.results import NotPossible, OperationResult, commit, stands
+from aioelasticjob.operations.results import NotPossible, OperationResult, commit, signed
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Check, Create, Op
 
 
 async def trigger(
-    session: Session, job: str, *, instance: str | None = None, parameter: str | None = None
+    session: Session, job: str, *, instance: str | None = None, parameter: str | None = None, by: str = ""
 ) -> OperationResult:
     """Ask one instance, or all that may, to run the items they hold now, once; ``parameter`` is for that run alone.
+
+    Workers log who has asked, if ``by`` names somebody.
 
     Raises:
         InvalidSetting: no such job or instance, or the parameter is no text, or too large for a record.
@@ -43,12 +45,14 @@ async def trigger(
     with_it = f" with the parameter {parameter!r}" if parameter else ""
     if not requests:
         return await commit(session, (), f"{job}: a trigger{with_it} waits already for {_named(asked)}")
-    requests = [*stands(view), *requests]
-    return await commit(session, requests, f"{job}: asked {_named(asked)} to run its items now{with_it}")
+    summary = f"{job}: asked {_named(asked)} to run its items now{with_it}"
+    return await commit(session, signed(view, by, requests), summary)
 
 
-async def shut_down(session: Session, job: str, *, instance: str | None = None) -> OperationResult:
+async def shut_down(session: Session, job: str, *, instance: str | None = None, by: str = "") -> OperationResult:
     """Ask one instance of a job, or all, to finish their runs and leave the job; their processes and other jobs go on.
+
+    Workers log who has asked, if ``by`` names somebody.
 
     Raises:
         InvalidSetting: no such job or instance.
@@ -62,7 +66,7 @@ async def shut_down(session: Session, job: str, *, instance: str | None = None) 
     if not new:
         return await commit(session, (), f"{job}: {_named(leaving)} was asked to leave already")
     requests = [op for one in new for op in (Check(layout.instance(one)), Create(layout.shutdown(one)))]
-    return await commit(session, [*stands(view), *requests], f"{job}: asked {_named(new)} to leave")
+    return await commit(session, signed(view, by, requests), f"{job}: asked {_named(new)} to leave")
 
 
 def see_who_runs(view: JobView) -> None:

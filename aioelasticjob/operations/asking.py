@@ -23,7 +23,7 @@ from aioelasticjob.model import FireSource
 from aioelasticjob.operations.actions import see_who_runs, trigger
 from aioelasticjob.operations.queries import listed, view_of
 from aioelasticjob.operations.request_status import existing, local_time, status_of_request
-from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit
+from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit, noted
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 
@@ -82,7 +82,7 @@ async def ask(
     is_plain = not followed and all(value is None for value in options.values())
     view = await view_of(session, job)
     if is_plain and (not view.config.monitor_execution or _too_old(view)):
-        done = await trigger(session, job, parameter=text)
+        done = await trigger(session, job, parameter=text, by=by)
         return Asked(done.summary, done.paths, done.zxid)
     see_whether_requests_work(view)
     if not planned:
@@ -141,7 +141,7 @@ async def write_request(session: Session, job: str, request: Request, summary: s
     raise AssertionError("the last attempt returns or raises")
 
 
-async def cancel_request(session: Session, job: str, id: str) -> OperationResult:
+async def cancel_request(session: Session, job: str, id: str, *, by: str = "") -> OperationResult:
     """Cancel a request: nothing more of it is begun.  Runs that have begun go on.
 
     Raises:
@@ -153,35 +153,36 @@ async def cancel_request(session: Session, job: str, id: str) -> OperationResult
     wanted = existing(view, id)
     if not wanted.is_open:
         return await commit(session, (), f"{job}: the request {id} has ended already")
-    return await change_request(session, view, wanted, f"{job}: the request {id} is cancelled", stopped=CANCELLED)
+    return await _change_request(session, view, wanted, by, f"{job}: the request {id} is cancelled", stopped=CANCELLED)
 
 
-async def pause_request(session: Session, job: str, id: str) -> OperationResult:
+async def pause_request(session: Session, job: str, id: str, *, by: str = "") -> OperationResult:
     """Pause a request: nothing more of it is begun until it is resumed; raises the errors of ``cancel_request``."""
     view = await view_of(session, job)
     wanted = existing(view, id)
     if wanted.paused or not wanted.is_open:
         return await commit(session, (), f"{job}: the request {id} {'is paused' if wanted.paused else 'ended'} already")
-    return await change_request(session, view, wanted, f"{job}: the request {id} is paused", paused=True)
+    return await _change_request(session, view, wanted, by, f"{job}: the request {id} is paused", paused=True)
 
 
-async def resume_request(session: Session, job: str, id: str) -> OperationResult:
+async def resume_request(session: Session, job: str, id: str, *, by: str = "") -> OperationResult:
     """Undo ``pause_request``; raises the same errors."""
     view = await view_of(session, job)
     wanted = existing(view, id)
     if not wanted.paused or not wanted.is_open:
         return await commit(session, (), f"{job}: the request {id} is not paused")
-    return await change_request(session, view, wanted, f"{job}: the request {id} goes on", paused=False)
+    return await _change_request(session, view, wanted, by, f"{job}: the request {id} goes on", paused=False)
 
 
-async def change_request(
-    session: Session, view: JobView, wanted: Request, summary: str, **keys: object
+async def _change_request(
+    session: Session, view: JobView, wanted: Request, by: str, summary: str, **keys: object
 ) -> OperationResult:
     """Change some keys of a request."""
     path = view.layout.request(wanted.id)
     node = view.tree.get(path)
     assert node is not None
-    return await commit(session, [Set(path, changed(node.data, **keys), wanted.version)], summary)
+    change = [Set(path, changed(node.data, **keys), wanted.version)]
+    return await commit(session, [*noted(view.layout, view.tree, by, change), *change], summary)
 
 
 def _too_old(view: JobView) -> list[str]:

@@ -6,9 +6,15 @@ from collections.abc import Iterator
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.view import JobView
-from aioelasticjob.layout import Layout, server_switch
+from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.operations.queries import can_be_a_job, listed, no_such
-from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit_groups
+from aioelasticjob.operations.results import (
+    ChangedMeanwhile,
+    NotPossible,
+    OperationResult,
+    commit_groups,
+    noted_for_all,
+)
 from aioelasticjob.operations.switches import knowing
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Delete, Op
@@ -18,11 +24,12 @@ MAX_ATTEMPTS = 10
 """Attempts to remove a running job by force: its instances go on writing until they learn of the removal."""
 
 
-async def remove(session: Session, job: str, *, force: bool = False) -> OperationResult:
+async def remove(session: Session, job: str, *, force: bool = False, by: str = "") -> OperationResult:
     """Remove everything the registry holds of a job: settings, records, offsets.  Only an export can restore it.
 
     With ``force`` the job is removed even while instances are there.  They then leave, but finish their present runs
-    without a lock, so that instances that are started later may run the same items at the same time.
+    without a lock, so that instances that are started later may run the same items at the same time.  They log who has
+    removed the job, if ``by`` names somebody.
 
     Raises:
         InvalidSetting: no such job.
@@ -32,10 +39,10 @@ async def remove(session: Session, job: str, *, force: bool = False) -> Operatio
     """
     for _ in range(MAX_ATTEMPTS - 1 if force else 0):
         try:
-            return await _remove(session, job, force)
+            return await _remove(session, job, force, by)
         except ChangedMeanwhile:
             continue
-    return await _remove(session, job, force)
+    return await _remove(session, job, force, by)
 
 
 async def remove_server(session: Session, ip: str) -> OperationResult:
@@ -59,10 +66,10 @@ async def remove_server(session: Session, ip: str) -> OperationResult:
     return await commit_groups(session, groups, f"server {ip}: forgotten by {jobs}", "jobs")
 
 
-async def _remove(session: Session, job: str, force: bool) -> OperationResult:
+async def _remove(session: Session, job: str, force: bool, by: str) -> OperationResult:
     await session.sync()
     layout = Layout(job)
-    tree = await session.subtree([layout.root]) if can_be_a_job(job) else Tree()
+    tree = await session.subtree([layout.root, SWITCHES]) if can_be_a_job(job) else Tree()
     if layout.config not in tree:
         raise await no_such(session, job)
     there = JobView(layout, tree, JobConfig(job_name=job)).instances
@@ -70,8 +77,11 @@ async def _remove(session: Session, job: str, force: bool) -> OperationResult:
         raise NotPossible(
             f"{job}: {len(there):,} of its instances are there ({listed(sorted(there))}): shut it down first"
         )
-    groups = [[deletion] for deletion in _deletions(tree)]
-    return await commit_groups(session, groups, f"{job}: removed, {len(groups):,} nodes in all", "nodes")
+    groups = [[deletion] for deletion in _deletions(tree.below(layout.root))]
+    summary = f"{job}: removed, {len(groups):,} nodes in all"
+    if there and (first := noted_for_all(tree, by, [Delete(layout.config)])):
+        groups.insert(0, first)
+    return await commit_groups(session, groups, summary, "nodes")
 
 
 def _addresses(tree: Tree, layout: Layout) -> set[str]:

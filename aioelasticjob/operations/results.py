@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aioelasticjob.coordination.operator_note import encode_note
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import Conflict, ElasticJobError
+from aioelasticjob.layout import SWITCHES, Layout
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.transaction import Check, Op
+from aioelasticjob.registry.transaction import Check, Create, Op, Set
+from aioelasticjob.registry.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +56,27 @@ _REASONS = {
 }
 
 
-def stands(view: JobView) -> list[Op]:
-    """Return the condition of every action on a job: the job still exists."""
-    return [Check(view.layout.config)]
+def signed(view: JobView, by: str, operations: Sequence[Op]) -> list[Op]:
+    """Return the operations of an action on a job, with a note of who acts, on condition that the job still exists."""
+    return [Check(view.layout.config), *noted(view.layout, view.tree, by, operations), *operations]
+
+
+def noted(layout: Layout, tree: Tree, by: str, operations: Sequence[Op]) -> list[Op]:
+    """Return the operation that notes who acts on a job; none if nobody is named, or if the job has never run."""
+    if not by or layout.leader not in tree:
+        return []
+    return [note(layout.operator, layout.operator in tree, by, operations)]
+
+
+def noted_for_all(tree: Tree, by: str, operations: Sequence[Op]) -> list[Op]:
+    """Return the operation that notes who acts on a server in all jobs, or removes a job; none if nobody is named."""
+    return [note(SWITCHES, SWITCHES in tree, by, operations)] if by else []
+
+
+def note(path: str, is_there: bool, by: str, operations: Sequence[Op]) -> Op:
+    """Return the operation that writes a note about what other operations do."""
+    data = encode_note(by, {op.path for op in operations if not isinstance(op, Check)})
+    return Set(path, data, -1) if is_there else Create(path, data)
 
 
 async def commit(session: Session, operations: Sequence[Op], summary: str, already: str = "") -> OperationResult:

@@ -22,7 +22,7 @@ from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds
 from aioelasticjob.operations.backfill import see_no_backfill
 from aioelasticjob.operations.queries import listed, view_of
-from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit
+from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit, noted
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Set
 
@@ -79,9 +79,9 @@ async def preview(session: Session, job: str, settings: Mapping[str, object], *,
 
 
 async def configure(
-    session: Session, job: str, settings: Mapping[str, object], *, version: int | None = None
+    session: Session, job: str, settings: Mapping[str, object], *, version: int | None = None, by: str = ""
 ) -> OperationResult:
-    """Change settings of a job; its instances follow within moments.
+    """Change settings of a job; its instances follow within moments, and log who did it, if ``by`` names somebody.
 
     ``version`` is the version of the configuration on which the change was decided (``Preview.version``,
     ``JobStatus.config_version``); without it the change applies to whatever is there now.
@@ -104,7 +104,8 @@ async def configure(
     if "sharding_total_count" in differences:
         see_no_backfill(view)
     said = "; ".join(f"{name}: {before!r} → {after!r}" for name, (before, after) in differences.items())
-    return await commit(session, [Set(view.layout.config, config.to_json(), present)], f"{job}: {said}")
+    change = [Set(view.layout.config, config.to_json(), present)]
+    return await commit(session, [*noted(view.layout, view.tree, by, change), *change], f"{job}: {said}")
 
 
 def settings_from(given: Mapping[str, object]) -> dict[str, object]:

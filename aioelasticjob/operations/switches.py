@@ -1,9 +1,10 @@
 """Switching off and on: operators pause and disable jobs, servers and items.
 
 Pausing keeps the assignment, disabling gives the items away; for a whole job both come to the same.  Each action is one
-conditional transaction, which writes or removes the node of what was asked for, and nothing else, except for workers of
-older releases: they do not know the nodes of whole jobs and of servers in all jobs, so such an action also writes the
-nodes that they know.  The data of these says what they stand for, and they are removed with it.
+conditional transaction, which writes or removes the node of what was asked for, and notes who acts, if ``by`` names
+somebody: workers log it.  It writes nothing else, except for workers of older releases: they do not know the nodes of
+whole jobs and of servers in all jobs, so such an action also writes the nodes that they know.  The data of these says
+what they stand for, and they are removed with it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.operations.queries import listed, names, view_of
-from aioelasticjob.operations.results import NotPossible, OperationResult, commit, stands
+from aioelasticjob.operations.results import NotPossible, OperationResult, commit, noted_for_all, signed
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node, Tree
@@ -36,7 +37,7 @@ _PATH: Mapping[Flag, Callable[[Layout, str], str]] = {
 }
 
 
-async def pause(session: Session, job: str, *, server: str | None = None) -> OperationResult:
+async def pause(session: Session, job: str, *, server: str | None = None, by: str = "") -> OperationResult:
     """Pause a job, or a job on one server: nothing is claimed until it is resumed, and all items stay where they are.
 
     Raises:
@@ -44,21 +45,27 @@ async def pause(session: Session, job: str, *, server: str | None = None) -> Ope
         ChangedMeanwhile: somebody else was faster.
         RegistryError: the registry could not be read or written.
     """
-    return await (_pause_job(session, job) if server is None else _mark(session, job, "paused", server))
+    return await (_pause_job(session, job, by) if server is None else _mark(session, job, "paused", server, by))
 
 
-async def resume(session: Session, job: str, *, server: str | None = None) -> OperationResult:
+async def resume(session: Session, job: str, *, server: str | None = None, by: str = "") -> OperationResult:
     """Undo ``pause``; raises the same errors, and NotPossible where nodes made by hand are in the way."""
-    return await (_resume_job(session, job, "paused") if server is None else _unmark(session, job, "paused", server))
+    if server is None:
+        return await _resume_job(session, job, "paused", by)
+    return await _unmark(session, job, "paused", server, by)
 
 
-async def disable(session: Session, job: str, *, server: str | None = None, item: int | None = None) -> OperationResult:
+async def disable(
+    session: Session, job: str, *, server: str | None = None, item: int | None = None, by: str = ""
+) -> OperationResult:
     """Disable a job on one server, so that its items move to others, or one item; for a whole job: as ``pause``.
 
     Raises: as ``pause`` does, and InvalidSetting where there is no such item.
     """
+    if item is None and server is None:
+        return await _pause_job(session, job, by, SAME)
     if item is None:
-        return await (_pause_job(session, job, SAME) if server is None else _mark(session, job, "disabled", server))
+        return await _mark(session, job, "disabled", str(server), by)
     _either(server, item)
     view = await view_of(session, job)
     flag, already = _item_flag(view, item)
@@ -66,26 +73,27 @@ async def disable(session: Session, job: str, *, server: str | None = None, item
         return await commit(session, (), f"{job}: item {item} is disabled already")
     item_node = view.layout.item(item).sharding
     parents = [path for path in (view.layout.sharding, item_node) if path not in view.tree]
-    return await commit(
-        session, [*stands(view), *map(Create, parents), Create(flag)], f"{job}: item {item} is disabled"
-    )
+    marks = [*map(Create, parents), Create(flag)]
+    return await commit(session, signed(view, by, marks), f"{job}: item {item} is disabled")
 
 
-async def enable(session: Session, job: str, *, server: str | None = None, item: int | None = None) -> OperationResult:
+async def enable(
+    session: Session, job: str, *, server: str | None = None, item: int | None = None, by: str = ""
+) -> OperationResult:
     """Undo ``disable``; raises the same errors, and NotPossible where nodes made by hand are in the way."""
+    if item is None and server is None:
+        return await _resume_job(session, job, "disabled", by, SAME)
     if item is None:
-        if server is None:
-            return await _resume_job(session, job, "disabled", SAME)
-        return await _unmark(session, job, "disabled", server)
+        return await _unmark(session, job, "disabled", str(server), by)
     _either(server, item)
     view = await view_of(session, job)
     flag, there = _item_flag(view, item)
     if not there:
         return await commit(session, (), f"{job}: item {item} is not disabled")
-    return await commit(session, [*stands(view), *_removal(view.tree, [flag])], f"{job}: item {item} is enabled")
+    return await commit(session, signed(view, by, _removal(view.tree, [flag])), f"{job}: item {item} is enabled")
 
 
-async def pause_server(session: Session, ip: str) -> OperationResult:
+async def pause_server(session: Session, ip: str, *, by: str = "") -> OperationResult:
     """Pause a server in all jobs, also in those that start there later: its items stay there and are not run.
 
     Raises:
@@ -93,22 +101,22 @@ async def pause_server(session: Session, ip: str) -> OperationResult:
         ChangedMeanwhile: somebody else was faster.
         RegistryError: the registry could not be read or written.
     """
-    return await _mark_everywhere(session, ip, "paused")
+    return await _mark_everywhere(session, ip, "paused", by)
 
 
-async def resume_server(session: Session, ip: str) -> OperationResult:
+async def resume_server(session: Session, ip: str, *, by: str = "") -> OperationResult:
     """Undo ``pause_server``; raises the same errors, and NotPossible where nodes made by hand are in the way."""
-    return await _unmark_everywhere(session, ip, "paused")
+    return await _unmark_everywhere(session, ip, "paused", by)
 
 
-async def disable_server(session: Session, ip: str) -> OperationResult:
+async def disable_server(session: Session, ip: str, *, by: str = "") -> OperationResult:
     """Disable a server in all jobs: its items move to others; raises the same errors as ``pause_server``."""
-    return await _mark_everywhere(session, ip, "disabled")
+    return await _mark_everywhere(session, ip, "disabled", by)
 
 
-async def enable_server(session: Session, ip: str) -> OperationResult:
+async def enable_server(session: Session, ip: str, *, by: str = "") -> OperationResult:
     """Undo ``disable_server``; raises the same errors as ``resume_server``."""
-    return await _unmark_everywhere(session, ip, "disabled")
+    return await _unmark_everywhere(session, ip, "disabled", by)
 
 
 async def knowing(session: Session, ip: str) -> list[Layout]:
@@ -127,7 +135,7 @@ async def knowing(session: Session, ip: str) -> list[Layout]:
     return found
 
 
-async def _pause_job(session: Session, job: str, same: str = "") -> OperationResult:
+async def _pause_job(session: Session, job: str, by: str, same: str = "") -> OperationResult:
     view = await view_of(session, job)
     older = {address_of(one.id) for one in view.instances.values() if SWITCHES_FEATURE not in one.features}
     unmarked = sorted(ip for ip in older if view.layout.server_paused(ip) not in view.tree)
@@ -137,7 +145,7 @@ async def _pause_job(session: Session, job: str, same: str = "") -> OperationRes
     if not operations:
         return await commit(session, (), f"{job}: is paused already{same}")
     also = f"; workers of an older release are paused by their servers: {listed(unmarked)}" if unmarked else ""
-    return await commit(session, [*stands(view), *operations], f"{job}: paused{same}{also}")
+    return await commit(session, signed(view, by, operations), f"{job}: paused{same}{also}")
 
 
 def _with_parents(view: JobView, servers: Sequence[str]) -> list[Op]:
@@ -149,7 +157,7 @@ def _with_parents(view: JobView, servers: Sequence[str]) -> list[Op]:
     return operations
 
 
-async def _resume_job(session: Session, job: str, flag: Flag, same: str = "") -> OperationResult:
+async def _resume_job(session: Session, job: str, flag: Flag, by: str, same: str = "") -> OperationResult:
     view = await view_of(session, job)
     flags = [view.layout.server_paused(ip) for ip in view.tree.children(view.layout.servers)]
     marked = [path for path in flags if (node := view.tree.get(path)) is not None and node.data == FOR_JOB]
@@ -158,7 +166,7 @@ async def _resume_job(session: Session, job: str, flag: Flag, same: str = "") ->
     if not marked:
         return await commit(session, (), f"{job}: is not paused as a whole{same}{left}")
     removal = _removal(view.tree, marked)
-    return await commit(session, [*stands(view), *removal], f"{job}: {_UNDONE[flag]}{same}{left}")
+    return await commit(session, signed(view, by, removal), f"{job}: {_UNDONE[flag]}{same}{left}")
 
 
 def _left(view: JobView, removed: frozenset[str]) -> str:
@@ -183,31 +191,30 @@ def _server_flag(view: JobView, flag: Flag, server: str) -> tuple[str, Node | No
     return path, view.tree.get(path)
 
 
-async def _mark(session: Session, job: str, flag: Flag, server: str) -> OperationResult:
+async def _mark(session: Session, job: str, flag: Flag, server: str, by: str) -> OperationResult:
     view = await view_of(session, job)
     path, node = _server_flag(view, flag, server)
     if node is not None and not _stands_for_another(node):
         return await commit(session, (), f"{job}: is {flag} on {server} already")
     mark = Create(path) if node is None else Set(path, b"", node.stat.version)
-    return await commit(session, [*stands(view), mark], f"{job}: {flag} on {server}")
+    return await commit(session, signed(view, by, [mark]), f"{job}: {flag} on {server}")
 
 
-async def _unmark(session: Session, job: str, flag: Flag, server: str) -> OperationResult:
+async def _unmark(session: Session, job: str, flag: Flag, server: str, by: str) -> OperationResult:
     view = await view_of(session, job)
     path, node = _server_flag(view, flag, server)
     whole = "; the whole job is paused" if view.paused else ""
     whole += f"; {server} is {flag} in all jobs" if server_switch(server, flag) in view.switches else ""
     if node is None or _stands_for_another(node):
         return await commit(session, (), f"{job}: is not {flag} on {server} by itself{whole}")
-    return await commit(
-        session, [*stands(view), *_removal(view.tree, [path])], f"{job}: {_UNDONE[flag]} on {server}{whole}"
-    )
+    removal = signed(view, by, _removal(view.tree, [path]))
+    return await commit(session, removal, f"{job}: {_UNDONE[flag]} on {server}{whole}")
 
 
-async def _mark_everywhere(session: Session, ip: str, flag: Flag) -> OperationResult:
+async def _mark_everywhere(session: Session, ip: str, flag: Flag, by: str) -> OperationResult:
     layouts = await knowing(session, ip)
     tree, older = await session.subtree([SWITCHES]), await _with_older_workers(session, layouts)
-    parents = [path for path in (SWITCHES, server_switch(ip)) if path not in tree]
+    parents = [path for path in (server_switch(ip),) if path not in tree]
     paths = [_PATH[flag](layout, ip) for layout in older]
     missing = [path for path, node in zip(paths, await session.get_many(paths), strict=True) if node is None]
     operations: list[Op] = [Create(path, FOR_SERVER) for path in missing]
@@ -217,10 +224,12 @@ async def _mark_everywhere(session: Session, ip: str, flag: Flag) -> OperationRe
         return await commit(session, (), f"server {ip}: is {flag} in all jobs already")
     also = f"; written to the jobs that have workers of an older release, too: {_jobs(missing)}" if missing else ""
     known = listed(layout.job for layout in layouts)
-    return await commit(session, operations, f"server {ip}: {flag} in all jobs (it is known to {known}){also}")
+    first = noted_for_all(tree, by, operations) or ([] if SWITCHES in tree else [Create(SWITCHES)])
+    summary = f"server {ip}: {flag} in all jobs (it is known to {known}){also}"
+    return await commit(session, [*first, *operations], summary)
 
 
-async def _unmark_everywhere(session: Session, ip: str, flag: Flag) -> OperationResult:
+async def _unmark_everywhere(session: Session, ip: str, flag: Flag, by: str) -> OperationResult:
     tree = await session.subtree([SWITCHES])
     layouts = [] if server_switch(ip) in tree and not await _is_known(session, ip) else await knowing(session, ip)
     paths = [_PATH[flag](layout, ip) for layout in layouts]
@@ -235,6 +244,7 @@ async def _unmark_everywhere(session: Session, ip: str, flag: Flag) -> Operation
     removal = _removal(Tree(marked), list(marked))
     if tree.children(server_switch(ip)) == (flag,):
         removal.append(Delete(server_switch(ip)))
+    removal = [*noted_for_all(tree, by, removal), *removal]
     return await commit(session, removal, f"server {ip}: {_UNDONE[flag]} in all jobs{left}")
 
 

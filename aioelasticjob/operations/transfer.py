@@ -15,10 +15,10 @@ from aioelasticjob.errors import ForeignData, InvalidSetting, JobConflict
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout
 from aioelasticjob.operations.queries import listed, names, no_such
-from aioelasticjob.operations.results import NotPossible, OperationResult, commit, commit_groups
+from aioelasticjob.operations.results import NotPossible, OperationResult, commit, commit_groups, noted
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Op, Set
-from aioelasticjob.registry.tree import Node
+from aioelasticjob.registry.tree import Node, Tree
 
 MAX_IGNORED_KEYS = 5
 """Keys without effect that the summary of an import names."""
@@ -57,12 +57,13 @@ async def export_jobs(
     return json.dumps(told, ensure_ascii=False, indent=2) + "\n"
 
 
-async def import_jobs(session: Session, text: str, *, overwrite: bool = False) -> OperationResult:
+async def import_jobs(session: Session, text: str, *, overwrite: bool = False, by: str = "") -> OperationResult:
     """Write configurations from JSON or YAML, made by ``export_jobs`` or by a person: all of them or none.
 
     Everything is validated before anything is written.  Existing jobs keep their settings unless ``overwrite`` is True.
     Keys that this release does not know are kept, those of the text and those in the registry; the summary names them.
-    An import that is too large for one transaction is written in several.
+    An import that is too large for one transaction is written in several.  Workers log who has changed the settings, if
+    ``by`` names somebody.
 
     Raises:
         InvalidSetting: the text is none, or a configuration in it is wrong; names the job.
@@ -71,7 +72,7 @@ async def import_jobs(session: Session, text: str, *, overwrite: bool = False) -
         ChangedMeanwhile: somebody else wrote one of them meanwhile.
         RegistryError: the registry could not be read or written.
     """
-    plan = await _plan(session, text, overwrite)
+    plan = await _plan(session, text, overwrite, by)
     if plan.refused:
         many = "jobs are" if len(plan.refused) > 1 else "job is"
         raise NotPossible(
@@ -105,14 +106,15 @@ async def preview_import(session: Session, text: str, *, overwrite: bool = False
     return tuple((await _plan(session, text, overwrite)).jobs)
 
 
-async def _plan(session: Session, text: str, overwrite: bool) -> _Import:
+async def _plan(session: Session, text: str, overwrite: bool, by: str = "") -> _Import:
     configs = _configs(_entries(text))
     await session.sync()
     layouts = [Layout(config.job_name) for config in configs]
-    nodes = await session.get_many([path for layout in layouts for path in (layout.root, layout.config)])
-    plan = _Import(overwrite)
-    for config, layout, root, node in zip(configs, layouts, nodes[::2], nodes[1::2], strict=True):
-        plan.add(config, layout, root, node)
+    paths = [path for one in layouts for path in (one.root, one.config, one.leader, one.operator)]
+    nodes = zip(paths, await session.get_many(paths), strict=True)
+    tree, plan = Tree({path: node for path, node in nodes if node is not None}), _Import(overwrite, by)
+    for config, layout in zip(configs, layouts, strict=True):
+        plan.add(config, layout, tree)
     return plan
 
 
@@ -128,6 +130,7 @@ class _Import:
     """An import that is being prepared: what it will write, and the counts for its summary."""
 
     overwrite: bool
+    by: str
     groups: list[list[Op]] = field(default_factory=list)
     jobs: list[ImportedJob] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
@@ -147,12 +150,12 @@ class _Import:
         kept = "".join(f"; {sentence}" for sentence in self.ignored[:MAX_IGNORED_KEYS])
         return f"imported: {', '.join(parts) or 'no jobs were given'}{kept}"
 
-    def add(self, config: JobConfig, layout: Layout, root: Node | None, node: Node | None) -> None:
+    def add(self, config: JobConfig, layout: Layout, tree: Tree) -> None:
         """Decide whether one job is new, replaced, unchanged or refused, and note its operations."""
-        name = config.job_name
+        name, node = config.job_name, tree.get(layout.config)
         self.ignored += [f"{name}: {sentence}" for sentence in config.ignored]
         if node is None:
-            if root is not None:
+            if layout.root in tree:
                 raise InvalidSetting("job", name, "a node of that name is there that is no job: choose another name")
             self.new.append(name)
             self.jobs.append(ImportedJob(name, "new", _changes(None, config)))
@@ -173,7 +176,8 @@ class _Import:
         else:
             self.replaced.append(name)
             self.jobs.append(ImportedJob(name, "replaced", _changes(present, config)))
-            self.groups.append([Set(layout.config, config.to_json(), node.stat.version)])
+            change = [Set(layout.config, config.to_json(), node.stat.version)]
+            self.groups.append([*noted(layout, tree, self.by, change), *change])
 
 
 def _stored(node: Node, layout: Layout) -> JobConfig:

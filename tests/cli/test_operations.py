@@ -92,7 +92,7 @@ def test_programs_get_json(desk: Callable[[Callable[[Command], None]], JobStatus
     def scene(typed: Command) -> None:
         done = json.loads(said(typed("pause", "report", "--json")))
         assert done["summary"] == "report: paused"
-        assert (done["changed"], done["paths"]) == (True, [LAYOUT.paused])
+        assert (done["changed"], done["paths"]) == (True, [LAYOUT.operator, LAYOUT.paused])
         typed("pause", "report", "--server", "10.0.0.5")
         typed("disable", "--server", "10.0.0.5", "--yes")
         assert done["zxid"] > 0

@@ -143,3 +143,21 @@ def test_credentials_are_hidden_in_alerts_parameters_offsets_and_nonsense() -> N
     assert "mode=fast" in text
     assert "s3cret" not in render(tree({LAYOUT.config: '{"token": "s3cret"'}), LAYOUT, masked=True)
     assert "s3cret" in render(tree({LAYOUT.config: json.dumps(config)}), LAYOUT)
+
+
+def test_the_hosts_of_operators_are_masked() -> None:
+    nodes = {
+        "/job/servers/10.0.0.5": "db-1",
+        "/job/leader/operator": '{"by": "anna@Desk.example.com", "paths": []}',
+        "/job/requests": "",
+        "/job/requests/r": '{"by": "bert@db-1"}',
+        "/job/requests/s": '{"by": "report"}',
+        "/job/requests/t": "[]",
+        "/job/requests/u": '{"by": "carl@other"}',
+        "/job/config": '{"jobName": "report"}',
+    }
+    text = render(tree(nodes), LAYOUT, masked=True)
+    assert '"by": "anna@operatorhost2"' in text
+    assert '"by": "bert@host1"' in text
+    assert '"by": "carl@operatorhost3"' in text
+    assert '"jobName": "report"' in text  # somebody without a host may be called like anything

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob import operations
+from tests.running.test_settings_changes import staff
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 
@@ -61,3 +62,75 @@ def test_what_operators_do_is_logged_by_the_workers(caplog: pytest.LogCaptureFix
         return found
 
     simulate(scene)
+
+
+def test_the_log_names_who_has_acted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "aioelasticjob.coordination")
+
+    async def scene(here: SimulatedJobs) -> None:
+        app, by = here.app(cron="0 0 0 1 1 ? 2090", sharding_total_count=3), "anna@desk"
+        async with app.running():
+            await here.until(5)
+            caplog.clear()
+            server = (await operations.job(here.observer, "job", now=0)).servers[0].ip
+            for act, expected in (
+                (operations.pause(here.observer, "job", by=by), "has paused the job"),
+                (operations.resume(here.observer, "job", by=by), "has resumed the job"),
+                (operations.disable(here.observer, "job", server=server, by=by), f"has disabled this server, {server}"),
+                (operations.enable(here.observer, "job", server=server, by=by), f"has enabled this server, {server}"),
+                (operations.pause_server(here.observer, server, by=by), f"has paused this server, {server}, in all"),
+                (operations.resume_server(here.observer, server, by=by), f"has resumed this server, {server}, in all"),
+                (operations.disable(here.observer, "job", item=1, by=by), "has disabled item 1"),
+                (operations.enable(here.observer, "job", item=1, by=by), "has enabled item 1"),
+                (operations.trigger(here.observer, "job", by=by), "has triggered this instance"),
+                (
+                    operations.configure(here.observer, "job", {"timeout": 5}, by=by),
+                    "has changed the setting timeout from None to 5.0",
+                ),
+                (operations.ask(here.observer, "job", id="r", delay="1d", by=by), "has asked for runs: the request r"),
+                (operations.pause_request(here.observer, "job", "r", by=by), "has paused the request r"),
+                (operations.resume_request(here.observer, "job", "r", by=by), "has resumed the request r"),
+                (operations.cancel_request(here.observer, "job", "r", by=by), "has cancelled the request r"),
+                (operations.pause(here.observer, "job"), "an operator has paused the job"),  # an older release
+                (operations.remove(here.observer, "job", force=True, by=by), "has removed the job from the registry"),
+            ):
+                await act
+                await here.until(here.now() + 3)
+                said = [one.getMessage() for one in caplog.records]
+                caplog.clear()
+                who = expected if expected.startswith("an operator") else f"{by} {expected}"
+                assert any(who in line for line in said), said
+
+    simulate(scene)
+
+
+def test_a_removal_of_long_ago_is_not_taken_for_that_of_today(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        for by in ("anna@desk", ""):
+            app = here.app(cron="0 0 0 1 1 ? 2090", sharding_total_count=3)
+            async with app.running():
+                await here.until(here.now() + 5)
+                await operations.remove(here.observer, "job", force=True, by=by)
+                await here.until(here.now() + 5)
+
+    simulate(scene)
+    said = [line for line in caplog.messages if "from the registry" in line]
+    assert [line.partition(" leaves, because ")[2] for line in said] == [
+        "anna@desk has removed the job from the registry",
+        "the job was removed from the registry",
+    ]
+
+
+def test_runs_that_somebody_stops_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "aioelasticjob.coordination")
+
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "a", work=60, cron="0 0 0 1 1 ? 2090")
+        await operations.ask(here.observer, "job", items=[1, 2], by="anna")
+        await here.until(here.now() + 5)
+        await operations.cancel(here.observer, "job", by="bert")
+        await here.until(here.now() + 5)
+        assert them.runs
+
+    simulate(scene)
+    assert any("bert has asked to stop the runs of items 1, 2" in line for line in caplog.messages), caplog.messages

@@ -164,7 +164,7 @@ def test_a_request_is_for_the_items_it_names_or_for_all_there_were() -> None:
 
 def test_a_cancellation_is_read_as_it_was_written_and_is_no_request() -> None:
     written = node(encode_cancellation({2: 2**60, 0: 7}, MIDNIGHT, "anna"), 4)
-    assert decode_cancellation("c", written) == Cancellation("c", {0: 7, 2: 2**60}, MIDNIGHT, 4)
+    assert decode_cancellation("c", written) == Cancellation("c", {0: 7, 2: 2**60}, MIDNIGHT, 4, "anna")
     assert decode("c", written) is None
 
 

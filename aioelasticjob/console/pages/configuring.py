@@ -61,7 +61,7 @@ async def save(request: PageRequest) -> Response:
     before = {name: _json_value(getattr(status.config, name, None)) for name in changes}
     try:
         async with request.audited("change settings", status.name, asked=changes, before=before) as result:
-            done = await operations.configure(session, status.name, changes, version=seen)
+            done = await operations.configure(session, status.name, changes, version=seen, by=request.viewer.name)
             after = await operations.job(session, status.name, now=request.state.clock.now())
             result.summary = done.summary
             result.after = {name: _json_value(getattr(after.config, name, None)) for name in changes}

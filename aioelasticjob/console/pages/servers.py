@@ -15,7 +15,6 @@ from aioelasticjob.console.registry_watch import RegistrySnapshot
 from aioelasticjob.console.request import PageRequest, registry_of
 from aioelasticjob.console.stream import Piece, Pieces, stream
 from aioelasticjob.operations import HostStatus, OperationResult
-from aioelasticjob.registry.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,8 @@ class Action:
     """Something that may be done to a host in all jobs."""
 
     label: str
-    do: Callable[[Session, str], Awaitable[OperationResult]]
+    do: Callable[..., Awaitable[OperationResult]]
+    """Takes a session, the server, and who does it (``by``)."""
     outcome: str
     """What becomes of it; the question before it says so."""
 
@@ -33,7 +33,11 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "resume": Action("Resume", operations.resume_server, "Its items are run again where nothing else is off."),
     "disable": Action("Disable", operations.disable_server, "Its items move to other servers."),
     "enable": Action("Enable", operations.enable_server, "Items move there again where nothing else is off."),
-    "remove": Action("Remove", operations.remove_server, "It is forgotten, and what was said about it."),
+    "remove": Action(
+        "Remove",
+        lambda session, ip, by: operations.remove_server(session, ip),  # no worker is there that could log it
+        "It is forgotten, and what was said about it.",
+    ),
 }
 
 
@@ -64,7 +68,7 @@ async def act(request: PageRequest) -> Response:
     session = registry_of(request).session
     before = _facts(hosts(registry_of(request).snapshot.value), ip)
     async with request.audited(f"{kind} server", ip, before=before) as result:
-        done = await action.do(session, ip)
+        done = await action.do(session, ip, by=request.viewer.name)
         statuses = await operations.jobs(session, now=request.state.clock.now())
         result.summary, result.after = done.summary, _facts(operations.by_server(statuses), ip)
     return request.redirect(request.registry_url("servers"), done.summary)

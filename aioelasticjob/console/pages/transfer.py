@@ -42,7 +42,7 @@ async def import_jobs(request: PageRequest) -> Response:
             return _page(request, 409 if changed else 200, jobs=jobs, changed=changed)
         asked = {"jobs": len(jobs), "overwrite": overwrite}
         async with request.audited("import", asked=asked, before=_facts(jobs, 0)) as outcome:
-            done = await operations.import_jobs(session, text, overwrite=overwrite)
+            done = await operations.import_jobs(session, text, overwrite=overwrite, by=request.viewer.name)
             outcome.summary, outcome.after = done.summary, _facts(jobs, 1)
     except ElasticJobError as error:
         return _page(request, 400, problem=str(error))
