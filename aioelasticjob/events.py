@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+def fence_of(task_id: str) -> int | None:
+    """Return the fence in a ``task_id``; None without one."""
+    try:
+        return int(task_id.rpartition("@-@")[2].rpartition(".")[2], 16)
+    except ValueError:
+        return None
+
+
 def run_id_of(job: str, task_id: str) -> str:
     """Return the ``run_id`` of a run's context, from its ``task_id``; empty without one."""
     run = task_id.rpartition("@-@")[2].rpartition(".")[0]

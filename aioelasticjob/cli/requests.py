@@ -278,12 +278,7 @@ def _table(found: tuple[RequestStatus, ...]) -> TextTable:
 
 
 def _items(given: str | None) -> list[int] | None:
-    if given is None:
-        return None
-    parts = [part.strip() for part in given.split(",")]
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise InvalidSetting("items", given, "write the numbers of items, such as 2,3")
-    return [int(part) for part in parts]
+    return None if given is None else operations.items_in(given)
 
 
 def _time(setting: str, given: str | None, otherwise: str = "") -> datetime | None:

@@ -18,10 +18,12 @@ from aioelasticjob.console.run_history import runs_in
 from aioelasticjob.console.stream import Piece, PieceGroup, Sent
 from aioelasticjob.console.timeline import SPANS, Style, Window, draw_heat_map, draw_runs
 from aioelasticjob.errors import ElasticJobError
-from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
+from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, RequestStatus
 
 REDRAW: Final = 2.0
 """Seconds after which a timeline is drawn anew at the earliest where something has happened."""
+PIECES: Final = ("head", "instances", "requests")
+"""The pieces that are sent whole, besides the timeline."""
 MOVE_ON: Final = 30.0
 """Seconds after which it is drawn anew where only time has passed."""
 AHEAD: Final = 0.01
@@ -47,6 +49,8 @@ class JobPieces:
         self._request, self._registry, self._name = request, registry_of(request), job_name(request)
         self._timeline, self._drawn, self._shown = "", float("-inf"), -1
         self._offsets: Mapping[int, str] = {}
+        self._requests: Sequence[RequestStatus] = ()
+        self._asked_at = float("-inf")
         self._rows: dict[int, tuple[tuple[object, ...], str]] = {}
         """By item, what its row was rendered of, and its HTML."""
 
@@ -57,13 +61,16 @@ class JobPieces:
             self._drawn, self._shown = now, version
             self._timeline = await self._draw(status, now)
             self._offsets = await _offsets(self._registry, self._name, now)
+        if now >= self._asked_at + REDRAW:
+            self._asked_at, self._requests = now, await self._read_requests(now)
         context: dict[str, object] = {
             "job": status,
             "palette": self._registry.palettes[self._name],
+            "requests": self._requests,
             "held": held_label(len(status.items), len(status.instances), self._request.translate),
             "health": self._request.state.health_of(self._registry, snapshot).of[self._name],
         }
-        pieces = {name: self._request.render(f"job-{name}.html", **context) for name in ("head", "instances")}
+        pieces = {name: self._request.render(f"job-{name}.html", **context) for name in PIECES}
         return [Piece(f"job-{name}", html) for name, html in {**pieces, "timeline": self._timeline}.items()]
 
     def groups(self, status: JobStatus) -> list[PieceGroup]:
@@ -119,6 +126,13 @@ class JobPieces:
         else:
             drawing = draw_heat_map(runs.fields, runs.misfires, window, style)
         return request.render("job-timeline.html", drawing=drawing, runs=runs, window=window)
+
+    async def _read_requests(self, now: float) -> Sequence[RequestStatus]:
+        """Return what was asked of the job; what was known before while the registry does not answer."""
+        try:
+            return await operations.requests(self._registry.session, self._name, now=now)
+        except ElasticJobError:
+            return self._requests
 
     def _window_url(self, window: Window) -> str:
         return self._request.registry_url("job", self._name, **self._query(window)) + "#h-runs"

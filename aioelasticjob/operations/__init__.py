@@ -1,7 +1,15 @@
 """Operations: the queries and actions of operators.  They need only a session, not the jobs' code."""
 
 from aioelasticjob.operations.actions import shut_down, trigger
-from aioelasticjob.operations.asking import Asked, RunOptions, ask, cancel_request, pause_request, resume_request
+from aioelasticjob.operations.asking import (
+    Asked,
+    RunOptions,
+    ask,
+    cancel_request,
+    items_in,
+    pause_request,
+    resume_request,
+)
 from aioelasticjob.operations.backfill import BackfillPlan, backfill, plan_backfill, rerun
 from aioelasticjob.operations.cancelling import cancel
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
@@ -62,6 +70,7 @@ __all__ = [
     "ended",
     "export_jobs",
     "import_jobs",
+    "items_in",
     "job",
     "job_of_request",
     "jobs",

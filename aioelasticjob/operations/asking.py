@@ -276,6 +276,14 @@ def item_numbers(given: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(set(items)))
 
 
+def items_in(text: str) -> list[int]:
+    """Return the numbers of items in a text such as ``2, 3``; an InvalidSetting is raised if it is none."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise InvalidSetting("items", text[:200], "write the numbers of items, such as 2,3")
+    return [int(part) for part in parts]
+
+
 def _runnable(view: JobView, items: tuple[int, ...] | None) -> tuple[int, ...] | None:
     """Return the items to ask for: those that were named, or all that are not disabled; None for all there are."""
     count, disabled = view.config.sharding_total_count, view.disabled_items

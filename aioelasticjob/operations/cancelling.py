@@ -13,8 +13,12 @@ from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create
 
 
-async def cancel(session: Session, job: str, *, item: int | None = None, by: str = "") -> OperationResult:
+async def cancel(
+    session: Session, job: str, *, item: int | None = None, fence: int | None = None, by: str = ""
+) -> OperationResult:
     """Stop the runs of a job's items that are under way, or the run of one item.
+
+    With a ``fence`` only runs are stopped that were claimed by that transaction or before, not those that follow.
 
     Their handlers are cancelled, and the runs end as ``stopped``: they are neither rescued nor run again.  An item
     stays locked until its handler has returned: a thread cannot be interrupted.  Items that run in one call, as in a
@@ -35,6 +39,10 @@ async def cancel(session: Session, job: str, *, item: int | None = None, by: str
     locks = await session.get_many([view.layout.item(one).running for one in items])
     locked = ((one, lock) for one, lock in zip(items, locks, strict=True) if lock is not None)
     fences = {one: lock.stat.czxid for one, lock in locked if lock.stat.ephemeral_owner}
+    if fence is not None and fences and min(fences.values()) > fence:
+        raise NotPossible(f"{job}: that run has ended, and the next one runs: nothing was written")
+    if fence is not None:
+        fences = {one: taken for one, taken in fences.items() if taken <= fence}
     if not fences:
         raise NotPossible(f"{job}: nothing runs now" if item is None else f"{job}: item {item} does not run now")
     now = round(await session.server_time(view.layout.system_time) * 1000)

@@ -85,6 +85,21 @@ async def view_of(session: Session, name: str, *, busy: bool = False) -> JobView
     raise await no_such(session, name)
 
 
+async def requests_view(session: Session, name: str) -> JobView:
+    """Read a job's configuration and its requests, and nothing else.
+
+    Raises:
+        InvalidSetting: there is no such job.
+        RegistryError: the registry could not be read.
+    """
+    await session.sync()
+    layout = Layout(name)
+    tree = await session.subtree((layout.config, layout.requests)) if can_be_a_job(name) else Tree()
+    if layout.config not in tree:
+        raise await no_such(session, name)
+    return read(tree, layout, JobConfig(job_name=name))
+
+
 async def forest(session: Session, layouts: Sequence[Layout]) -> list[Tree]:
     """Read the nodes that a status shows, of many jobs at once: each request asks for as many nodes as it can carry.
 

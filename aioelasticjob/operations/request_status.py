@@ -17,7 +17,7 @@ from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.layout import Layout
 from aioelasticjob.model import CUT_OFF
-from aioelasticjob.operations.queries import listed, names, view_of
+from aioelasticjob.operations.queries import listed, names, requests_view
 from aioelasticjob.registry.session import Session
 
 POLL_INTERVAL = 0.3
@@ -72,7 +72,7 @@ async def requests(session: Session, job: str, *, now: float | None = None) -> t
         InvalidSetting: there is no such job.
         RegistryError: the registry could not be read.
     """
-    view = await view_of(session, job)
+    view = await requests_view(session, job)
     return tuple(status_of_request(view, request, now) for request in requests_of(view))
 
 
@@ -83,7 +83,7 @@ async def request(session: Session, job: str, id: str, *, now: float | None = No
         InvalidSetting: there is no such job, or no such request.
         RegistryError: the registry could not be read.
     """
-    view = await view_of(session, job)
+    view = await requests_view(session, job)
     return status_of_request(view, existing(view, id), now)
 
 
@@ -97,7 +97,7 @@ async def ended(session: Session, job: str, id: str, *, clock: Clock | None = No
         RegistryError: the registry could not be read.
     """
     while True:
-        view = await view_of(session, job)
+        view = await requests_view(session, job)
         found = status_of_request(view, existing(view, id), None if clock is None else clock.now())
         if found.is_over:
             return found

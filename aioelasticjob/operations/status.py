@@ -23,6 +23,8 @@ class ActiveRun:
 
     instance: str
     since: datetime
+    fence: int = 0
+    """The transaction that claimed the item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +294,7 @@ def _item(view: JobView, tree: Tree, item: int) -> ItemStatus:
         item=item,
         parameter=view.config.sharding_item_parameters.get(item),
         holder=view.assignment.get(item),
-        run=None if running is None else ActiveRun(_text(running), moment(running.stat.ctime)),
+        run=None if running is None else ActiveRun(_text(running), moment(running.stat.ctime), running.stat.czxid),
         rescuer=view.rescues.get(item),
         orphaned=item in view.orphans,
         disabled=item in view.disabled_items,

@@ -41,6 +41,10 @@ class Scene:
     clock: BentClock
     _tasks: TaskGroup
     runs: list[ItemContext] = field(default_factory=list)
+    store: str | None = None
+    """The event store of the console and of the jobs."""
+    work: Callable[[], Awaitable[None]] | None = None
+    """What each run does."""
 
     @property
     def registry(self) -> Any:
@@ -56,10 +60,12 @@ class Scene:
 
     async def run_job(self, name: str = "report", **settings: Any) -> anyio.Event:
         """Run an instance of a job until the scene ends, or until the event returned is set."""
-        app = ElasticJob(self.address, session_timeout=4)
+        app = ElasticJob(self.address, session_timeout=4, event_store=self.store)
 
         async def note(context: ItemContext) -> None:
             self.runs.append(context)
+            if self.work is not None:
+                await self.work()
 
         app.add(note, name=name, **{"cron": NEVER, "sharding_quiet": 0, **settings})
         leave, there = anyio.Event(), len(self.instances(name))
@@ -126,7 +132,7 @@ async def scene(address: str, data: Path, **settings: Any) -> AsyncIterator[Scen
     console = Console(ConsoleSettings((registry,), data, **settings), clock=clock, hasher=CHEAP)
     with unwrapped():
         async with console.running(), anyio.create_task_group() as tasks:
-            stage = Scene(console, address, clock, tasks)
+            stage = Scene(console, address, clock, tasks, store=store)
             await stage.seen(lambda now: now.read)
             yield stage
             tasks.cancel_scope.cancel()

@@ -82,6 +82,42 @@ def test_pause_resume_and_run_now_are_seen_at_once(
     expect(page.get_by_label("Parameter for this run")).to_have_value("")  # it was for one run
 
 
+def test_runs_are_asked_for_and_cancelled_and_days_run_again_after_a_question(
+    open_page: Callable[..., Page], workers: Callable[[], ChildProcess]
+) -> None:
+    workers()
+    watching = open_page("/r/billing/job/report")
+    page = open_page("/r/billing/job/report")
+    page.get_by_role("link", name="Plan a run").click()
+    page.get_by_label("Items", exact=True).fill("1, 3")
+    page.get_by_label("Or after").fill("soon")
+    page.get_by_label("Id of the request").fill("by-hand")
+    page.get_by_role("button", name="Run now").click()
+    expect(page.get_by_role("alert")).to_contain_text("must be a number of seconds")
+    expect(page.get_by_label("Items", exact=True)).to_have_value("1, 3")
+    page.get_by_label("Or after").fill("1h")
+    page.get_by_role("button", name="Run now").click()
+    row, seen = (one.get_by_role("row", name=re.compile("by-hand")) for one in (page, watching))
+    for there in (row, seen):  # the page that was open shows it without being loaded anew
+        expect(there).to_contain_text("planned")
+        expect(there).to_contain_text("1, 3")
+    row.get_by_role("button", name="Pause").click()
+    expect(seen).to_contain_text("paused")
+    row.get_by_role("link", name="Cancel the request").click()
+    expect(page.get_by_text("Nothing more of it is begun")).to_be_visible()
+    page.get_by_role("button", name="Cancel the request").click()
+    for there in (row, seen):
+        expect(there).to_contain_text("cancelled")
+    page.get_by_role("link", name="Backfill").click()
+    page.get_by_label("From").fill("2026-01-01T00:00")
+    page.get_by_label("Until").fill("2026-01-03T00:00")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_text("This would run: 2 moments")).to_be_visible()
+    page.get_by_role("button", name="Backfill").click()
+    expect(watching.locator("#job-requests").get_by_text("8 completed")).to_be_visible()
+    assert page.evaluate(LABELS) == []
+
+
 def test_a_changed_cron_changes_the_next_fire(
     open_page: Callable[..., Page], workers: Callable[[], ChildProcess]
 ) -> None:
@@ -159,6 +195,9 @@ def test_every_page_can_be_read_by_everybody(
         f"{job}/settings",
         f"{job}/dump",
         f"{job}/do/remove",
+        f"{job}/do/trigger",
+        f"{job}/do/backfill",
+        f"{job}/do/backfill?from=2026-01-01T00:00&to=2026-01-03T00:00",
         "/r/billing/servers",
         "/r/billing/history",
         "/r/billing/transfer",

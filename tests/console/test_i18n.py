@@ -15,6 +15,7 @@ from aioelasticjob.console.drawing import _TONES
 from aioelasticjob.console.fields import SECTIONS, field_of
 from aioelasticjob.console.health import _REASONS_IN_PLACE
 from aioelasticjob.console.i18n import NOUNS, choose, language
+from aioelasticjob.console.job_actions import ACTIONS as JOB_ACTIONS
 from aioelasticjob.console.pages import history, job, servers
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.operations.settings import UNCHANGEABLE
@@ -22,6 +23,7 @@ from aioelasticjob.operations.settings import UNCHANGEABLE
 CONSOLE = Path(job.__file__).parents[1]
 SAID = re.compile(r"""(?:\b_|\btranslate)\(\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
 STATES = ("running", "waiting", "assigning", "switched off", "nobody there", "nobody able", "finished", "faulty")
+REQUEST_STATES = ("planned", "waiting", "running", "paused", "cancelled", "expired", "done", "unknown", "given up")
 ACTIONS = re.compile(r"""(?:\baudited\(|_entry\(request, |AuditEntry\([^\n"]*)"([a-z ]+)\"""")
 CATALOGUE = json.loads((CONSOLE / "locale" / "zh.json").read_text())
 
@@ -39,11 +41,13 @@ def _made() -> Iterator[str]:
     yield from (sentence for noun in NOUNS.values() for sentence in noun)
     yield from re.findall(r'Reason\("[^"]*", "([^"]+)"', (CONSOLE / "attention.py").read_text())
     yield from (*Role, *FireSource, *Outcome, *history.OUTCOMES, *history.STATES.values(), *_TONES)
-    for action in job.ACTIONS.values():
-        yield action.label
+    for action in JOB_ACTIONS.values():
+        yield from (action.label, *action.asks, *(one.label for one in action.inputs))
+        yield from (one.name for one in action.inputs if action.plan)  # the question names them
         yield from filter(None, [action.warning])
     yield from (words for action in servers.ACTIONS.values() for words in (action.label, action.outcome))
-    yield from job.ACTIONS
+    yield from JOB_ACTIONS
+    yield from REQUEST_STATES
     yield from (f"{name} server" for name in servers.ACTIONS)
     yield from (*(section.title for section in SECTIONS), "automatic", "yes", "no")
     for name in JobConfig.model_fields.keys() - UNCHANGEABLE.keys():

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from aioelasticjob.console.request import PageRequest, registry_of
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.events import fence_of
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.sql import EventStore, Filter
 
@@ -60,7 +61,11 @@ async def run(request: PageRequest) -> Response:
     details = None if store is None else await store.run(request.http.path_params["run"])
     if details is None:
         raise HTTPException(404, request.translate("There is no such run."))
-    return request.page("run.html", details=details, run=details.run, states=STATES, tab="history")
+    job = registry_of(request).snapshot.value.jobs.get(details.run.job)
+    fence = fence_of(details.run.task_id)
+    return request.page(
+        "run.html", details=details, run=details.run, states=STATES, job=job, fence=fence, tab="history"
+    )
 
 
 def _store(request: PageRequest) -> EventStore | None:

@@ -2,90 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 
 from aioelasticjob import operations
-from aioelasticjob.console.accounts import Role
+from aioelasticjob.console.job_actions import ACTIONS, Action, Filled
 from aioelasticjob.console.job_pieces import JobFeed, JobPieces
 from aioelasticjob.console.request import PageRequest, registry_of, require_role
 from aioelasticjob.console.stream import stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.operations import JobStatus, OperationResult
+from aioelasticjob.operations import ChangedMeanwhile, JobStatus, NotPossible
 from aioelasticjob.registry.session import Session
 
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """Something that may be done to a job."""
-
-    label: str
-    do: Callable[[Session, str, Mapping[str, str]], Awaitable[OperationResult]]
-    warning: str = ""
-    """What to think of before; asks for confirmation where there is one."""
-    typed: bool = False
-    """Whether the job's name must be typed to confirm."""
-    asks: Sequence[str] = field(default=())
-    """What else the form may carry."""
-    role: Role = Role.OPERATOR
-    """Who may do it."""
-
-
-def _may(form: Mapping[str, str], name: str) -> str | None:
-    return form.get(name) or None
-
-
-def _item(form: Mapping[str, str]) -> int | None:
-    text = form.get("item", "")
-    if not text:
-        return None
-    if not text.isascii() or not text.isdecimal() or len(text) > 9:
-        raise InvalidSetting("item", text[:40], "a whole number")
-    return int(text)
-
-
-ACTIONS: Final[Mapping[str, Action]] = {
-    "trigger": Action(
-        "Run now",
-        lambda s, job, form: operations.trigger(
-            s, job, instance=_may(form, "instance"), parameter=_may(form, "parameter")
-        ),
-        asks=("instance", "parameter"),
-        role=Role.TRIGGER,
-    ),
-    "pause": Action(
-        "Pause", lambda s, job, form: operations.pause(s, job, server=_may(form, "server")), asks=("server",)
-    ),
-    "resume": Action(
-        "Resume", lambda s, job, form: operations.resume(s, job, server=_may(form, "server")), asks=("server",)
-    ),
-    "disable": Action(
-        "Disable",
-        lambda s, job, form: operations.disable(s, job, server=_may(form, "server"), item=_item(form)),
-        asks=("server", "item"),
-    ),
-    "enable": Action(
-        "Enable",
-        lambda s, job, form: operations.enable(s, job, server=_may(form, "server"), item=_item(form)),
-        asks=("server", "item"),
-    ),
-    "shut-down": Action(
-        "Shut down",
-        lambda s, job, form: operations.shut_down(s, job, instance=_may(form, "instance")),
-        "Its instances finish their items, hand them over and leave this job until their processes are started again.",
-        asks=("instance",),
-    ),
-    "remove": Action(
-        "Remove",
-        lambda s, job, form: operations.remove(s, job),
-        "Everything the registry holds of this job is deleted: settings, offsets, records. This cannot be undone.",
-        typed=True,
-    ),
-}
+LONGEST_ANSWER: Final = 2000
+"""Characters of a question's answers that an address may carry."""
+REFUSALS: Final = (InvalidSetting, NotPossible, ChangedMeanwhile)
+"""Errors that say what is wrong with what was typed, or what has to be done first."""
 
 
 async def page(request: PageRequest) -> Response:
@@ -115,11 +50,18 @@ async def dump(request: PageRequest) -> Response:
 
 
 async def confirm(request: PageRequest) -> Response:
-    """Ask whether something is really meant."""
+    """Ask what exactly is to be done, and whether that is really meant."""
     action, status = _action(request), _job(request)
-    asked = {name: request.http.query_params.get(name, "")[:200] for name in action.asks}
-    name = request.http.path_params["action"]
-    return request.page("confirm.html", action=action, name=name, job=status, asked=asked, tab="jobs")
+    query = request.http.query_params
+    asked = {name: query[name][:LONGEST_ANSWER] for name in action.carries if query.get(name)}
+    if action.plan is None or not all(asked.get(one.name) for one in action.inputs if one.required):
+        return _ask(request, action, asked)
+    session = registry_of(request).session
+    try:
+        plan = await action.plan(session, status.name, _filled(request, asked))
+    except REFUSALS as error:
+        return _ask(request, action, asked, error)
+    return _ask(request, action, asked, plan=plan)
 
 
 async def act(request: PageRequest) -> Response:
@@ -129,13 +71,35 @@ async def act(request: PageRequest) -> Response:
         raise InvalidSetting("name", request.form.get("typed", "")[:200], f"type {name} to confirm")
     registry, kind = registry_of(request), request.http.path_params["action"]
     session = registry.session
-    asked = {key: request.form[key] for key in action.asks if request.form.get(key)}
-    before = facts(registry.snapshot.value.jobs.get(name))
-    async with request.audited(kind, name, asked=asked, before=before) as result:
-        done = await action.do(session, name, request.form)
-        result.summary, result.after = done.summary, await _after(session, name, request.state.clock.now())
+    asked = {key: request.form[key] for key in action.carries if request.form.get(key)}
+    wanted = request.form.get("request", "")
+    before = {**facts(registry.snapshot.value.jobs.get(name)), **await _request_facts(session, name, wanted)}
+    try:
+        async with request.audited(kind, name, asked=asked, before=before) as result:
+            done = await action.do(session, name, _filled(request, request.form))
+            result.summary = done.summary
+            result.after = await _after(session, name, wanted, request.state.clock.now())
+    except REFUSALS as error:
+        if not action.inputs or request.is_fragment:
+            raise
+        return _ask(request, action, asked, error)
     gone = kind == "remove"
     return request.redirect(request.registry_url("jobs") if gone else request.registry_url("job", name), done.summary)
+
+
+def _ask(
+    request: PageRequest, action: Action, asked: Mapping[str, str], error: ElasticJobError | None = None, plan: str = ""
+) -> Response:
+    """Ask what exactly is to be done, after an error again; with a ``plan``, whether that is really meant."""
+    name, status = request.http.path_params["action"], _job(request)
+    code, problem = (200, "") if error is None else (409, str(error))
+    return request.page(
+        "confirm.html", code, action=action, name=name, job=status, asked=asked, problem=problem, plan=plan, tab="jobs"
+    )
+
+
+def _filled(request: PageRequest, values: Mapping[str, str]) -> Filled:
+    return Filled(values, request.viewer.name, request.viewer.zone)
 
 
 def facts(status: JobStatus | None) -> Mapping[str, object]:
@@ -152,11 +116,25 @@ def facts(status: JobStatus | None) -> Mapping[str, object]:
     }
 
 
-async def _after(session: Session, name: str, now: float) -> Mapping[str, object]:
+async def _after(session: Session, name: str, wanted: str, now: float) -> Mapping[str, object]:
     try:
-        return facts(await operations.job(session, name, now=now))
+        return {
+            **facts(await operations.job(session, name, now=now)),
+            **await _request_facts(session, name, wanted),
+        }
     except ElasticJobError:  # removed, or the registry is gone: the action itself is done
         return {}
+
+
+async def _request_facts(session: Session, job: str, wanted: str) -> Mapping[str, object]:
+    """Return what actions may change in a request, for the audit log."""
+    if not wanted:
+        return {}
+    try:
+        found = await operations.request(session, job, wanted)
+    except InvalidSetting:  # the action says so
+        return {}
+    return {"request": wanted, "requestState": found.state, "outcomes": dict(found.outcomes)}
 
 
 def _action(request: PageRequest) -> Action:
