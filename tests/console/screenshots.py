@@ -17,9 +17,9 @@ from typing import Final
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from aioelasticjob.console.accounts import Role
+from tests.console.browsing import QUIETLY
 from tests.console.client import PASSWORD
 from tests.console.site import Site, site
-from tests.console.test_browser import QUIETLY
 from tests.support.processes import ROOT, ChildProcess
 
 IMAGES: Final = ROOT / "docs" / "images"
