@@ -24,9 +24,6 @@ from aioelasticjob.layout import Layout
 from aioelasticjob.model import CUT_OFF, Fire, FireSource, Outcome, Progress, Record, Requested, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 
-LOST = "unknown"
-"""The outcome of a run that nobody has settled."""
-
 
 @dataclass(frozen=True, slots=True)
 class RequestedRun:
@@ -154,7 +151,7 @@ def losing(view: JobView, fire: Fire, items: Iterable[int], before: Mapping[int,
             continue
         progress, version = lost.progress[item]
         if not progress.outcome:  # or an earlier claim has noted it, and was withdrawn
-            data = encode_progress(replace(progress, outcome=LOST))
+            data = encode_progress(replace(progress, outcome=CUT_OFF))
             operations.append(Set(view.layout.request_item(lost.id, item), data, version))
     return operations
 

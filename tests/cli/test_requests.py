@@ -13,6 +13,7 @@ import pytest
 from typer.testing import Result
 
 from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.cli.operator_name import operator_name
 from tests.cli.conftest import Command
 from tests.support.embedded import EmbeddedServer
 
@@ -182,3 +183,21 @@ def test_mistakes_are_one_line(ask: Ask, words: tuple[str, ...], why: str) -> No
     result = ask(*words)
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
     assert why in result.stderr
+
+
+def test_the_worker_logs_who_has_given_a_command(ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "aioelasticjob.coordination.operator_log")
+    for words, done in (
+        (("pause", "report"), "paused the job"),
+        (("resume", "report"), "resumed the job"),
+        (("set", "report", "timeout=5"), "changed the setting timeout from None to 5.0"),
+        (("trigger", "report", "--in", "1d", "--id", "later"), "asked for runs: the request later"),
+        (("requests", "cancel", "later"), "cancelled the request later"),
+    ):
+        said(ask(*words))
+        expected = f"report: {operator_name()} has {done}"
+        for _ in range(1000):
+            if expected in caplog.messages:
+                break
+            ask("job", "report")  # the worker needs a moment
+        assert expected in caplog.messages

@@ -12,7 +12,10 @@ import pytest
 
 from aioelasticjob import operations
 from aioelasticjob.console.accounts import Role
+from aioelasticjob.coordination.operator_note import decode_note
+from aioelasticjob.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.operations import RequestStatus
+from aioelasticjob.registry.session import Session
 from tests.console.client import Browser
 from tests.console.conftest import Play, Scene
 
@@ -270,3 +273,29 @@ def test_what_others_write_into_a_request_is_text(play: Play) -> None:
         assert "已安排" in page
 
     play(act)
+
+
+def test_workers_learn_who_has_acted_in_the_console(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job(**NIGHTLY)
+        browser, session, layout = await scene.operator(), scene.registry.session, Layout("report")
+        server = scene.registry.snapshot.value.jobs["report"].servers[0].ip
+        await browser.submit(REPORT, {}, to=f"{REPORT}/do/pause")
+        assert await _noted(session, layout.operator) == ("ada", [layout.paused])
+        await browser.submit(REPORT, {"server": server}, to=f"{REPORT}/do/disable")
+        assert await _noted(session, layout.operator) == ("ada", [layout.server_disabled(server)])
+        settings = await browser.get(f"{REPORT}/settings")
+        form = {"csrf": settings.token, "version": settings.value("version"), "cron": "0 0 3 * * ?"}
+        assert (await browser.post(f"{REPORT}/settings", form)).status == 303
+        assert await _noted(session, layout.operator) == ("ada", [layout.config])
+        await browser.submit(f"/r/billing/servers/{server}/pause", {})
+        by, paths = await _noted(session, SWITCHES)
+        assert (by, server_switch(server, "paused") in paths) == ("ada", True)
+
+    play(act)
+
+
+async def _noted(session: Session, path: str) -> tuple[str, list[str]]:
+    note = decode_note(await session.get(path))
+    assert note is not None
+    return note.by, sorted(note.paths)

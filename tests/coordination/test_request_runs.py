@@ -117,13 +117,13 @@ def test_a_run_that_was_cut_off_is_rescued_for_the_same_request() -> None:
     assert progress(desk, 0) == {"moment": NOW, "runs": 1, "outcome": "completed"}
 
 
-def test_a_run_that_was_cut_off_and_is_not_rescued_is_noted_as_lost_by_the_next_claim_of_its_item() -> None:
+def test_a_run_that_was_cut_off_and_is_not_rescued_is_noted_so_by_the_next_claim_of_its_item() -> None:
     desk = asked(ONCE)
     desk.taken(fire_of(desk), [0, 1])
     desk.write(Delete(LAYOUT.item(0).running))
     desk.learn()
     desk.taken(Fire(2 * NOW, FireSource.CRON), [0])
-    assert progress(desk, 0) == {"moment": NOW, "runs": 1, "outcome": "unknown"}
+    assert progress(desk, 0) == {"moment": NOW, "runs": 1, "outcome": "cut off"}
     assert progress(desk, 1) == {"moment": NOW, "runs": 1}
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from aioelasticjob.coordination.effects import ForgetRequest, UpdateRequest
-from aioelasticjob.coordination.request_runs import LOST, begun_items, cancellations_of, requests_of, waiting_items
+from aioelasticjob.coordination.request_runs import begun_items, cancellations_of, requests_of, waiting_items
 from aioelasticjob.coordination.requests import EXPIRED, Request, changed
 from aioelasticjob.coordination.rules.rule_input import RuleInput
 from aioelasticjob.coordination.view import JobView
@@ -17,6 +17,8 @@ UNNAMED_FOR = 3600
 """Seconds for which other requests are shown after their end."""
 LOST_AFTER = 24 * 3600
 """Seconds after the last news of a request at which runs without an outcome count as lost."""
+LOST = "unknown"
+"""The outcome of a run that nobody has settled."""
 
 
 def end_requests(now: RuleInput) -> Iterator[UpdateRequest]:
