@@ -43,6 +43,7 @@ class RunOptions(TypedDict, total=False):
     """How runs may be asked for; without any of these: all items, at once."""
 
     items: Iterable[int] | None
+    """The items to run; all of them if none are named."""
     at: datetime | None
     """The time for which they are asked for."""
     delay: Duration | None

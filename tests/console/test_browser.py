@@ -88,6 +88,8 @@ def test_runs_are_asked_for_and_cancelled_and_days_run_again_after_a_question(
     workers()
     watching = open_page("/r/billing/job/report")
     page = open_page("/r/billing/job/report")
+    expect(page.locator("#row-3")).to_be_attached()
+    assert page.locator("#job-items").evaluate("(items) => items.offsetHeight") < 1000  # no room for a hundred items
     page.get_by_role("link", name="Plan a run").click()
     page.get_by_label("Items", exact=True).fill("1, 3")
     page.get_by_label("Or after").fill("soon")
