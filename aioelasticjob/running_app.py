@@ -22,7 +22,7 @@ from aioelasticjob.observers.vitals import Vitals
 from aioelasticjob.registry.own_address import own_address
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.executors import Executors, pickled
-from aioelasticjob.running.health import Health
+from aioelasticjob.running.health import Health, Phase
 from aioelasticjob.running.job import Host
 from aioelasticjob.running.process import run_jobs
 from aioelasticjob.running.process_context import ProcessContext
@@ -43,9 +43,14 @@ class RunningApp:
     recorder: Recorder | None = None
     endpoint: Endpoint | None = None
     events: Events = field(default_factory=Events)
-    running: bool = False
+    phase: Phase = "ended"
     session: Session | None = None
     shared: ProcessContext | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the application runs, starts or leaves."""
+        return self.phase != "ended"
 
     @property
     def vitals(self) -> Vitals:
@@ -55,10 +60,9 @@ class RunningApp:
 
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""
-        if self.shared is None:
-            return Health.of(self.session, declared, (), {})
-        joined = [*self.shared.standing_by.values(), *(job.health for job in self.shared.running_jobs)]
-        return Health.of(self.session, declared, joined, self.shared.refusals)
+        shared = self.shared
+        joined = [] if shared is None else [*shared.standing_by.values(), *(job.health for job in shared.running_jobs)]
+        return Health.of(self.session, declared, joined, {} if shared is None else shared.refusals, self.phase)
 
     @asynccontextmanager
     async def open(self, registry: Address, jobs: Iterable[Job], executors: Executors) -> AsyncIterator[Session]:
@@ -70,7 +74,7 @@ class RunningApp:
             AuthenticationFailed: the registry refused the digest, or the user and password of SASL.
             InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
         """
-        self.running = True
+        self.phase = "starting"
         failure: Exception | None = None
         try:
             async with AsyncExitStack() as stack:
@@ -92,7 +96,7 @@ class RunningApp:
                 except Exception as error:  # the caller's own: kept out of our groups, which would wrap it
                     failure = error
         finally:
-            self.running = False
+            self.phase = "ended"
         if failure is not None:
             raise failure
 
@@ -110,9 +114,11 @@ class RunningApp:
         shared = self.shared = ProcessContext(self.clock, self.events, executors, dispatcher)
         try:
             async with executors.processes.open(), run_jobs(session, jobs, host, shared):
+                self.phase = "running"
                 try:
                     yield
                 finally:
+                    self.phase = "leaving"
                     _log_stopping(shared)
         finally:
             shared.limited_log.close()

@@ -1,5 +1,5 @@
 """FastAPI: ``FastAPI(lifespan=elastic_job(jobs))`` and ``app.get("/health")(health(jobs))``."""
 
-from aioelasticjob.integrations.starlette import elastic_job, health
+from aioelasticjob.integrations.starlette import elastic_job, health, liveness, readiness
 
-__all__ = ["elastic_job", "health"]
+__all__ = ["elastic_job", "health", "liveness", "readiness"]

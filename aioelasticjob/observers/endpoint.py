@@ -1,11 +1,13 @@
-"""An HTTP endpoint that serves only metrics, for programs without a web server; all its resources are bounded."""
+"""An HTTP endpoint for metrics and health, for programs without a web server; all its resources are bounded."""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, TypeAlias
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from anyio import (
     BrokenResourceError,
@@ -24,8 +26,6 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.user_code import UserCode
 
-if TYPE_CHECKING:
-    from aioelasticjob.observers.metrics import Observed
 
 MAX_REQUEST_BYTES = 8192
 REQUEST_TIMEOUT = 10.0
@@ -37,28 +37,65 @@ MAX_REQUESTS_AT_ONCE = 16
 CLIENT_GONE = (BrokenResourceError, ClosedResourceError, EndOfStream, IncompleteRead, DelimiterNotFound)
 """The errors of a client that has gone away or does not speak HTTP."""
 
+METRICS: Final = "/metrics"
+PROBES: Final[Mapping[str, Literal["health", "live", "ready"]]] = {
+    "/health": "health",
+    "/health/live": "live",
+    "/health/ready": "ready",
+}
+
 Render: TypeAlias = Callable[[str], Awaitable[tuple[bytes, str]]]
+
+
+class Health(Protocol):
+    """How a process is, as ``ElasticJob.health`` says it."""
+
+    def status_code(self, asked: Literal["health", "live", "ready"]) -> int:
+        """Return the status of an answer by HTTP."""
+        ...
+
+    def as_json(self) -> Mapping[str, object]:
+        """Return what the answer says."""
+        ...
+
+
+class HasHealth(Protocol):
+    """An application, as far as its health is asked for."""
+
+    @property
+    def health(self) -> Health:
+        """How it is now."""
+        ...
+
+
+if TYPE_CHECKING:
+    from aioelasticjob.observers.metrics import Observed
+
+    class ObservedWithHealth(Observed, HasHealth, Protocol):
+        """What an endpoint tells of: an ElasticJob."""
+
 
 log = logging.getLogger(__name__)
 
 
 class Endpoint:
-    """The metrics of an application, served while it runs.
+    """The metrics and the health of an application, served while it runs.
 
     Raises:
         InvalidSetting: the address makes no sense, or prometheus-client is not installed.
     """
 
-    def __init__(self, app: Observed, given: object) -> None:
+    def __init__(self, app: ObservedWithHealth, given: object) -> None:
         from aioelasticjob.observers.metrics import Metrics
 
+        self._app = app
         self.host, self.port = where(given)
         self.metrics = Metrics(app)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Answer requests while the block is open."""
-        async with serving(self.metrics.render, self.host, self.port) as self.port:
+        async with serving(self.metrics.render, self.host, self.port, self._app) as self.port:
             yield
 
 
@@ -76,8 +113,8 @@ def where(given: object) -> tuple[str, int]:
 
 
 @asynccontextmanager
-async def serving(render: Render, host: str, port: int) -> AsyncIterator[int]:
-    """Answer ``GET /metrics`` while the block is open; yields the port.
+async def serving(render: Render, host: str, port: int, app: HasHealth) -> AsyncIterator[int]:
+    """Answer ``GET /metrics`` and ``GET /health`` while the block is open; yields the port.
 
     Raises:
         InvalidSetting: the address cannot be listened at.
@@ -97,7 +134,7 @@ async def serving(render: Render, host: str, port: int) -> AsyncIterator[int]:
             if head is not None:
                 async with answers:
                     with move_on_after(REQUEST_TIMEOUT), suppress(*CLIENT_GONE):
-                        await _answer(stream, head, render)
+                        await _answer(stream, head, render, app)
 
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(listener)
@@ -109,17 +146,21 @@ async def serving(render: Render, host: str, port: int) -> AsyncIterator[int]:
         tasks.cancel_scope.cancel()
 
 
-async def _answer(stream: SocketStream, head: bytes, render: Render) -> None:
+async def _answer(stream: SocketStream, head: bytes, render: Render, app: HasHealth) -> None:
     lines = head.decode("latin-1").split("\r\n")
     method, _, rest = lines[0].partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]
     fields = (line.partition(":") for line in lines[1:])
     headers = {name.strip().lower(): value.strip() for name, _, value in fields}
-    status, body, content_type = "200 OK", b"", "text/plain; charset=utf-8"
+    status, body, content_type = 200, b"", "text/plain; charset=utf-8"
     if method not in ("GET", "HEAD"):
-        status, body = "405 Method Not Allowed", b"GET or HEAD\n"
-    elif path != "/metrics":
-        status, body = "404 Not Found", b"it is at /metrics\n"
+        status, body = 405, b"GET or HEAD\n"
+    elif path in PROBES:
+        health = app.health
+        status, content_type = health.status_code(PROBES[path]), "application/json"
+        body = json.dumps(health.as_json()).encode()
+    elif path != METRICS:
+        status, body = 404, f"there is {METRICS}, {', '.join(PROBES)}\n".encode()
     else:
         try:
             async with UserCode("a collector of metrics"):
@@ -128,9 +169,9 @@ async def _answer(stream: SocketStream, head: bytes, render: Render) -> None:
             log.exception(
                 "metrics could not be rendered, because a collector failed", extra={"reason": "a collector failed"}
             )
-            status, body = "500 Internal Server Error", b"the log of the process says why there are none\n"
+            status, body = 500, b"the log of the process says why there are none\n"
     answer = (
-        f"HTTP/1.1 {status}",
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
         f"Content-Type: {content_type}",
         f"Content-Length: {len(body)}",
         "Connection: close",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
@@ -18,6 +18,9 @@ from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import Session, SessionState
 
 Status: TypeAlias = Literal["up", "suspended", "down"]
+Phase: TypeAlias = Literal["starting", "running", "leaving", "ended"]
+Probe: TypeAlias = Literal["health", "live", "ready"]
+"""What somebody asks a process for: how it is, whether it has to be restarted, whether it does its work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,9 @@ class Health:
     registry: str | None
     """The registry's address, without credentials."""
     jobs: tuple[JobHealth, ...]
+    phase: Phase = "running"
+    """``starting`` until all jobs have joined or have to wait; ``leaving`` while it stops; ``ended`` if it does not run.
+    """
 
     @classmethod
     def of(
@@ -79,25 +85,47 @@ class Health:
         declared: Iterable[JobConfig],
         joined: Iterable[JobHealth],
         refusals: Mapping[str, Refusals],
+        phase: Phase = "running",
     ) -> Health:
-        """Return the health of an application.  Without a session the application does not run."""
+        """Return the health of an application.  Without a session it has not connected yet, or does not run."""
         known = {job.name: job for job in joined}
         found = [known.get(job.job_name, JobHealth(job.job_name)) for job in declared]
         jobs = tuple(replace(one, refused=refusals[one.name].present) if one.name in refusals else one for one in found)
         if session is None:
-            return cls("down", os.getpid(), None, jobs)
-        return cls(_status(session), os.getpid(), f"zk://{session.settings.servers}/{session.settings.namespace}", jobs)
+            return cls("down", os.getpid(), None, jobs, phase)
+        registry = f"zk://{session.settings.servers}/{session.settings.namespace}"
+        return cls(_status(session), os.getpid(), registry, jobs, phase)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the application runs, starts or leaves: if it does none of these, only a restart brings it back."""
+        return self.phase != "ended"
 
     @property
     def ready(self) -> bool:
-        """Whether the registry answers, and no job of this process has to wait before it can run."""
-        return self.status == "up" and not any(job.problem for job in self.jobs)
+        """Whether all jobs of this process have joined and none has to wait, the registry answers, and it stays."""
+        return self.status == "up" and self.phase == "running" and not any(job.problem for job in self.jobs)
+
+    def status_code(self, asked: Probe) -> int:
+        """Return the status of an answer by HTTP: 200 or 503."""
+        match asked:
+            case "live":
+                good = self.alive
+            case "ready":
+                good = self.ready
+            case "health":
+                good = self.status != "down"
+            case _:
+                assert_never(asked)
+        return 200 if good else 503
 
     def as_json(self) -> dict[str, object]:
         """Return the health as a dictionary that can be encoded as JSON."""
         return {
             "status": self.status,
+            "alive": self.alive,
             "ready": self.ready,
+            "phase": self.phase,
             "pid": self.pid,
             "registry": self.registry,
             "jobs": [

@@ -20,6 +20,8 @@ from aioelasticjob.testing import Faults, VirtualClock, run
 from aioelasticjob.zookeeper.server import serve
 from tests.support.asgi_server import NotStarted, get, serving
 
+PATHS = ("/health", "/health/live", "/health/ready")
+
 told: list[str] = []
 
 
@@ -31,18 +33,28 @@ def _nothing_told() -> None:
 def in_fastapi(jobs: ElasticJob) -> FastAPI:
     app = FastAPI(lifespan=fastapi.elastic_job(jobs))
     app.get("/health")(fastapi.health(jobs))
+    app.get("/health/live")(fastapi.liveness(jobs))
+    app.get("/health/ready")(fastapi.readiness(jobs))
     return app
 
 
 def in_starlette(jobs: ElasticJob) -> Starlette:
-    return Starlette(routes=[Route("/health", starlette.health(jobs))], lifespan=starlette.elastic_job(jobs))
+    answers = (starlette.health, starlette.liveness, starlette.readiness)
+    routes = [Route(path, answer(jobs)) for path, answer in zip(PATHS, answers, strict=True)]
+    return Starlette(routes=routes, lifespan=starlette.elastic_job(jobs))
 
 
 def in_litestar(jobs: ElasticJob) -> Litestar:
-    return Litestar([litestar.health(jobs)], lifespan=[litestar.elastic_job(jobs)], logging_config=None)
+    answers = [litestar.health(jobs), litestar.liveness(jobs), litestar.readiness(jobs)]
+    return Litestar(answers, lifespan=[litestar.elastic_job(jobs)], logging_config=None)
 
 
 frameworks = pytest.mark.parametrize("within", [in_fastapi, in_starlette, in_litestar])
+
+
+async def probed(app: Any) -> list[int]:
+    """Return the status codes of health, liveness and readiness."""
+    return [(await get(app, path))[0] for path in PATHS]
 
 
 def colour(app: Annotated[Any, Depends(host)]) -> str:
@@ -152,10 +164,36 @@ def test_a_registry_that_is_away_suspends_the_jobs_and_is_no_reason_to_restart_t
         app = in_fastapi(painter("zk://10.0.0.1:2181/shop", disabled=True))
         async with serving(app):
             assert (await get(app, "/health"))[1]["status"] == "up"
+            assert await probed(app) == [200, 200, 200]
             faults.crash(server)
             await anyio.sleep(1)
             status, health = await get(app, "/health")
             assert (status, health["status"]) == (200, "suspended")
+            assert await probed(app) == [200, 200, 503]
+
+    run(main)
+
+
+@frameworks
+def test_a_process_that_drains_is_alive_and_not_ready(within: Callable[[ElasticJob], Any]) -> None:
+    async def main() -> None:
+        app = within(painter())
+        app.state.colour = "green"
+        seen: list[list[int]] = []
+
+        async def look() -> None:
+            await anyio.sleep(1)
+            health = (await get(app, "/health"))[1]
+            assert (health["status"], health["phase"], health["jobs"][0]["running"]) == ("up", "leaving", [0, 1])
+            seen.append(await probed(app))
+
+        async with anyio.create_task_group() as tasks:
+            async with serving(app):
+                await anyio.sleep(11)
+                seen.append(await probed(app))
+                tasks.start_soon(look)
+        seen.append(await probed(app))
+        assert seen == [[200, 200, 200], [200, 200, 503], [503, 503, 503]]
 
     run(main)
 

@@ -18,7 +18,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, observers
 from aioelasticjob.events import Began, Ended
 from aioelasticjob.model import FireSource, Outcome
-from aioelasticjob.observers.endpoint import MAX_REQUEST_BYTES, MAX_REQUESTS_AT_ONCE, REQUEST_TIMEOUT, serving, where
+from aioelasticjob.observers.endpoint import (
+    MAX_REQUEST_BYTES,
+    MAX_REQUESTS_AT_ONCE,
+    PROBES,
+    REQUEST_TIMEOUT,
+    serving,
+    where,
+)
 from aioelasticjob.observers.metrics import HELP, MAX_WAITING_EVENTS, PREFIX, Metrics
 from aioelasticjob.observers.sql.writer import StoreCounts
 from aioelasticjob.observers.vitals import JobVitals, Vitals
@@ -27,6 +34,7 @@ from aioelasticjob.registry.session import SessionState
 from tests.docs.pages import table
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
+APP = ElasticJob("embedded://")
 RATE = Rate("flow", 1, 10, 2, 1, 5.5, 3, 4, 0.25)
 
 
@@ -218,7 +226,7 @@ def test_the_endpoint_answers_what_it_should_and_ends_everything_else(request_: 
         return b"a_metric 1\n", "text/plain"
 
     async def main() -> None:
-        async with serving(render, "127.0.0.1", 0) as port:
+        async with serving(render, "127.0.0.1", 0, APP) as port:
             got = await ask(port, request_)
         assert got.startswith(answer)
         assert bool(answer) == bool(got)
@@ -240,7 +248,7 @@ def test_a_collector_that_fails_costs_its_own_answer_alone(
         return b"a_metric 1\n", "text/plain"
 
     async def main() -> None:
-        async with serving(render, "127.0.0.1", 0) as port:
+        async with serving(render, "127.0.0.1", 0, APP) as port:
             assert (await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 500 ")
             assert (await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
@@ -253,7 +261,7 @@ def test_who_never_finishes_his_question_keeps_nobody_else_from_an_answer() -> N
         return b"a_metric 1\n", "text/plain"
 
     async def main() -> None:
-        async with serving(render, "127.0.0.1", 0) as port, AsyncExitStack() as slow:
+        async with serving(render, "127.0.0.1", 0, APP) as port, AsyncExitStack() as slow:
             for _ in range(3 * MAX_REQUESTS_AT_ONCE):
                 stream = await slow.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
                 await stream.send(b"GET /metrics HTTP/1.1\r\n")
@@ -273,6 +281,13 @@ def test_an_application_serves_its_metrics_in_the_format_asked_for() -> None:
             plain = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
             accept = b"Accept: application/openmetrics-text; version=1.0.0\r\n"
             openmetrics = await ask(port, b"GET /metrics HTTP/1.1\r\n" + accept + b"\r\n")
+            for path in PROBES:
+                answer = await ask(port, f"GET {path} HTTP/1.1\r\n\r\n".encode())
+                assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+                assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == "up"
+            app._here.phase = "leaving"
+            answers = [await ask(port, f"GET {path} HTTP/1.1\r\n\r\n".encode()) for path in PROBES]
+            assert [answer.split()[1] for answer in answers] == [b"200", b"200", b"503"]
         assert b"text/plain" in plain
         assert b"aioelasticjob_running 1.0" in plain
         assert openmetrics.endswith(b"# EOF\n")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from typing import get_args
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.refusals import Refusals
 from aioelasticjob.errors import NotPermitted
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState, open_session
-from aioelasticjob.running.health import Health, JobHealth
+from aioelasticjob.running.health import Health, JobHealth, Phase, Probe
 from aioelasticjob.testing import VirtualClock, run
 from tests.running.cases import BEGIN, LAYOUT, ME, OTHER, Case
 from tests.support.simulated_jobs import SimulatedJobs, simulate
@@ -48,6 +49,7 @@ def test_a_job_that_requires_what_is_not_known_here_has_a_problem() -> None:
 def test_an_application_that_does_not_run_is_down_and_names_its_jobs_all_the_same() -> None:
     health = Health.of(None, JOBS, [], {})
     assert (health.status, health.ready, health.registry) == ("down", False, None)
+    assert not Health.of(None, JOBS, [], {}, "ended").alive
     assert health.jobs == (JobHealth("job"), JobHealth("other"))
 
 
@@ -81,6 +83,24 @@ def test_a_job_that_has_to_wait_keeps_the_process_from_being_ready_and_one_that_
         assert [job.instance for job in refused.jobs] == [ME, None]
         waiting = Health.of(here.observer, JOBS, [JobHealth("job", problem="it waits")], {})
         assert (waiting.status, waiting.ready) == ("up", False)
+
+    simulate(scene)
+
+
+def test_a_process_that_starts_or_leaves_is_alive_and_not_ready() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        codes = {}
+        for phase in get_args(Phase):
+            health = Health.of(here.observer, JOBS, [], {}, phase)
+            codes[phase] = tuple(health.status_code(asked) for asked in get_args(Probe))
+        assert codes == {
+            "starting": (200, 200, 503),
+            "running": (200, 200, 200),
+            "leaving": (200, 200, 503),
+            "ended": (200, 503, 503),
+        }
+        connecting = Health.of(None, JOBS, [], {}, "starting")
+        assert [connecting.status_code(asked) for asked in get_args(Probe)] == [503, 200, 503]
 
     simulate(scene)
 
