@@ -89,6 +89,12 @@ COMMANDS: Mapping[str, Source] = {
     "requests": Source(
         LOOK, "List what was asked of a job (requests NAME); cancel, pause or resume a request.", "requests", "requests"
     ),
+    "doctor": Source(
+        LOOK,
+        "Examine a registry: what is seen, whether it is good, and what to change.  It leaves nothing behind.",
+        "doctor",
+        "doctor",
+    ),
     "trigger": Source(
         ACT, "Run a job once, now or later: all its items, or some; or what one instance holds.", "requests", "trigger"
     ),

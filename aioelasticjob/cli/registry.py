@@ -36,6 +36,14 @@ Registry: TypeAlias = Annotated[
         rich_help_panel="Registry",
     ),
 ]
+RegistryArgument: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="[ADDRESS]",
+        envvar="AIOELASTICJOB_REGISTRY",
+        help="zk://host:port,host:port/namespace, zks://… with TLS, or embedded://host:port/…",
+    ),
+]
 ProfileName: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -90,6 +98,13 @@ class RegistryOptions:
         timeout = given.get("timeout") or profile.timeout or DEFAULT_TIMEOUT
         return cls(profile.registry, access_to(profile.registry, given, profile.access), timeout)
 
+    def parsed(self, **options: Any) -> Address:
+        """Return the registry and how to connect to it; ``options`` are further settings of the connection.
+
+        Raises: InvalidSetting.
+        """
+        return Address.parse(self.address, connection_timeout=self.timeout, **self.access, **options)
+
     def look(self, read: Callable[[Session], Awaitable[T]]) -> T:
         """Run ``read`` with a session and return its result, within the timeout; raises the same errors as ``use``."""
         with _no_collection():
@@ -102,7 +117,7 @@ class RegistryOptions:
             InvalidSetting: the address makes no sense.
             RegistryError: the registry did not answer, or refused the credentials.
         """
-        registry = Address.parse(self.address, connection_timeout=self.timeout, **self.access)
+        registry = self.parsed()
         if registry.private:
             raise InvalidSetting(
                 "address", self.address, "a private registry lives and dies with its process: nothing to see"
@@ -129,12 +144,22 @@ def _no_collection() -> Iterator[None]:
 
 def on_a_registry(command: Callable[Concatenate[RegistryOptions, P], None]) -> Callable[..., None]:
     """Add the options of a registry to a command, which is called with the resulting address and credentials."""
+    return _with_registry(command, _OPTIONS)
 
+
+def on_an_address(command: Callable[Concatenate[RegistryOptions, P], None]) -> Callable[..., None]:
+    """Do the same for a command whose first argument is the registry's address."""
+    return _with_registry(command, {**_OPTIONS, "registry": _option("registry", RegistryArgument, DEFAULT)})
+
+
+def _with_registry(
+    command: Callable[Concatenate[RegistryOptions, P], None], parameters: Mapping[str, inspect.Parameter]
+) -> Callable[..., None]:
     def called(context: typer.Context, **given: Any) -> None:
-        options = {name: given.pop(name) for name in _OPTIONS}
+        options = {name: given.pop(name) for name in parameters}
         command(RegistryOptions.of(context, options), **given)  # type: ignore[call-arg]
 
-    return with_options(command, called, _OPTIONS.values())
+    return with_options(command, called, parameters.values())
 
 
 def _profile(name: str | None) -> Profile:

@@ -26,7 +26,6 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.user_code import UserCode
 
-
 MAX_REQUEST_BYTES = 8192
 REQUEST_TIMEOUT = 10.0
 """Seconds that a client may take to send its request, and to read the answer."""

@@ -26,8 +26,8 @@ def read(file: str, setting: str) -> str:
         raise CertificateMissing(f"{setting}: {file} cannot be read: {error.strerror}", file) from error
 
 
-def check_validity(file: str, setting: str, now: float) -> None:
-    """Check that the first certificate of a file is valid at ``now``, in seconds since the epoch.
+def check_validity(file: str, setting: str, now: float) -> datetime:
+    """Check that the first certificate of a file is valid at ``now``, in seconds since the epoch; return its end.
 
     Raises: CertificateMissing, CertificateRefused, CertificateExpired.
     """
@@ -43,6 +43,7 @@ def check_validity(file: str, setting: str, now: float) -> None:
     if now < begin.timestamp():
         reason = f"is not valid before {begin:%Y-%m-%d %H:%M:%S} UTC: check this host's clock"
         raise CertificateRefused(f"{setting}: the certificate in {file} {reason}", file)
+    return end
 
 
 def validity(certificate: bytes) -> tuple[datetime, datetime]:

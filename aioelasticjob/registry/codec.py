@@ -78,6 +78,7 @@ CHUNK: Final = 100_000  # bytes per frame where we can choose: Java's client doe
 HEADER: Final = Struct("!iqi")  # of a reply: xid, zxid, error
 BODY: Final = HEADER.size  # where a reply's body begins
 
+_READ_ONLY: Final = 36  # where the answer to the first frame says so, after a password of 16 bytes
 _int = Struct("!i")
 _string = Struct("!i").pack
 _long = Struct("!q").pack
@@ -202,15 +203,18 @@ def render(request: Request) -> bytes:
     return raw[4:]
 
 
-def attach(session: int, password: bytes, timeout: float, zxid: int) -> bytes:
-    """Render the first frame of a connection: it asks for a new session (0), or for an old one with its password."""
+def attach(session: int, password: bytes, timeout: float, zxid: int, *, read_only: bool = False) -> bytes:
+    """Render the first frame of a connection: it asks for a new session (0), or for an old one with its password.
+
+    A server that has lost contact to the others, and may be read, answers only if ``read_only`` is set.
+    """
     raw: bytes = protocol.ConnectRequest(
         protocol_version=0,
         last_seen_zxid=zxid,
         timeout=round(timeout * 1000),
         session_id=session,
         password=password,
-        read_only=False,
+        read_only=read_only,
     ).serialize()
     return raw
 
@@ -219,6 +223,11 @@ def attached(frame: bytes) -> tuple[int, bytes, float]:
     """Read the answer to ``attach``: session (0 if the old one has expired), password, timeout in seconds."""
     reply = protocol.ConnectResponse.deserialize(frame)
     return reply.session_id, reply.password, reply.timeout / 1000
+
+
+def is_read_only(frame: bytes) -> bool:
+    """Read from the answer to ``attach`` whether the server has lost contact to the others and takes no writes."""
+    return len(frame) > _READ_ONLY and frame[_READ_ONLY] != 0
 
 
 def credentials(digest: str) -> bytes:
@@ -317,14 +326,22 @@ def failure(error: int, path: str) -> RegistryError:
     return RegistryError(f"{path}: {why} ({error})")
 
 
-def _refusal(frame: bytes, ops: Sequence[Op]) -> RegistryError:
+def refused_operation(frame: bytes, ops: Sequence[Op]) -> tuple[int, int] | None:
+    """Return which operation of a refused transaction was refused, and its error code; None if the answer has none."""
     at = BODY + _part.size
-    for index, op in enumerate(ops):
+    for index in range(len(ops)):
         (error,) = _int.unpack_from(frame, at)
         at += 4 + _part.size
         if error not in BYSTANDERS:
-            return Conflict(index, op.path, CONFLICTS[error]) if error in CONFLICTS else failure(error, op.path)
-    return RegistryError("a transaction was refused without a reason")
+            return index, error
+    return None
+
+
+def _refusal(frame: bytes, ops: Sequence[Op]) -> RegistryError:
+    if (found := refused_operation(frame, ops)) is None:
+        return RegistryError("a transaction was refused without a reason")
+    (index, error), path = found, ops[found[0]].path
+    return Conflict(index, path, CONFLICTS[error]) if error in CONFLICTS else failure(error, path)
 
 
 def _buffer(frame: bytes, at: int) -> tuple[bytes, int]:

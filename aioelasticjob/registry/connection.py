@@ -8,6 +8,7 @@ timer.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
@@ -62,6 +63,11 @@ class Connection(asyncio.Protocol):
     def peer(self) -> str:
         """The server's address and port."""
         return ":".join(self._name("peername"))
+
+    @property
+    def encryption(self) -> ssl.SSLObject | None:
+        """What was agreed with the server about TLS; None without TLS."""
+        return self._transport.get_extra_info("ssl_object") if self._transport else None
 
     async def greet(self, frame: bytes) -> bytes:
         """Send the frame that attaches a session, and return the server's answer.

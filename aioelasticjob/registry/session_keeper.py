@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -36,10 +35,10 @@ from aioelasticjob.registry.codec import (
     event,
 )
 from aioelasticjob.registry.connection import Connection
+from aioelasticjob.registry.dialling import dial, why_failed
 from aioelasticjob.registry.lease import HEARTBEATS_PER_TIMEOUT, Lease
 from aioelasticjob.registry.names import addresses, is_ip
 from aioelasticjob.registry.settings import ConnectionSettings
-from aioelasticjob.registry.tls import explained, unanswered, unencrypted
 from aioelasticjob.registry.watches import Watcher, Watches
 
 log = logging.getLogger(__name__)
@@ -198,7 +197,7 @@ class SessionKeeper:
         try:
             with anyio.fail_after(patience):
                 access = await read_access(self.settings, self.clock.now())
-                await self._open(connection, host, address, access.tls)
+                await dial(connection, self.settings, host, address, access.tls)
                 asked, seen, sent = self.lease.incarnation, self._seen(), self.lease.now()
                 answer = await connection.greet(attach(asked, self._password, self.settings.session_timeout, seen))
                 session, password, timeout = attached(answer)
@@ -226,26 +225,11 @@ class SessionKeeper:
         # a server that knows the end of a session can begin the next one
         return await self._attach(host, address, count)
 
-    async def _open(
-        self, connection: Connection, host: tuple[str, int], address: str, tls: ssl.SSLContext | None
-    ) -> None:
-        if self.settings.tls is None:
-            await self._loop.create_connection(lambda: connection, address, host[1])
-        else:
-            name = self.settings.tls.server_name or host[0]
-            await self._loop.create_connection(lambda: connection, address, host[1], ssl=tls, server_hostname=name)
-
     def _failed(self, error: Exception, connection: Connection, host: tuple[str, int], patience: float) -> None:
         """Note why an attempt has failed; if somebody has to see to it, log it once."""
         connection.abort(str(error))
-        tls, server, new = self.settings.tls, f"{host[0]}:{host[1]}", not self.status.value.incarnation
-        found, guessed = error, False
-        if tls is not None and not isinstance(error, ElasticJobError):
-            found = explained(error, tls, server) or explained(connection.error, tls, server) or error
-            ended = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
-            guessed = found is error and new and ended
-            if guessed:
-                found = unanswered(tls, server) if connection.opened else unencrypted(server)
+        server, new = f"{host[0]}:{host[1]}", not self.status.value.incarnation
+        found, guessed = why_failed(error, connection, self.settings.tls, server, new=new)
         self.reason = f"no answer within {patience:g} s" if isinstance(found, TimeoutError) else str(found)
         if isinstance(found, ElasticJobError):
             self.failure, self._certain = found, not guessed

@@ -75,8 +75,7 @@ class Health:
     """The registry's address, without credentials."""
     jobs: tuple[JobHealth, ...]
     phase: Phase = "running"
-    """``starting`` until all jobs have joined or have to wait; ``leaving`` while it stops; ``ended`` if it does not run.
-    """
+    """``starting`` until all jobs have joined or have to wait, ``leaving`` while it stops, ``ended`` otherwise."""
 
     @classmethod
     def of(

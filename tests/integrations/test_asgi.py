@@ -187,11 +187,10 @@ def test_a_process_that_drains_is_alive_and_not_ready(within: Callable[[ElasticJ
             assert (health["status"], health["phase"], health["jobs"][0]["running"]) == ("up", "leaving", [0, 1])
             seen.append(await probed(app))
 
-        async with anyio.create_task_group() as tasks:
-            async with serving(app):
-                await anyio.sleep(11)
-                seen.append(await probed(app))
-                tasks.start_soon(look)
+        async with anyio.create_task_group() as tasks, serving(app):
+            await anyio.sleep(11)
+            seen.append(await probed(app))
+            tasks.start_soon(look)
         seen.append(await probed(app))
         assert seen == [[200, 200, 200], [200, 200, 503], [503, 503, 503]]
 

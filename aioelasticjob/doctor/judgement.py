@@ -1,0 +1,243 @@
+"""Judges the facts about a registry: a finding for each topic.  It asks nothing and reads no clock."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Final
+
+from aioelasticjob.doctor.facts import Facts, Member
+from aioelasticjob.doctor.permission_judgement import permissions, quotas
+from aioelasticjob.doctor.report import Finding, Verdict
+from aioelasticjob.errors import TlsFailed
+from aioelasticjob.running.clock_skew import ASTRAY
+
+OLDEST: Final = (3, 6)
+"""The oldest ZooKeeper that jobs run on: persistent recursive watches came with it."""
+SLOW, TOO_SLOW = 0.1, 1.0
+"""Seconds from which on a write is slow, and from which on runs begin late because of it."""
+SOON, VERY_SOON = timedelta(days=14), timedelta(days=3)
+"""A certificate that ends before this is worth a warning; before the second one it is bad."""
+WORDS_TO_ALLOW: Final = "4lw.commands.whitelist=srvr,ruok,isro,conf,mntr"
+
+
+def judge(facts: Facts) -> tuple[Finding, ...]:
+    """Return a finding for each topic, in the order in which a person looks for a fault."""
+    return tuple(judged(facts) for judged in _TOPICS)
+
+
+def connection(facts: Facts) -> Finding:
+    """Judge which servers answer, and whether they take writes."""
+    topic, members = "connection", facts.members
+    silent = [f"{one.server}: {one.failure}" for one in members if one.failure is not None]
+    alone = [one.server for one in members if one.read_only]
+    good = len(members) - len(silent) - len(alone)
+    seen = ". ".join([f"Usable servers: {good} of {len(members)}", *silent])
+    if alone:
+        seen += f". Read-only, since they have lost contact to the others: {', '.join(alone)}"
+    if good == len(members):
+        return Finding(topic, Verdict.GOOD, _sentence(seen))
+    if alone:
+        advice = "See whether these servers reach the others, at the ports that server.N in zoo.cfg names."
+    elif all(isinstance(one.failure, TlsFailed) for one in members if one.failure is not None):
+        advice = "The servers can be reached. See below what is wrong with the encryption."
+    else:
+        advice = (
+            "Check the address, and start the servers or take them out of it. A port that expects TLS needs zks://."
+        )
+    return Finding(topic, Verdict.WARNING if good else Verdict.BAD, _sentence(seen), advice)
+
+
+def encryption(facts: Facts) -> Finding:
+    """Judge whether connections are encrypted, and how long the certificates are valid."""
+    topic, members = "TLS", facts.members
+    if facts.settings.tls is None:
+        if all(_is_loopback(one.server) for one in members):
+            return Finding(topic, Verdict.GOOD, "Connections are not encrypted, and stay on this host.")
+        seen = "Connections are not encrypted: anybody between this host and the registry can read and change them."
+        return Finding(topic, Verdict.WARNING, seen, "Set up secureClientPort in zoo.cfg, and write zks://.")
+    for one in members:
+        if isinstance(one.failure, TlsFailed):
+            advice = "Correct what this says. The page 'Encrypt and authenticate the connection' explains each setting."
+            return Finding(topic, Verdict.BAD, _sentence(str(one.failure)), advice)
+    agreed = [(one, one.encryption) for one in members if one.encryption is not None]
+    if not agreed:
+        return _not_asked(topic, facts)
+    ends = [(f"the certificate of {one.server}", found.expires) for one, found in agreed]
+    if facts.own_certificate is not None:
+        ends.append((f"our certificate in {facts.settings.tls.certificate}", facts.own_certificate))
+    what = "; ".join(sorted({f"{found.version} with {found.cipher}" for _, found in agreed}))
+    until = "; ".join(f"{name} is valid until {_day(end)}" for name, end in ends)
+    first, end = min(ends, key=lambda one: one[1])
+    left = end - facts.now
+    verdict = Verdict.BAD if left < VERY_SOON else Verdict.WARNING if left < SOON else Verdict.GOOD
+    advice = f"Renew {first}: replace the file, no restart is needed." if verdict is not Verdict.GOOD else ""
+    return Finding(topic, verdict, f"{what}; {until}.", advice)
+
+
+def version(facts: Facts) -> Finding:
+    """Judge which release the servers run."""
+    topic = "version"
+    told = {one.server: found for one in facts.members if (found := _version(one)) is not None}
+    if told:
+        seen = f"{', '.join(f'{server} runs ZooKeeper {found}' for server, found in told.items())}; {facts.client}."
+        if any(_numbers(found) < OLDEST for found in told.values()):
+            advice = (
+                "Jobs need ZooKeeper 3.6 or newer, since they use persistent recursive watches: upgrade the servers."
+            )
+            return Finding(topic, Verdict.BAD, seen, advice)
+        if len(set(told.values())) > 1:
+            return Finding(topic, Verdict.WARNING, seen, "Bring all servers to the same release.")
+        return Finding(topic, Verdict.GOOD, seen)
+    allowed = facts.permissions
+    if allowed is None:
+        return _not_asked(topic, facts)
+    if allowed.identities is not None or allowed.multi_read:
+        newer = "3.7" if allowed.identities is not None else "3.6"
+        return Finding(topic, Verdict.GOOD, f"ZooKeeper {newer} or newer, as its operations show; {facts.client}.")
+    advice = "Jobs need ZooKeeper 3.6 or newer, since they use persistent recursive watches: upgrade the servers."
+    return Finding(topic, Verdict.BAD, f"The servers lack an operation of ZooKeeper 3.6; {facts.client}.", advice)
+
+
+def session_timeout(facts: Facts) -> Finding:
+    """Judge whether sessions last as long as jobs ask for."""
+    topic, wanted = "session timeout", facts.settings.session_timeout
+    limits = {one.server: one.timeouts for one in facts.members if one.timeouts is not None}
+    if not limits:
+        return _not_asked(topic, facts)
+    shortest, longest = max(low for low, _ in limits.values()), min(high for _, high in limits.values())
+    seen = f"The servers grant {shortest:g} to {longest:g} s; jobs ask for {wanted:g} s"
+    if wanted > longest:
+        advice = f"Set maxSessionTimeout={wanted * 1000:.0f} in zoo.cfg of all servers, or session_timeout={longest:g}."
+        return Finding(topic, Verdict.BAD, f"{seen} and get {longest:g} s.", advice)
+    if wanted < shortest:
+        seen += f" and get {shortest:g} s: the items of a process that dies wait so long."
+        advice = (
+            f"Set minSessionTimeout={wanted * 1000:.0f} in zoo.cfg of all servers, or session_timeout={shortest:g}."
+        )
+        return Finding(topic, Verdict.WARNING, seen, advice)
+    return Finding(topic, Verdict.GOOD, f"{seen} and get that.")
+
+
+def clock(facts: Facts) -> Finding:
+    """Judge how far this host's clock and the registry's are apart."""
+    topic, found = "clock", facts.writes
+    if found is None or found.failure or not found.seconds:
+        return _not_asked(topic, facts)
+    direction = "ahead of" if found.skew > 0 else "behind"
+    seen = f"This host's clock is {abs(found.skew):.3f} s {direction} the registry's (± {found.uncertainty:.3f} s)"
+    if abs(found.skew) <= ASTRAY + found.uncertainty:
+        return Finding(topic, Verdict.GOOD, f"{seen}.")
+    advice = (
+        "Set both clocks by NTP. Until then jobs use the registry's clock, and max_time_diff_seconds may refuse them."
+    )
+    return Finding(topic, Verdict.BAD, f"{seen}; at most {ASTRAY:g} s is well.", advice)
+
+
+def write_latency(facts: Facts) -> Finding:
+    """Judge how long a write takes."""
+    topic, found = "write latency", facts.writes
+    if found is None:
+        return _not_asked(topic, facts)
+    if found.failure:
+        return Finding(topic, Verdict.BAD, _sentence(found.failure), "See below what our session may do.")
+    middle, longest = median(found.seconds), max(found.seconds)
+    took = f"median {_ms(middle)}, longest {_ms(longest)}"
+    seen = f"{_count(len(found.seconds), 'write')} to an ephemeral node, {took}."
+    if middle <= SLOW:
+        return Finding(topic, Verdict.GOOD, seen)
+    advice = (
+        "Give dataLogDir of the servers a fast disk of its own, and look at the network between this host and them."
+    )
+    return Finding(topic, Verdict.BAD if middle > TOO_SLOW else Verdict.WARNING, seen, advice)
+
+
+def request_size(facts: Facts) -> Finding:
+    """Judge whether the servers take the largest requests that jobs send."""
+    topic, wanted = "request size", facts.settings.max_request
+    taken = [one.max_request for one in facts.members if one.max_request is not None]
+    if not taken:
+        return _not_asked(topic, facts)
+    if (least := min(taken)) >= wanted:
+        return Finding(topic, Verdict.GOOD, f"Requests of {wanted:,} bytes are taken, the largest that jobs send.")
+    seen = f"Requests of more than about {least:,} bytes end the connection; jobs send up to {wanted:,} bytes."
+    advice = f"Start all servers with -Djute.maxbuffer={wanted + 48_575}, or set max_request={least}."
+    return Finding(topic, Verdict.BAD, seen, advice)
+
+
+def words(facts: Facts) -> Finding:
+    """Judge which four-letter words the servers answer."""
+    topic = "four-letter words"
+    reached = [one for one in facts.members if one.failure is None]
+    if not reached:
+        return _not_asked(topic, facts)
+    seen = "; ".join(f"{one.server} answers {', '.join(one.words) or 'none'}" for one in reached)
+    if all("srvr" in one.words for one in reached):
+        return Finding(topic, Verdict.GOOD, f"{seen}.")
+    seen += ". Jobs do not need them, but nobody can ask these servers for their release, role and load."
+    return Finding(topic, Verdict.WARNING, seen, f"Write {WORDS_TO_ALLOW} into zoo.cfg.")
+
+
+_TOPICS: Final[tuple[Callable[[Facts], Finding], ...]] = (
+    connection,
+    encryption,
+    version,
+    permissions,
+    session_timeout,
+    clock,
+    write_latency,
+    quotas,
+    request_size,
+    words,
+)
+
+
+def _not_asked(topic: str, facts: Facts) -> Finding:
+    if all(one.failure is not None or one.read_only for one in facts.members):
+        why = "no server can be used"
+    elif facts.login is not None:
+        why = "the session ended before it"
+    elif facts.permissions is not None and facts.permissions.refused:
+        why = "our session may not write there"
+    else:
+        why = "no server told it"
+    return Finding(topic, Verdict.UNKNOWN, f"This could not be asked: {why}.")
+
+
+def _version(member: Member) -> str | None:
+    told = member.words.get("srvr", "") or member.words.get("mntr", "")
+    found = re.search(r"(?:Zookeeper version: |zk_version\t)(\d[\w.]*(?:-\w+)?)", told)
+    return None if found is None else found[1]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def _is_loopback(server: str) -> bool:
+    """Whether the address of ``host:port`` or ``host:port (address)`` is of this host."""
+    found = re.search(r"\(([^)]+)\)$", server)
+    address = found[1] if found else server.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."

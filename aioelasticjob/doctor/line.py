@@ -1,0 +1,136 @@
+"""A line: one connection with a session of its own, which ends with the block, whatever happened to the connection."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from struct import error as Malformed  # noqa: N812  # a class, whatever its name
+
+import anyio
+
+from aioelasticjob.errors import AuthenticationFailed, ElasticJobError
+from aioelasticjob.registry.access import Access, log_in
+from aioelasticjob.registry.codec import AUTH, CLOSE, Reply, attach, attached, credentials, is_read_only
+from aioelasticjob.registry.connection import Connection
+from aioelasticjob.registry.dialling import dial, why_failed
+from aioelasticjob.registry.lease import Lease
+from aioelasticjob.registry.settings import ConnectionSettings
+
+FAILURES = (OSError, Malformed, ElasticJobError)
+"""The errors of an attempt to connect."""
+CLOSE_TIMEOUT = 2.0
+"""Seconds that the end of a session may take."""
+NO_PASSWORD = bytes(16)
+
+
+class Unanswered(ElasticJobError):
+    """A server gave no session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One address of one server, and what an attempt to connect there needs."""
+
+    settings: ConnectionSettings
+    access: Access
+    host: tuple[str, int]
+    address: str
+
+    @property
+    def server(self) -> str:
+        """The server as a person would write it, with its address if it was given by name."""
+        name = f"[{self.host[0]}]" if ":" in self.host[0] else self.host[0]
+        return f"{name}:{self.host[1]}" + ("" if self.address == self.host[0] else f" ({self.address})")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A connection that has a session."""
+
+    connection: Connection
+    timeout: float
+    """The session timeout that was granted, in seconds."""
+    read_only: bool
+    patience: float
+
+    async def call(self, opcode: int, body: bytes) -> Reply:
+        """Send a request and return the answer.
+
+        Raises: TimeoutError.
+        """
+        with anyio.fail_after(self.patience):
+            return await self.connection.call(opcode, body)
+
+
+@asynccontextmanager
+async def line(target: Target, timeout: float) -> AsyncIterator[Line]:
+    """Connect, ask for a session of ``timeout`` seconds, and end it with the block.
+
+    Raises: OSError or ElasticJobError, the reason for which there is no session.
+    """
+    connection, session, password = Connection(Lease(), _ignore, _ignore), 0, NO_PASSWORD
+    patience = target.settings.connection_timeout
+    try:
+        with anyio.fail_after(patience):
+            await dial(connection, target.settings, target.host, target.address, target.access.tls)
+            answer = await connection.greet(attach(0, NO_PASSWORD, timeout, 0, read_only=True))
+        session, password, granted = attached(answer)
+        if not session:
+            raise ConnectionError("the server gave no session")
+    except FAILURES as error:
+        await _end(connection)
+        raise _reason(error, connection, target) from error
+    try:
+        yield Line(connection, granted, is_read_only(answer), patience)
+    finally:
+        with anyio.move_on_after(2 * CLOSE_TIMEOUT, shield=True):
+            if connection.lost.is_set():
+                await _resume_and_end(target, session, password)
+            else:
+                await connection.call(CLOSE, b"")
+        await _end(connection)
+
+
+async def prove_identity(line: Line, access: Access) -> None:
+    """Log in with SASL and with a digest, as far as they are set.
+
+    Raises: AuthenticationFailed; OSError if the connection ends or the server takes too long.
+    """
+    with anyio.fail_after(line.patience):
+        if access.sasl is not None:
+            await log_in(line.connection, access.sasl)
+        if access.digest is not None and (await line.call(AUTH, credentials(access.digest)))[0]:
+            raise AuthenticationFailed("the registry refused the digest: check user and password")
+
+
+async def _resume_and_end(target: Target, session: int, password: bytes) -> None:
+    """End a session whose connection is lost: otherwise it would live on until its timeout."""
+    connection = Connection(Lease(), _ignore, _ignore)
+    with suppress(*FAILURES):
+        await dial(connection, target.settings, target.host, target.address, target.access.tls)
+        await connection.greet(attach(session, password, 1.0, 0, read_only=True))
+        await connection.call(CLOSE, b"")
+    await _end(connection)
+
+
+async def _end(connection: Connection) -> None:
+    connection.abort("closed by us")
+    if connection.opened:
+        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+            await connection.gone.wait()
+
+
+def _reason(error: Exception, connection: Connection, target: Target) -> Exception:
+    found, _ = why_failed(error, connection, target.settings.tls, target.server, new=True)
+    if isinstance(found, ElasticJobError):
+        return found
+    if isinstance(found, TimeoutError):
+        return Unanswered(f"no answer within {target.settings.connection_timeout:g} s")
+    errno = found.errno if isinstance(found, OSError) else None
+    return Unanswered(os.strerror(errno) if errno else str(found) or type(found).__name__)
+
+
+def _ignore(_: object) -> None:
+    """Do nothing: no watch is set, and whoever waits for an answer learns of the connection's end."""

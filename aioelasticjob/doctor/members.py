@@ -1,0 +1,148 @@
+"""Looks at each server of a registry: its four-letter words, session limits, certificate, and largest request."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+import anyio
+
+from aioelasticjob.doctor.facts import Encryption, Member
+from aioelasticjob.doctor.line import FAILURES, Line, Target, Unanswered, line
+from aioelasticjob.registry.access import Access
+from aioelasticjob.registry.certificates import validity
+from aioelasticjob.registry.codec import EXISTS, LOST, Codec
+from aioelasticjob.registry.connection import Connection
+from aioelasticjob.registry.names import addresses, is_ip
+from aioelasticjob.registry.settings import ConnectionSettings
+
+WORDS: Final = ("srvr", "ruok", "isro", "conf", "mntr")
+"""Four-letter words that tell what this examination asks for, and change nothing."""
+WORD_TIMEOUT: Final = 2.0
+"""Seconds that the answer to a word may take."""
+MAX_ANSWER: Final = 1 << 20
+"""Bytes of an answer that are read."""
+SHORTEST, LONGEST = 0.001, 2_000_000.0
+"""Session timeouts beyond any server's limits, in seconds: it grants the limit."""
+RESOLUTION: Final = 1024
+"""By how many bytes the largest request that is found may be too small."""
+
+
+async def targets(settings: ConnectionSettings, access: Access) -> tuple[list[Target], list[Member]]:
+    """Return all addresses of all servers, and the servers whose names have none."""
+    found, nameless = list[Target](), list[Member]()
+    for host in settings.hosts:
+        try:
+            with anyio.fail_after(settings.connection_timeout):
+                places = [host[0]] if is_ip(host[0]) else await addresses(*host)
+        except OSError as error:
+            late = isinstance(error, TimeoutError)
+            reason = f"no address of {host[0]} within {settings.connection_timeout:g} s" if late else str(error)
+            nameless.append(Member(f"{host[0]}:{host[1]}", Unanswered(reason)))
+            continue
+        found += (Target(settings, access, host, place) for place in places)
+    return found, nameless
+
+
+async def look_at(targets: Sequence[Target]) -> list[Member]:
+    """Look at all of them at the same time."""
+    found: dict[int, Member] = {}
+
+    async def look(number: int, target: Target) -> None:
+        found[number] = await _look(target)
+
+    async with anyio.create_task_group() as tasks:
+        for number, target in enumerate(targets):
+            tasks.start_soon(look, number, target)
+    return [found[number] for number in range(len(targets))]
+
+
+async def _look(target: Target) -> Member:
+    member = Member(target.server)
+    try:
+        async with line(target, LONGEST) as longest:
+            member = replace(member, read_only=longest.read_only, encryption=_encryption(longest.connection))
+        async with line(target, SHORTEST) as shortest:
+            member = replace(member, timeouts=(shortest.timeout, longest.timeout))
+        member = replace(member, max_request=await _max_request(target))
+    except FAILURES as error:
+        member = replace(member, failure=error)
+    if member.encryption is not None or target.settings.tls is None:
+        member = replace(member, words=await _words(target))
+    return member
+
+
+def _encryption(connection: Connection) -> Encryption | None:
+    if (found := connection.encryption) is None:
+        return None
+    certificate, cipher = found.getpeercert(True), found.cipher()
+    if certificate is None or cipher is None:
+        return None
+    return Encryption(found.version() or "TLS", cipher[0], validity(certificate)[1])
+
+
+async def _max_request(target: Target) -> int:
+    """Return how large a request the server takes, up to the largest one that jobs send.
+
+    The requests ask whether a node with a very long name exists.  So nothing is written; if a request is too large, the
+    server ends the connection.
+    """
+    largest = target.settings.max_request
+    if await _takes(target, largest):
+        return largest
+    taken, refused = 0, largest
+    while refused - taken > RESOLUTION:
+        middle = (taken + refused) // 2
+        if await _takes(target, middle):
+            taken = middle
+        else:
+            refused = middle
+    return taken
+
+
+async def _takes(target: Target, size: int) -> bool:
+    async with line(target, SHORTEST) as one:
+        with anyio.move_on_after(one.patience):
+            return await _answers(one, size)
+    raise Unanswered(f"no answer to a request of {size:,} bytes within {one.patience:g} s")
+
+
+async def _answers(one: Line, size: int) -> bool:
+    overhead = len(Codec("", private=False).watching("/"))
+    body = Codec("", private=False).watching("/" + "x" * max(size - overhead, 1))
+    return (await one.connection.call(EXISTS, body))[0] != LOST
+
+
+async def _words(target: Target) -> dict[str, str]:
+    found = dict[str, str]()
+    for word in WORDS:
+        answer = await _ask(target, word)
+        if answer and "not executed because it is not in the whitelist" not in answer:
+            found[word] = answer
+    return found
+
+
+async def _ask(target: Target, word: str) -> str:
+    """Return the answer to a four-letter word; empty if there is none."""
+    tls = target.settings.tls
+    name = None if tls is None else tls.server_name or target.host[0]
+    writer: asyncio.StreamWriter | None = None
+    answer = bytearray()
+    try:
+        with anyio.move_on_after(WORD_TIMEOUT), suppress(OSError):
+            reader, writer = await asyncio.open_connection(
+                target.address, target.host[1], ssl=target.access.tls, server_hostname=name
+            )
+            writer.write(word.encode())
+            while len(answer) < MAX_ANSWER and (part := await reader.read(65536)):
+                answer += part
+    finally:
+        if writer is not None:
+            writer.close()
+            with anyio.move_on_after(WORD_TIMEOUT, shield=True), suppress(OSError, ssl.SSLError):
+                await writer.wait_closed()
+    return answer.decode("utf-8", "replace")

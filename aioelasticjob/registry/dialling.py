@@ -1,0 +1,46 @@
+"""Dialling: one attempt to connect to one address of a server, with TLS or without, and why it has failed."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from aioelasticjob.errors import ElasticJobError
+from aioelasticjob.registry.connection import Connection
+from aioelasticjob.registry.settings import ConnectionSettings
+from aioelasticjob.registry.tls import TlsSettings, explained, unanswered, unencrypted
+
+
+async def dial(
+    connection: Connection,
+    settings: ConnectionSettings,
+    host: tuple[str, int],
+    address: str,
+    tls: ssl.SSLContext | None,
+) -> None:
+    """Open a connection to an address of ``host``.
+
+    Raises: OSError, of which errors of TLS are a kind.
+    """
+    loop = asyncio.get_running_loop()
+    if settings.tls is None:
+        await loop.create_connection(lambda: connection, address, host[1])
+    else:
+        name = settings.tls.server_name or host[0]
+        await loop.create_connection(lambda: connection, address, host[1], ssl=tls, server_hostname=name)
+
+
+def why_failed(
+    error: Exception, connection: Connection, tls: TlsSettings | None, server: str, *, new: bool
+) -> tuple[Exception, bool]:
+    """Return why an attempt has failed, and whether that is a guess; ``new``: there was no session before.
+
+    A server that refuses our certificate may just close the connection: then the error of TLS is a guess.
+    """
+    if tls is None or isinstance(error, ElasticJobError):
+        return error, False
+    if (found := explained(error, tls, server) or explained(connection.error, tls, server)) is not None:
+        return found, False
+    if not new or not isinstance(error, ConnectionError) or isinstance(error, ConnectionRefusedError):
+        return error, False
+    return (unanswered(tls, server) if connection.opened else unencrypted(server)), True
