@@ -1,7 +1,7 @@
 """Examines a registry before jobs rely on it: what is seen, whether it is good, and what to change.
 
-It leaves nothing behind: its sessions are ended, the node that it measures writes with is ephemeral, and permissions are
-asked by transactions that always fail.
+It leaves nothing behind: its sessions are ended, the node that it measures writes with is ephemeral, and it asks for
+permissions by transactions that always fail.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import anyio
 
 from aioelasticjob.errors import AuthenticationFailed, ElasticJobError
 from aioelasticjob.registry.access import Access, log_in
-from aioelasticjob.registry.codec import AUTH, CLOSE, Reply, attach, attached, credentials, is_read_only
+from aioelasticjob.registry.codec import AUTH, CLOSE, LOST, Reply, attach, attached, credentials, is_read_only
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.dialling import dial, why_failed
 from aioelasticjob.registry.lease import Lease
@@ -86,10 +86,8 @@ async def line(target: Target, timeout: float) -> AsyncIterator[Line]:
         yield Line(connection, granted, is_read_only(answer), patience)
     finally:
         with anyio.move_on_after(2 * CLOSE_TIMEOUT, shield=True):
-            if connection.lost.is_set():
+            if (await connection.call(CLOSE, b""))[0] == LOST:
                 await _resume_and_end(target, session, password)
-            else:
-                await connection.call(CLOSE, b"")
         await _end(connection)
 
 

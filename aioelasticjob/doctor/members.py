@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,8 +21,10 @@ from aioelasticjob.registry.settings import ConnectionSettings
 
 WORDS: Final = ("srvr", "ruok", "isro", "conf", "mntr")
 """Four-letter words that tell what this examination asks for, and change nothing."""
-WORD_TIMEOUT: Final = 2.0
-"""Seconds that the answer to a word may take."""
+WORDS_TIMEOUT = 5.0
+"""Seconds that the answers of one server to all of these words may take."""
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds that the end of a connection may take."""
 MAX_ANSWER: Final = 1 << 20
 """Bytes of an answer that are read."""
 SHORTEST, LONGEST = 0.001, 2_000_000.0
@@ -119,10 +120,11 @@ async def _answers(one: Line, size: int) -> bool:
 
 async def _words(target: Target) -> dict[str, str]:
     found = dict[str, str]()
-    for word in WORDS:
-        answer = await _ask(target, word)
-        if answer and "not executed because it is not in the whitelist" not in answer:
-            found[word] = answer
+    with anyio.move_on_after(WORDS_TIMEOUT):
+        for word in WORDS:
+            answer = await _ask(target, word)
+            if answer and "not executed because it is not in the whitelist" not in answer:
+                found[word] = answer
     return found
 
 
@@ -133,7 +135,7 @@ async def _ask(target: Target, word: str) -> str:
     writer: asyncio.StreamWriter | None = None
     answer = bytearray()
     try:
-        with anyio.move_on_after(WORD_TIMEOUT), suppress(OSError):
+        with suppress(OSError):
             reader, writer = await asyncio.open_connection(
                 target.address, target.host[1], ssl=target.access.tls, server_hostname=name
             )
@@ -143,6 +145,6 @@ async def _ask(target: Target, word: str) -> str:
     finally:
         if writer is not None:
             writer.close()
-            with anyio.move_on_after(WORD_TIMEOUT, shield=True), suppress(OSError, ssl.SSLError):
+            with anyio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(OSError):
                 await writer.wait_closed()
     return answer.decode("utf-8", "replace")

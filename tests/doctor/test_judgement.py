@@ -151,7 +151,11 @@ def test_a_release_that_is_not_told_shows_in_what_it_can_do(
     [
         ((4.0, 40.0), GOOD, ""),
         ((0.4, 4.0), Verdict.BAD, "Set maxSessionTimeout=30000 in zoo.cfg of all servers, or session_timeout=4."),
-        ((60.0, 90.0), Verdict.WARNING, "Set minSessionTimeout=30000 in zoo.cfg of all servers, or session_timeout=60."),
+        (
+            (60.0, 90.0),
+            Verdict.WARNING,
+            "Set minSessionTimeout=30000 in zoo.cfg of all servers, or session_timeout=60.",
+        ),
     ],
 )
 def test_sessions_last_as_long_as_jobs_ask_for(limits: tuple[float, float], verdict: Verdict, advice: str) -> None:
@@ -161,7 +165,11 @@ def test_sessions_last_as_long_as_jobs_ask_for(limits: tuple[float, float], verd
 
 @pytest.mark.parametrize(
     ("skew", "verdict", "said"),
-    [(0.9, GOOD, "0.900 s ahead of"), (-300.0, Verdict.BAD, "300.000 s behind"), (1.5, Verdict.BAD, "1.500 s ahead of")],
+    [
+        (0.9, GOOD, "0.900 s ahead of"),
+        (-300.0, Verdict.BAD, "300.000 s behind"),
+        (1.5, Verdict.BAD, "1.500 s ahead of"),
+    ],
 )
 def test_clocks_agree_to_a_second(skew: float, verdict: Verdict, said: str) -> None:
     finding = found("clock", writes=Writes((0.01,), skew, 0.005))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from tests.support.ports import reserved_ports
@@ -81,6 +82,24 @@ class Access:
 OPEN: Final = Access()
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """How a server is configured otherwise than usual."""
+
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Lines of zoo.cfg."""
+    properties: Mapping[str, object] = field(default_factory=dict)
+    """System properties of the Java virtual machine."""
+
+    @property
+    def flags(self) -> list[str]:
+        """The options of the Java virtual machine."""
+        return [f"-D{name}={value}" for name, value in self.properties.items()]
+
+
+USUAL: Final = Changes()
+
+
 def installed() -> bool:
     """Say whether Debian's packages are here."""
     return JAVA.exists() and (JARS / "zookeeper.jar").exists()
@@ -90,13 +109,20 @@ class RealServer:
     """One ZooKeeper server, which can be killed, paused and started again on its data."""
 
     def __init__(
-        self, directory: Path, ports: tuple[int, int], members: dict[int, str], number: int = 0, access: Access = OPEN
+        self,
+        directory: Path,
+        ports: tuple[int, int],
+        members: Mapping[int, str] = MappingProxyType({}),
+        number: int = 0,
+        access: Access = OPEN,
+        changes: Changes = USUAL,
     ) -> None:
         self.host, (self.port, self.secure_port), self.number = HOST, ports, number
         self._directory = directory
         directory.mkdir(parents=True)
         settings = _SETTINGS | {"clientPort": self.port, "dataDir": directory} | access.settings(self.secure_port)
-        self._flags = access.flags(directory)
+        settings |= changes.settings
+        self._flags = [*access.flags(directory), *changes.flags]
         settings |= {f"server.{member}": address for member, address in members.items()}
         (directory / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         (directory / "myid").write_text(f"{number}\n")
@@ -198,10 +224,10 @@ class Ensemble:
 
 
 @contextmanager
-def standalone(directory: Path, access: Access = OPEN) -> Iterator[RealServer]:
+def standalone(directory: Path, access: Access = OPEN, changes: Changes = USUAL) -> Iterator[RealServer]:
     """Yield a single server that serves."""
     with reserved_ports(2) as (port, secure), ExitStack() as stack:
-        server = RealServer(directory / "standalone", (port, secure), {}, access=access)
+        server = RealServer(directory / "standalone", (port, secure), access=access, changes=changes)
         stack.callback(server.kill)
         server.start()
         server.wait_until_serving()
@@ -209,14 +235,14 @@ def standalone(directory: Path, access: Access = OPEN) -> Iterator[RealServer]:
 
 
 @contextmanager
-def ensemble(directory: Path, size: int = 3, access: Access = OPEN) -> Iterator[Ensemble]:
+def ensemble(directory: Path, size: int = 3, access: Access = OPEN, changes: Changes = USUAL) -> Iterator[Ensemble]:
     """Yield an ensemble of which all members serve."""
     with reserved_ports(4 * size) as ports, ExitStack() as stack:
         numbers = range(1, size + 1)
         quorum, election, *client = (ports[n * size : (n + 1) * size] for n in range(4))
         addresses = {n: f"{HOST}:{q}:{e}" for n, q, e in zip(numbers, quorum, election, strict=True)}
         places = list(zip(*client, strict=True))
-        members = [RealServer(directory / f"member-{n}", places[n - 1], addresses, n, access) for n in numbers]
+        members = [RealServer(directory / f"member-{n}", places[n - 1], addresses, n, access, changes) for n in numbers]
         for member in members:
             stack.callback(member.kill)
             member.start()
