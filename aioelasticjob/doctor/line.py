@@ -26,7 +26,7 @@ NO_PASSWORD = bytes(16)
 
 
 class Unanswered(ElasticJobError):
-    """A server gave no session."""
+    """A server gave no session, or no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,11 @@ class Line:
     async def call(self, opcode: int, body: bytes) -> Reply:
         """Send a request and return the answer.
 
-        Raises: TimeoutError.
+        Raises: Unanswered.
         """
-        with anyio.fail_after(self.patience):
+        with anyio.move_on_after(self.patience):
             return await self.connection.call(opcode, body)
+        raise Unanswered(f"no answer within {self.patience:g} s")
 
 
 @asynccontextmanager
@@ -82,6 +83,9 @@ async def line(target: Target, timeout: float) -> AsyncIterator[Line]:
     except FAILURES as error:
         await _end(connection)
         raise _reason(error, connection, target) from error
+    except BaseException:
+        connection.abort("cancelled")
+        raise
     try:
         yield Line(connection, granted, is_read_only(answer), patience)
     finally:
@@ -94,13 +98,15 @@ async def line(target: Target, timeout: float) -> AsyncIterator[Line]:
 async def prove_identity(line: Line, access: Access) -> None:
     """Log in with SASL and with a digest, as far as they are set.
 
-    Raises: AuthenticationFailed; OSError if the connection ends or the server takes too long.
+    Raises: AuthenticationFailed, Unanswered; OSError if the connection ends.
     """
-    with anyio.fail_after(line.patience):
-        if access.sasl is not None:
+    if access.sasl is not None:
+        with anyio.move_on_after(line.patience) as waiting:
             await log_in(line.connection, access.sasl)
-        if access.digest is not None and (await line.call(AUTH, credentials(access.digest)))[0]:
-            raise AuthenticationFailed("the registry refused the digest: check user and password")
+        if waiting.cancelled_caught:
+            raise Unanswered(f"no answer to the login within {line.patience:g} s")
+    if access.digest is not None and (await line.call(AUTH, credentials(access.digest)))[0]:
+        raise AuthenticationFailed("the registry refused the digest: check user and password")
 
 
 async def _resume_and_end(target: Target, session: int, password: bytes) -> None:

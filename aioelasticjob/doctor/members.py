@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 
 from aioelasticjob.doctor.facts import Encryption, Member
-from aioelasticjob.doctor.line import FAILURES, Line, Target, Unanswered, line
+from aioelasticjob.doctor.line import FAILURES, Target, Unanswered, line
 from aioelasticjob.registry.access import Access
 from aioelasticjob.registry.certificates import validity
 from aioelasticjob.registry.codec import EXISTS, LOST, Codec
@@ -106,16 +106,10 @@ async def _max_request(target: Target) -> int:
 
 
 async def _takes(target: Target, size: int) -> bool:
+    codec = Codec("", private=False)
+    body = codec.watching("/" + "x" * max(size - len(codec.watching("/")), 1))
     async with line(target, SHORTEST) as one:
-        with anyio.move_on_after(one.patience):
-            return await _answers(one, size)
-    raise Unanswered(f"no answer to a request of {size:,} bytes within {one.patience:g} s")
-
-
-async def _answers(one: Line, size: int) -> bool:
-    overhead = len(Codec("", private=False).watching("/"))
-    body = Codec("", private=False).watching("/" + "x" * max(size - overhead, 1))
-    return (await one.connection.call(EXISTS, body))[0] != LOST
+        return (await one.call(EXISTS, body))[0] != LOST
 
 
 async def _words(target: Target) -> dict[str, str]:

@@ -13,7 +13,7 @@ import anyio
 from aioelasticjob.clock import Clock
 from aioelasticjob.doctor.facts import Permissions, Quota, Writes
 from aioelasticjob.doctor.line import Line
-from aioelasticjob.errors import RegistryError
+from aioelasticjob.errors import RegistryError, unwrapped
 from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
@@ -97,9 +97,10 @@ async def _closed(line: Line, codec: Codec, paths: Sequence[str]) -> tuple[str, 
     async def look(path: str) -> None:
         found[path] = bool(await _refused(line, codec, path))
 
-    async with anyio.create_task_group() as tasks:
-        for path in paths:
-            tasks.start_soon(look, path)
+    with unwrapped():
+        async with anyio.create_task_group() as tasks:
+            for path in paths:
+                tasks.start_soon(look, path)
     return tuple(path for path in paths if found[path])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ from kazoo.security import make_acl, make_digest_acl
 from aioelasticjob.addresses import Address
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.doctor import Report, Verdict, examine
+from aioelasticjob.doctor.line import Line
 from aioelasticjob.doctor.members import RESOLUTION
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.session import ConnectionSettings, open_session
-from aioelasticjob.registry.transaction import Create
+from aioelasticjob.registry.transaction import Create, Op
 from aioelasticjob.zookeeper import fourletter
 from aioelasticjob.zookeeper import tls as server_tls
+from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.settings import Settings
 from tests.support import real_zookeeper
@@ -232,6 +234,35 @@ def test_a_wrong_sasl_password_is_told_apart() -> None:
             right = await examined(server, sasl="bob:secret")
             assert right.verdict is GOOD
             assert "sasl bob" in said(right, "permissions")
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_ends_meanwhile_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def gone(line: Line, codec: object, ops: Sequence[Op]) -> str:
+        if ops[-1].path.startswith("/shop/job"):
+            raise ConnectionError("gone")
+        return ""
+
+    monkeypatch.setattr("aioelasticjob.doctor.session._refusal", gone)
+
+    async def main() -> None:
+        async with embedded() as server:
+            await make_namespace(server)
+            report = await examined(server)
+            assert verdicts(report, UNKNOWN) == {"permissions": BAD}
+            assert "The session ended: gone." in said(report, "permissions")
+
+    asyncio.run(main())
+
+
+def test_a_server_that_answers_no_more_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with embedded() as server:
+            monkeypatch.setattr(Processor, "_log_in", lambda *_: None)
+            where = Address.parse(f"zk://{server.address}", sasl="bob:secret", connection_timeout=2.0)
+            report = await examine(where)
+            assert "no answer to the login within 2 s" in said(report, "permissions")
 
     asyncio.run(main())
 
