@@ -8,6 +8,7 @@ from typing import Final
 
 from aioelasticjob.console.settings import RegistrySettings
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.registry.settings import DEFAULT_PORTS
 
 EXPECTED: Final = "an address that the console's command line allows: start it with --allow-address for another one"
 
@@ -39,7 +40,9 @@ def _servers(registry: RegistrySettings) -> Iterator[Sequence[str]]:
         return
     for host, port in address.settings.hosts:
         shown = f"[{host}]" if ":" in host else host
-        bases = [f"zk://{shown}:{port}", *([f"zk://{shown}"] if port == 2181 else [])]
+        schemes = ("zk",) if address.settings.tls is None else ("zk", "zks")
+        bases = [f"{scheme}://{shown}:{port}" for scheme in schemes]
+        bases += [f"{scheme}://{shown}" for scheme in schemes if port == DEFAULT_PORTS[scheme]]
         yield [*bases, *(f"{base}/{address.settings.namespace}" for base in bases)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -167,7 +168,8 @@ async def _added_registries(state: ConsoleState) -> list[RegistrySettings]:
     for row in rows:
         try:
             if row["name"] not in given:
-                one = RegistrySettings(row["name"], row["address"], row["digest"], row["event_store"])
+                access = json.loads(row["access"] or "{}")
+                one = RegistrySettings(row["name"], row["address"], row["digest"], row["event_store"], **access)
                 check_allowed(one, state.settings.allowed_addresses)
                 found.append(one)
         except ElasticJobError as error:  # right when it was added: a driver or a directory may have gone

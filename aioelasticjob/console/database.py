@@ -16,17 +16,20 @@ from aioelasticjob.errors import ElasticJobError
 
 T = TypeVar("T")
 
-VERSION: Final = 2
+VERSION: Final = 3
 GRANTS: Final = """
 create table grants (
     user text not null collate nocase references users(name) on delete cascade, registry text not null,
     role text not null, primary key (user, registry)
 );
 """
+ACCESS: Final = "alter table registries add column access text;\n"
+"""Credentials and certificates besides the digest, as JSON."""
 UPGRADES: Final = {
     # operators of version 1 might also add registries and invite others
     1: "update users set role = 'admin' where role = 'operator';\n"
     "update invitations set role = 'admin' where role = 'operator';\n" + GRANTS,
+    2: ACCESS,
 }
 """By version, the statements that lead to the next one."""
 SCHEMA: Final = """
@@ -127,7 +130,7 @@ def _upgrade(connection: sqlite3.Connection, directory: Path) -> None:
     if version > VERSION:
         connection.rollback()
         raise DataUnusable(directory, f"was written by a newer console (data version {version}, known is {VERSION})")
-    scripts = [UPGRADES[old] for old in range(version, VERSION)] if version else [SCHEMA, GRANTS]
+    scripts = [UPGRADES[old] for old in range(version, VERSION)] if version else [SCHEMA, GRANTS, ACCESS]
     for script in scripts:
         for statement in _statements(script):
             connection.execute(statement)

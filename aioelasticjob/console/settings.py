@@ -43,6 +43,12 @@ class RegistrySettings:
 
             EventStoreSettings.of(self.event_store)
 
+    @property
+    def access(self) -> dict[str, Any]:
+        """What the settings say of credentials and certificates, besides the digest."""
+        found = {"digest_file": self.digest_file, "sasl": self.sasl, "sasl_file": self.sasl_file, "tls": self.tls}
+        return {name: value for name, value in found.items() if value is not None}
+
     def parsed_address(self, timeout: float = 15.0) -> Address:
         """Return how to connect, waiting ``timeout`` seconds at most.
 

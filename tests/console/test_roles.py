@@ -126,7 +126,13 @@ REFUSED = (
 
 
 @pytest.mark.parametrize(
-    ("address", "allowed"), [("zk://a.example.org,b.example.org:2181/x/y", True)] + [(one, False) for one in REFUSED]
+    ("address", "allowed"),
+    [
+        ("zk://a.example.org,b.example.org:2181/x/y", True),
+        ("zks://c.example.net/x", True),
+        ("zk://c.example.net", False),
+    ]
+    + [(one, False) for one in REFUSED],
 )
 def test_every_server_of_an_address_must_be_allowed(address: str, allowed: bool) -> None:
     _check(RegistrySettings("x", address), allowed, "address")
@@ -150,7 +156,12 @@ def test_an_event_store_must_be_allowed(url: str, allowed: bool, tmp_path: Path)
 
 
 def _check(registry: RegistrySettings, allowed: bool, setting: str, directory: Path = Path("/srv")) -> None:
-    patterns = ("zk://*.example.org", "postgresql://db.example.org/*", f"sqlite:///{directory}/*")
+    patterns = (
+        "zk://*.example.org",
+        "zks://c.example.net",
+        "postgresql://db.example.org/*",
+        f"sqlite:///{directory}/*",
+    )
     if allowed:
         check_allowed(registry, patterns)
         return
@@ -183,3 +194,18 @@ def test_the_operators_of_the_first_version_become_administrators(tmp_path: Path
 
     anyio.run(main)
     assert "grants" in GRANTS
+
+
+def test_the_registries_of_the_second_version_are_kept(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "console.db") as db:
+        db.executescript(SCHEMA + GRANTS)
+        db.execute("insert into registries values ('shop', 'zk://127.0.0.1:1/shop', 'bob:secret', null)")
+        db.execute("pragma user_version = 2")
+    db.close()
+
+    async def main() -> None:
+        async with open_database(tmp_path) as database:
+            rows = await database.run(lambda db: [tuple(row) for row in db.execute("select * from registries")])
+            assert rows == [("shop", "zk://127.0.0.1:1/shop", "bob:secret", None, None)]
+
+    anyio.run(main)

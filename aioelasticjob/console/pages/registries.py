@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
+from typing import Final
 
 from starlette.responses import Response
 
@@ -17,6 +19,13 @@ from aioelasticjob.console.settings import RegistrySettings
 from aioelasticjob.console.stream import Piece, Pieces, stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
+TLS: Final = "tls_"
+SHOWN: Final = (
+    *("digest_file", "sasl_file", "tls_ca", "tls_certificate", "tls_key", "tls_key_password_file"),
+    *("tls_server_name", "tls_minimum_version"),
+)
+"""Fields of a registry's access that are no secrets: they are shown again, and recorded in the audit log."""
+SECRET: Final = ("digest", "sasl", "tls_key_password")
 CONNECT_TIMEOUT = 3.0
 """Seconds a registry has to answer when it is tried out."""
 
@@ -48,11 +57,13 @@ async def add(request: PageRequest) -> Response:
             raise InvalidSetting("name", settings.name, "there is a registry of that name")
     except ElasticJobError as error:
         return _page(request, 400, problem=str(error))
-    asked = {"name": settings.name, "address": settings.address}
+    files = {name: form[name] for name in SHOWN if form.get(name)}
+    asked = {"name": settings.name, "address": settings.address, **files}
 
     def keep(db: sqlite3.Connection) -> None:
-        values = (settings.name, settings.address, settings.digest, settings.event_store)
-        db.execute("insert into registries (name, address, digest, event_store) values (?, ?, ?, ?)", values)
+        access = json.dumps(settings.access)
+        values = (settings.name, settings.address, settings.digest, settings.event_store, access)
+        db.execute("insert into registries (name, address, digest, event_store, access) values (?, ?, ?, ?, ?)", values)
 
     async with request.audited("add a registry", settings.name, asked=asked):
         await state.storage.database.run(keep)
@@ -75,7 +86,7 @@ async def drop(request: PageRequest) -> Response:
 
 
 def _page(request: PageRequest, status: int = 200, problem: str = "", told: str = "") -> Response:
-    kept = {key: request.form.get(key, "") for key in ("name", "address", "event_store")}
+    kept = {key: request.form.get(key, "") for key in ("name", "address", "event_store", *SHOWN)}
     context = {"kept": kept, "problem": problem, "told": told, "pieces": {"registries": _list(request).html}}
     return request.page("registries.html", status, tab="registries", **context)
 
@@ -88,7 +99,11 @@ def _list(request: PageRequest) -> Piece:
 def _read(request: PageRequest) -> RegistrySettings:
     form = request.form
     name, address = form.get("name", "").strip(), form.get("address", "").strip()
-    return RegistrySettings(name, address, form.get("digest") or None, form.get("event_store", "").strip() or None)
+    given = {key: form[key].strip() for key in SHOWN if form.get(key, "").strip()}
+    given |= {key: form[key] for key in SECRET if form.get(key)}
+    tls = {key.removeprefix(TLS): given.pop(key) for key in tuple(given) if key.startswith(TLS)}
+    store = form.get("event_store", "").strip() or None
+    return RegistrySettings(name, address, event_store=store, tls=tls or None, **given)
 
 
 async def _try(request: PageRequest, settings: RegistrySettings) -> str:

@@ -1,0 +1,127 @@
+"""Registries that are added on the page, with a login and with certificates."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aioelasticjob.console import Console, ConsoleSettings
+from aioelasticjob.console.pages import registries
+from aioelasticjob.zookeeper import tls as server_tls
+from aioelasticjob.zookeeper.server import serve
+from aioelasticjob.zookeeper.settings import Settings
+from tests.console.conftest import Play, Scene
+from tests.console.site import CHEAP
+from tests.support.certificates import Authority, Certificate, authority, encrypted
+
+ALLOWED = ("zks://localhost:*",)
+SECRET = "correct horse"
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return authority(tmp_path_factory.mktemp("ours"), "our CA")
+
+
+@pytest.fixture(scope="module")
+def own(ours: Authority) -> Certificate:
+    certificate = ours.issue("console")
+    return Certificate(certificate.certificate, encrypted(certificate.key, SECRET))
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registries, "CONNECT_TIMEOUT", 60.0)
+
+
+def server(ours: Authority) -> Any:
+    """Return an embedded server, not yet started, that asks for certificates and knows one user."""
+    certificate = ours.issue("server")
+    tls = server_tls.TlsSettings(certificate.certificate, certificate.key, ours.certificate, 0)
+    return serve(settings=Settings(sasl_users={"bob": SECRET}), tls=tls)
+
+
+def form(port: int | None, ours: Authority, own: Certificate) -> dict[str, str]:
+    return {
+        "name": "secure",
+        "address": f"zks://localhost:{port}/shop",
+        "sasl": f"bob:{SECRET}",
+        "tls_ca": str(ours.certificate),
+        "tls_certificate": str(own.certificate),
+        "tls_key": str(own.key),
+        "tls_key_password": SECRET,
+        "tls_minimum_version": "1.3",
+    }
+
+
+def test_a_registry_with_a_login_and_certificates_is_tried_added_and_kept(
+    play: Play, ours: Authority, own: Certificate, tmp_path: Path
+) -> None:
+    async def act(scene: Scene) -> None:
+        async with server(ours) as registry:
+            browser, wanted = await scene.operator(), form(registry.tls_port, ours, own)
+            tried = await browser.submit("/registries", {**wanted, "try": "1"})
+            assert "secure answers: 0 jobs" in tried.text
+            assert f'value="{own.certificate}"' in tried.text
+            assert SECRET not in tried.text
+            assert (await browser.submit("/registries", wanted)).status == 303
+            page = await browser.get("/registries")
+            assert '<span class="chip">with SASL</span> <span class="chip">TLS</span>' in page.text
+            log = (await browser.get("/audit")).text
+            assert str(own.certificate) in log
+            assert SECRET not in page.text + log
+            again = Console(ConsoleSettings((), tmp_path / "data", allowed_addresses=ALLOWED), hasher=CHEAP)
+            async with again.running():
+                kept = again.state.registries.get("secure")
+                assert kept is not None
+                snapshot = await kept.snapshot.until(lambda now: now.read)
+                assert not snapshot.lost
+                assert SECRET not in repr(kept.settings)
+
+    play(act, allowed_addresses=ALLOWED)
+    with sqlite3.connect(tmp_path / "data" / "console.db") as db:
+        assert SECRET not in str(db.execute("select asked, before from audit").fetchall())
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tls_ca": "/nowhere/ca.pem"}, "tls.ca: /nowhere/ca.pem cannot be read"),
+        ({"tls_key_password": "guess"}, "cannot be decrypted: check tls.key_password"),
+        ({"sasl": "bob:guess"}, "refused the SASL user &#39;bob&#39;"),
+        ({"sasl_file": "/nowhere/login"}, "leave it out, or sasl"),
+        ({"sasl": "", "sasl_file": "/nowhere/login"}, "/nowhere/login"),
+        ({"tls_minimum_version": "1.1"}, "one of 1.2, 1.3"),
+        ({"address": "zk://localhost:2181/shop"}, "write zks://"),
+    ],
+)
+def test_what_is_wrong_with_a_login_or_a_file_is_said(
+    play: Play, ours: Authority, own: Certificate, changes: dict[str, str], said: str
+) -> None:
+    async def act(scene: Scene) -> None:
+        async with server(ours) as registry:
+            browser = await scene.operator()
+            refused = await browser.submit("/registries", {**form(registry.tls_port, ours, own), **changes})
+            assert refused.status == 400
+            assert said in refused.text
+            assert "guess" not in refused.text
+            assert SECRET not in refused.text
+            assert scene.console.state.registries.get("secure") is None
+
+    play(act, allowed_addresses=ALLOWED)
+
+
+def test_the_fields_are_there_in_chinese_too(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator(language="zh")
+        page = (await browser.get("/registries")).text
+        for label in ("登录，注册中心需要时填写", "加密，用于地址 zks://…", "CA 证书文件", "最低 TLS 版本", "私钥密码"):
+            assert label in page
+        for name in ("digest", "sasl", "tls_key_password"):
+            assert f'<input name="{name}" type="password"' in page
+
+    play(act, allowed_addresses=ALLOWED)
