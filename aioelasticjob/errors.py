@@ -17,6 +17,7 @@ ElasticJobError
     ├── NotPermitted          an ACL forbids the operation
     ├── SessionEnded          the session under which a write was decided is over; nothing was written
     ├── Suspended             no connection at the moment; nothing was written
+    ├── Overloaded            the registry refuses requests for the time being; nothing was written
     ├── OutcomeUnknown        the connection broke between a write and its reply
     ├── NodeMissing           a node that was read does not exist
     ├── NodeTooLarge          a request would exceed the registry's jute.maxbuffer
@@ -156,6 +157,10 @@ class SessionEnded(RegistryError):
 
 class Suspended(RegistryError):
     """There is no connection at the moment; nothing was written."""
+
+
+class Overloaded(RegistryError):
+    """The registry has more requests than it can bear, and refuses some for the time being; nothing was written."""
 
 
 class Fenced(RegistryError):

@@ -10,12 +10,14 @@ import anyio
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.errors import NodeTooLarge, SessionEnded, Suspended
-from aioelasticjob.registry.codec import LOST, SESSION_OVER, Codec, Reply
+from aioelasticjob.registry.codec import LOST, SESSION_OVER, THROTTLED, Codec, Reply
 from aioelasticjob.registry.group_commit import GroupCommit
 from aioelasticjob.registry.session_keeper import Outages, SessionKeeper, SessionState
 from aioelasticjob.registry.settings import ConnectionSettings
 from aioelasticjob.registry.transaction import Committed, Create, Delay, Op, Set
 
+ASKED_AGAIN = frozenset({LOST, THROTTLED, *SESSION_OVER})
+"""The errors after which a read is sent again."""
 SILENT_WAIT = 1.0
 """Seconds that the first connection may take before the log says that it is waited for."""
 
@@ -69,11 +71,14 @@ class Client:
             if (connection := self.keeper.connection) is not None:
                 futures = [connection.call(opcode, body) for body in bodies]
                 replies = [await future for future in futures]
-                if not any(error == LOST or error in SESSION_OVER for error, _, _ in replies):
+                if not any(error in ASKED_AGAIN for error, _, _ in replies):
                     return replies
+                overloaded = any(error == THROTTLED for error, _, _ in replies)
+            else:
+                overloaded = False
             if self.keeper.refused is not None:
                 raise self.keeper.refused
-            await self._retry(retries)
+            await self._retry(retries, overloaded)
             retries += 1
 
     def write(
@@ -118,13 +123,23 @@ class Client:
         known = earliest if self._ahead is None else self._ahead
         self._ahead = min(max(known, earliest), earliest + seconds)
 
-    async def _retry(self, retries: int) -> None:
-        """Wait for a connection before a read is sent again; the pause grows with every retry."""
+    async def _retry(self, retries: int, overloaded: bool) -> None:
+        """Wait before a read is sent again: for a connection, or, if the registry is overloaded, for the whole pause.
+
+        The pause grows with every retry.
+        """
         if self.keeper.status.value.state is SessionState.CLOSED:
             raise SessionEnded("the session was closed")
         if retries == self.settings.max_retries:
-            raise Suspended(f"no connection to the registry ({self.keeper.reason}), after {retries} retries")
-        with anyio.move_on_after(self.keeper.backoff.before_reading(retries)):
+            why = (
+                "the registry is overloaded" if overloaded else f"no connection to the registry ({self.keeper.reason})"
+            )
+            raise Suspended(f"{why}, after {retries} retries")
+        pause = self.keeper.backoff.before_reading(retries)
+        if overloaded:
+            await anyio.sleep(pause)
+            return
+        with anyio.move_on_after(pause):
             await self.connected()
         # awaiting a reply that is there already does not suspend: without this pause a retry could block the loop
         await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from aiozk import exc, protocol
 from aiozk.protocol.request import Request
 
-from aioelasticjob.errors import Conflict, NodeMissing, NotPermitted, RegistryError, SessionEnded
+from aioelasticjob.errors import Conflict, NodeMissing, NotPermitted, Overloaded, RegistryError, SessionEnded
 from aioelasticjob.registry.transaction import Check, Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node, Stat
 
@@ -47,6 +47,7 @@ CONFLICTS: Final[dict[int, str]] = {
     exc.NotEmpty.error_code: "not empty",
     exc.NoChildrenForEphemerals.error_code: "no ephemeral children",
 }
+THROTTLED: Final = -127  # the server has more requests than it can bear, and has not looked at this one
 UNCERTAIN: Final = (
     exc.ZKSystemError.error_code,
     exc.RuntimeInconsistency.error_code,
@@ -65,7 +66,6 @@ PLAIN: Final[dict[int, str]] = {  # texts for error codes that aiozk has no name
     -123: "reconfiguration is switched off in the registry",
     -124: "the registry demands SASL authentication",
     -125: "the quota that somebody set in the registry is used up: raise it (setquota), or remove nodes",
-    -127: "the registry is overloaded and refuses requests for the time being",
 }
 BYSTANDERS: Final = (
     exc.RolledBack.error_code,
@@ -319,6 +319,8 @@ def failure(error: int, path: str) -> RegistryError:
         return NotPermitted(path)
     if error in SESSION_OVER:
         return SessionEnded("the registry has ended the session; nothing was written")
+    if error == THROTTLED:
+        return Overloaded(f"{path}: the registry is overloaded and refuses requests for the time being ({error})")
     known = exc.response_error_xref.get(error)
     why = PLAIN.get(error) or (
         known.__name__ if known else "the registry answered with an error code that this client does not know"

@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
             lease = self.lease
             if zxid > lease.zxid:
                 lease.zxid = zxid
-            if through_leader and sent > lease.proven:
+            if through_leader and not error and sent > lease.proven:  # a refused request may not have got to the leader
                 lease.proven = sent
         if not future.done():
             future.set_result((error, zxid, frame))

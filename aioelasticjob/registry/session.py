@@ -14,6 +14,7 @@ from aioelasticjob.errors import (
     AuthenticationFailed,
     Conflict,
     OutcomeUnknown,
+    Overloaded,
     RegistryUnreachable,
     SessionEnded,
     Suspended,
@@ -341,6 +342,8 @@ async def _check_namespace(session: Session) -> None:
             await _create_namespace(client, codec)
         except (Suspended, OutcomeUnknown, SessionEnded):  # no work depends on it yet: try again
             continue
+        except Overloaded:
+            await session.back_off(0)
     if error:
         raise wire.failure(error, codec.absolute("/"))
 

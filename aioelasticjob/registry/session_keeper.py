@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from random import Random
 from struct import error as Malformed  # noqa: N812  # a class, whatever its name
 from typing import Final, TypeAlias
@@ -25,6 +26,7 @@ from aioelasticjob.registry.codec import (
     LOST,
     REWATCH,
     SYNC,
+    THROTTLED,
     UNWATCH,
     WATCH,
     Codec,
@@ -157,7 +159,10 @@ class SessionKeeper:
         if shallow is None:
             self.connection.call(UNWATCH, self.codec.remove_watch(root))
         else:
-            self.connection.call(WATCH, self.codec.add_watch(root, shallow=shallow)).add_done_callback(_report)
+            self._set_watch(self.connection, WATCH, self.codec.add_watch(root, shallow=shallow))
+
+    def _set_watch(self, connection: Connection, opcode: int, body: bytes) -> None:
+        connection.call(opcode, body).add_done_callback(partial(_judge_watch, connection))
 
     async def _anywhere(self) -> Connection | None:
         for host in tuple(self._hosts):
@@ -250,7 +255,7 @@ class SessionKeeper:
             for body in self.codec.rewatch(
                 self.watches.roots_by_depth(shallow=shallow), self.lease.zxid, shallow=shallow
             ):
-                connection.call(REWATCH, body).add_done_callback(_report)
+                self._set_watch(connection, REWATCH, body)
         text, session = "connected to %s, with the session %s", f"{self.lease.incarnation:#x}"
         log.info(text, self.settings.place, session, extra={"server": connection.peer, "session": session})
         self.status.set(SessionStatus(SessionState.CONNECTED, self.lease.incarnation))
@@ -334,10 +339,15 @@ class SessionKeeper:
         return self.lease.zxid if self.lease.now() < self.lease.proven + 2 * self.lease.timeout else 0
 
 
-def _report(reply: asyncio.Future[Reply]) -> None:
-    """Log that the registry refused a watch: nobody awaits the answer to this request."""
+def _judge_watch(connection: Connection, reply: asyncio.Future[Reply]) -> None:
+    """See to a watch that the registry has refused: nobody awaits the answer to this request.
+
+    If the registry is overloaded, all watches are set again on another connection, after a pause.
+    """
     error = reply.result()[0]
-    if error not in (0, LOST):
+    if error == THROTTLED:
+        connection.abort("the registry is overloaded and has refused a watch")
+    elif error not in (0, LOST):
         log.error(
             "the registry refused a watch, with error %d; changes may be noticed late", error, extra={"error": error}
         )

@@ -104,7 +104,7 @@ def test_write_permission_withdrawn_while_items_run_locks_nothing_for_good(
     simulate(scene)
 
 
-@pytest.mark.parametrize("code", [-125, -127, -102, -1, -112, -118, -999], ids=str)
+@pytest.mark.parametrize("code", [-125, -127, -102, -1, -112, -118, -119, -999], ids=str)
 @pytest.mark.parametrize("failover", [True, False])
 def test_a_settlement_is_tried_again_whatever_it_is_refused_for(code: int, failover: bool) -> None:
     async def scene(here: SimulatedJobs) -> None:
