@@ -12,7 +12,18 @@ import anyio
 
 from aioelasticjob.errors import AuthenticationFailed, ElasticJobError
 from aioelasticjob.registry.access import Access, log_in
-from aioelasticjob.registry.codec import AUTH, CLOSE, LOST, Reply, attach, attached, credentials, is_read_only
+from aioelasticjob.registry.codec import (
+    AUTH,
+    CLOSE,
+    LOST,
+    READ_ONLY,
+    Reply,
+    attach,
+    attach_error,
+    attached,
+    credentials,
+    is_read_only,
+)
 from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.dialling import dial, why_failed
 from aioelasticjob.registry.lease import Lease
@@ -27,6 +38,13 @@ NO_PASSWORD = bytes(16)
 
 class Unanswered(ElasticJobError):
     """A server gave no session, or no answer."""
+
+
+class ReadOnly(ElasticJobError):
+    """A server has lost contact to the others, and gives no new session."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is read-only, since it has lost contact to the others")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +95,8 @@ async def line(target: Target, timeout: float) -> AsyncIterator[Line]:
         with anyio.fail_after(patience):
             await dial(connection, target.settings, target.host, target.address, target.access.tls)
             answer = await connection.greet(attach(0, NO_PASSWORD, timeout, 0, read_only=True))
+        if error := attach_error(answer):
+            raise ReadOnly() if error == READ_ONLY else Unanswered(f"the server answered with the error {error}")
         session, password, granted = attached(answer)
         if not session:
             raise ConnectionError("the server gave no session")

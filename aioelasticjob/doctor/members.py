@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 
 from aioelasticjob.doctor.facts import Encryption, Member
-from aioelasticjob.doctor.line import FAILURES, Target, Unanswered, line
+from aioelasticjob.doctor.line import FAILURES, ReadOnly, Target, Unanswered, line
 from aioelasticjob.registry.access import Access
 from aioelasticjob.registry.certificates import validity
 from aioelasticjob.registry.codec import EXISTS, LOST, Codec
@@ -70,6 +70,8 @@ async def _look(target: Target) -> Member:
         async with line(target, SHORTEST) as shortest:
             member = replace(member, timeouts=(shortest.timeout, longest.timeout))
         member = replace(member, max_request=await _max_request(target))
+    except ReadOnly:
+        member = replace(member, read_only=True)
     except FAILURES as error:
         member = replace(member, failure=error)
     if member.encryption is not None or target.settings.tls is None:

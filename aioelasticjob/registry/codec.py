@@ -47,6 +47,7 @@ CONFLICTS: Final[dict[int, str]] = {
     exc.NotEmpty.error_code: "not empty",
     exc.NoChildrenForEphemerals.error_code: "no ephemeral children",
 }
+READ_ONLY: Final[int] = exc.NotReadOnly.error_code
 THROTTLED: Final = -127  # the server has more requests than it can bear, and has not looked at this one
 UNCERTAIN: Final = (
     exc.ZKSystemError.error_code,
@@ -223,6 +224,14 @@ def attached(frame: bytes) -> tuple[int, bytes, float]:
     """Read the answer to ``attach``: session (0 if the old one has expired), password, timeout in seconds."""
     reply = protocol.ConnectResponse.deserialize(frame)
     return reply.session_id, reply.password, reply.timeout / 1000
+
+
+def attach_error(frame: bytes) -> int:
+    """Read the error code of an answer to ``attach`` that is only a header; 0 if there is none.
+
+    ZooKeeper 3.8 answers so if it is read-only and is asked for a new session.
+    """
+    return int(HEADER.unpack(frame)[2]) if len(frame) == HEADER.size else 0
 
 
 def is_read_only(frame: bytes) -> bool:

@@ -10,6 +10,8 @@ import anyio
 import pytest
 
 from aioelasticjob import ItemContext
+from aioelasticjob.addresses import Address
+from aioelasticjob.doctor import Verdict, examine
 from aioelasticjob.errors import Overloaded, RegistryError, Suspended
 from aioelasticjob.registry.codec import GET, MULTI, MULTI_READ, REWATCH, SYNC, WATCH, attach, attached
 from aioelasticjob.registry.connection import Connection
@@ -328,6 +330,9 @@ def test_a_read_only_member_is_no_registry_and_the_session_goes_on_when_it_is_on
             with pytest.raises(Suspended):
                 await session.commit([Set("/mine", b"", -1)], incarnation=incarnation)
             assert CONNECTED not in states
+            report = await examine(Address.parse(f"zk://{rest.address}/moods", connection_timeout=60.0))
+            assert (report.findings[0].topic, report.findings[0].verdict) == ("connection", Verdict.BAD)
+            assert f"lost contact to the others: {rest.address}." in report.findings[0].seen
             await asyncio.to_thread(ensemble.repair)
             await state(session, CONNECTED)
             watching.cancel()
