@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import sys
+from typing import Any
 
 import anyio
 import pytest
 
-from aioelasticjob import InstanceContext, ItemContext
+from aioelasticjob import InstanceContext, ItemContext, Retry
 from aioelasticjob.events import Ended, Misfired, Refused
 from aioelasticjob.model import Outcome
 from aioelasticjob.registry.transaction import Create, Delete, Set
@@ -496,7 +497,8 @@ def test_a_standstill_costs_each_item_all_moments_but_the_newest() -> None:
     simulate(scene)
 
 
-def test_fires_leave_no_garbage_in_cycles() -> None:
+@pytest.mark.parametrize("settings", [{}, {"retry": Retry(), "attempt_timeout": 5}])
+def test_fires_leave_no_garbage_in_cycles(settings: dict[str, Any]) -> None:
     """A cycle would live until the garbage collector finds it, and collections stop the whole process."""
 
     async def scene(here: SimulatedJobs) -> None:
@@ -505,7 +507,7 @@ def test_fires_leave_no_garbage_in_cycles() -> None:
         async def work(context: ItemContext) -> None:
             ran.append(context.fire.slot)
 
-        async with here.app(work, cron="* * * * * ?", sharding_total_count=2).running():
+        async with here.app(work, cron="* * * * * ?", sharding_total_count=2, **settings).running():
             await here.until(5.5)
             gc.collect()
             gc.disable()
