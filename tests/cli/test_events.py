@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,19 @@ def test_runs_are_listed_the_newest_first(store: str) -> None:
         "completed",
     ]
     assert "    ValueError: [bold]no luck" in lines
+
+
+def test_the_number_of_attempts_is_said_if_there_was_more_than_one(store: str) -> None:
+    async def add() -> None:
+        async with open_store(store) as events:
+            await events.write(batch(*beginning(item=7), replace(end(item=7), attempt=3)))
+
+    asyncio.run(add())
+    (line,) = command("list", "-s", store, "--item", "7").stdout.splitlines()
+    assert line.endswith("  3 attempts")
+    told = json.loads(command("list", "-s", store, "--item", "7", "--json").stdout)
+    assert [run["attempts"] for run in told["runs"]] == [3]
+    assert "attempts" not in command("list", "-s", store, "--item", "0").stdout
 
 
 def test_filters_pages_and_json(store: str) -> None:

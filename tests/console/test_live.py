@@ -9,13 +9,14 @@ import sqlite3
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from aioelasticjob import ElasticJob, ItemContext, operations
+from aioelasticjob import ElasticJob, ItemContext, Retry, operations
 from aioelasticjob.config import JobConfig
 from aioelasticjob.console import Console, asgi
 from aioelasticjob.console.application import _added_registries
@@ -376,7 +377,8 @@ def test_sparklines_begin_with_what_the_event_store_remembers(play: Play, tmp_pa
             if context.item == 1:
                 raise ValueError("item <1> cannot be done")
 
-        app.add(work, name="report", cron=NEVER, sharding_total_count=2, sharding_quiet=0, error_handler="ignore")
+        settings: dict[str, Any] = {"sharding_quiet": 0, "error_handler": "ignore", "retry": Retry(2, backoff=0)}
+        app.add(work, name="report", cron=NEVER, sharding_total_count=2, **settings)
         async with app.running():
             await scene.seen(lambda now: "report" in now.jobs and now.jobs["report"].settled)
             await operations.trigger(scene.registry.session, "report")
@@ -391,6 +393,9 @@ def test_sparklines_begin_with_what_the_event_store_remembers(play: Play, tmp_pa
         path = re.findall(r'href="(/r/billing/history/[^"]+)"', failed.text)[0]
         run = await browser.get(path)
         assert "ValueError" in run.text
+        assert "2 attempts" in failed.text
+        assert "<dt>Attempts</dt><dd>2</dd>" in run.text
+        assert run.text.count("attempt failed</b>") == 2
         assert "Traceback" in run.text
         assert 'class="trail"' in run.text
         assert '<rect class="bad"' in (await browser.get(REPORT)).text

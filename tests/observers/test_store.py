@@ -12,7 +12,7 @@ import pytest
 
 from aioelasticjob.clock import moment
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.events import HandedOver, Misfired, Rescued
+from aioelasticjob.events import AttemptFailed, HandedOver, Misfired, Rescued
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.sql import EventStore, EventStoreSettings, EventStoreUnreachable, Filter, open_store
 from tests.observers.sample_events import ME, NOON, OTHER, Clock, batch, beginning, end, name, raised
@@ -218,6 +218,31 @@ def test_a_run_that_was_cut_off_is_closed_by_who_rescues_it(url: str) -> None:
         assert [(run.instance, run.source, run.outcome) for run in details.kin] == [(OTHER, "FAILOVER", "completed")]
         (state,) = (await store.states(Filter(state="TASK_RESCUED"))).rows
         assert (state.message, state.source) == (f"cut off on {ME}", "FAILOVER")
+
+    play(url, scene)
+
+
+def test_failed_attempts_are_in_the_trace_and_counted_in_the_run(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        about = "report", ME, NOON, FireSource.CRON, (0,)
+        failed = [
+            AttemptFailed(*about, number, 1.0, 0.0, name(NOON, 0), NOON / 1000 + 1, raised(f"luck {number}"))
+            for number in (1, 2)  # in the same millisecond
+        ]
+        over = replace(end(), attempt=3)
+        await store.write(batch(*beginning(), *failed, over))
+        await store.write(batch(*failed, over))  # it was unknown whether the first write had come through
+        await store.write(batch(*beginning(item=1)))
+        runs = {run.item: run for run in (await store.history()).rows}
+        assert (runs[0].outcome, runs[0].attempts, runs[1].attempts) == ("completed", 3, None)
+        details = await store.run(runs[0].id)
+        assert details is not None
+        told = [(state.state, state.message) for state in details.states]
+        assert told[:2] + told[4:] == [("TASK_STAGING", None), ("TASK_RUNNING", None), ("TASK_FINISHED", None)]
+        assert sorted(told[2:4]) == [
+            ("TASK_ATTEMPT_FAILED", "attempt 1: ValueError: luck 1"),
+            ("TASK_ATTEMPT_FAILED", "attempt 2: ValueError: luck 2"),
+        ]
 
     play(url, scene)
 

@@ -133,3 +133,34 @@ def test_one_call_for_all_items_of_an_instance() -> None:
     assert saved.offsets == {item: f"of {item}" for item in range(3)}
     (rate,) = done.events.rates["flow"]
     assert (rate.item, rate.succeeded) == (None, 9)
+
+
+@pytest.mark.parametrize(("at_once", "together"), [(None, 3), (2, 2), (1, 1)])
+def test_so_many_items_are_fetched_and_processed_side_by_side(at_once: int | None, together: int) -> None:
+    fetching, most = set[int](), 0
+
+    async def fetch(context: ItemContext) -> AsyncIterator[list[int]]:
+        nonlocal most
+        fetching.add(context.item)
+        most = max(most, len(fetching))
+        yield [1, 2]
+        yield [3]
+        fetching.discard(context.item)
+
+    async def process(context: ItemContext, record: int) -> None:
+        await anyio.sleep(0.1)
+
+    config = dataflow(sharding_total_count=3, items_at_once=at_once)
+    done = run_dataflow(DataflowRun(config, fetch, process, items=range(3)))
+    assert most == together
+    assert done.outcomes == dict.fromkeys(range(3), Outcome.COMPLETED)
+    assert done.counted == (9, 0)
+
+
+def test_items_whose_turn_has_not_come_are_cut_off_with_the_others() -> None:
+    async def process(context: ItemContext, record: int) -> None:
+        await anyio.sleep_forever()
+
+    config = dataflow(sharding_total_count=3, items_at_once=1, timeout=5)
+    done = run_dataflow(DataflowRun(config, three, process, items=range(3)))
+    assert done.outcomes == dict.fromkeys(range(3), Outcome.TIMED_OUT)

@@ -67,6 +67,18 @@ def test_a_record_is_tried_again_for_what_may_pass(retry: Any) -> None:
     assert done.counted == (3, 2)
 
 
+def test_a_retry_of_the_configuration_takes_the_place_of_the_codes() -> None:
+    tries: Counter[int] = Counter()
+
+    async def process(context: ItemContext, record: int) -> None:
+        tries[record] += 1
+        raise OSError
+
+    config = dataflow(retry=Retry(2, 0.0))
+    run_dataflow(DataflowRun(config, three, process, retry=Retry(5, 0.0)))
+    assert tries == {1: 2, 2: 2, 3: 2}
+
+
 def test_pauses_between_attempts_double_up_to_the_longest() -> None:
     at: list[float] = []
 
