@@ -125,6 +125,15 @@ class JobConfig(BaseModel):
     reconcile_interval: Annotated[
         float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), DURATION, Label("Reconcile interval (seconds)")
     ] = 60
+    """Seconds between two looks at what no change of the registry would tell."""
+    statistics_interval: Annotated[
+        float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), DURATION, Label("Statistics interval (seconds)")
+    ] = Field(
+        default=60,
+        validation_alias=AliasChoices("statistics_interval", "processCountIntervalSeconds", "statisticsInterval"),
+        serialization_alias="processCountIntervalSeconds",
+    )
+    """Seconds between two writes of the counts of a server's runs or records that succeeded and failed."""
     sharding_quiet: Annotated[
         float, Field(ge=0, le=60, allow_inf_nan=False), DURATION, Label("Quiet before sharding (seconds)")
     ] = 0.5

@@ -46,7 +46,7 @@ async def _count(server: Server, instances: int, seconds: int, *, interval: int)
     async with counted(HOST, server.port) as traffic, AsyncExitStack() as stack:
         for _ in range(instances):
             app = ElasticJob(f"zk://{HOST}:{traffic.port}/watch-traffic-{instances}-{interval}")
-            settings: dict[str, Any] = {"sharding_total_count": ITEMS, "reconcile_interval": interval}
+            settings: dict[str, Any] = {"sharding_total_count": ITEMS, "statistics_interval": interval}
             app.add(handler, name="job", cron="* * * * * ?", **settings)
             await stack.enter_async_context(app.running())
         while len({instance for instance, _ in fired}) < instances:

@@ -28,7 +28,7 @@ from aioelasticjob.coordination.effects import (
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.operator_log import OperatorLog
 from aioelasticjob.coordination.operator_note import decode_note, shown_name
-from aioelasticjob.coordination.pacing import Pacing
+from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
 from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.unmonitored import note_accounted
@@ -88,7 +88,7 @@ class Coordinator:
         self._report, self._dismissed, self._over = report, dismissed, over
         self._pacing, self._config_warnings = Pacing(), ConfigWarnings(member.layout.job)
         self._operator_log = OperatorLog(member)
-        self._pacing.tick_at = get_running_loop().time() + views.value.config.reconcile_interval
+        self._pacing.begin(views.value)
         self._leaves = False
         self._written, self._written_at = 0, 0.0
         """The last transaction that the tree does not show yet, and when it was written, by the loop's clock."""
@@ -126,13 +126,13 @@ class Coordinator:
             return self._pause(view, quiet=False)
         self._config_warnings.log_changes(diagnose(view, member.id))
         self._operator_log.log_changes(view)
-        quiet, tick = pacing.look(view)
-        unwanted = pacing.looks_for_unwanted_records(member, view, tick)
-        orphans = pacing.looks_for_orphans(member, view, tick)
-        if tick or unwanted or orphans:
-            return partial(self._attempt, self._look_up, view, quiet, tick, unwanted, orphans)
+        due = pacing.look(view)
+        unwanted = pacing.looks_for_unwanted_records(member, view, due.tick)
+        orphans = pacing.looks_for_orphans(member, view, due.tick)
+        if due.tick or due.counts or unwanted or orphans:
+            return partial(self._attempt, self._look_up, view, due, unwanted, orphans)
         member.refusals.accepted(READ_PURPOSE)
-        return self._work_for(RuleInput(view, member.id, quiet, tick, self._time, {}, {}, {}, member.host))
+        return self._work_for(RuleInput(view, member.id, due.quiet, False, self._time, {}, {}, {}, member.host))
 
     def _work_for(self, rule_input: RuleInput) -> float | Work:
         """Return the work that writes the effects which the rules want, or the seconds until the next turn."""
@@ -149,13 +149,14 @@ class Coordinator:
         found = self._decide(view)
         return found if isinstance(found, float) else await found()
 
-    async def _look_up(self, view: JobView, quiet: bool, tick: bool, seek_unwanted: bool, seek_orphans: bool) -> float:
-        """On a tick publish counts; read the records that the rules need, which are not mirrored; then decide."""
+    async def _look_up(self, view: JobView, due: Due, seek_unwanted: bool, seek_orphans: bool) -> float:
+        """Publish counts if they are due; read the records that the rules need, which are not mirrored; then decide."""
         member, pacing, time = self._member, self._pacing, self._time
-        if tick:
+        if due.counts:
             await self._run_counts.publish(member, view, time)
-            if member.id == (view.leader or min(view.instances, default="")):  # no leader if all are switched off
-                pacing.accounted = await note_accounted(member, view, time, pacing.accounted)
+        # while all are switched off there is no leader
+        if due.tick and member.id == (view.leader or min(view.instances, default="")):
+            pacing.accounted = await note_accounted(member, view, time, pacing.accounted)
         unwanted = await _unwanted_records(member) if seek_unwanted else {}
         runs, cut_off = _InterruptedRuns(), dict[int, int]()
         if seek_orphans:
@@ -164,7 +165,7 @@ class Coordinator:
         member.refusals.accepted(READ_PURPOSE)
         if cut_off or runs.lingering:  # look again until they have been rescued
             pacing.orphans_looked_up = None
-        rule_input = RuleInput(view, member.id, quiet, tick, time, unwanted, cut_off, runs.cut_off, member.host)
+        rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, unwanted, cut_off, runs.cut_off, member.host)
         found = self._work_for(rule_input)
         return found if isinstance(found, float) else await found()
 

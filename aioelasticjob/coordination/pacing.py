@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import get_running_loop
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from aioelasticjob.coordination.member import Member
 from aioelasticjob.coordination.unmonitored import NOBODY_YET, AccountedMoment
@@ -17,13 +18,25 @@ LINGERING_RUNS_INTERVAL = 1.0
 """Seconds between two looks at items that are run by instances which are not registered any more."""
 
 
+class Due(NamedTuple):
+    """What is due in one turn."""
+
+    quiet: bool
+    """Whether membership has not changed for as long as an assignment waits for that."""
+    tick: bool
+    """Whether this is a tick."""
+    counts: bool
+    """Whether the counts of runs that have ended are to be written."""
+
+
 @dataclass(slots=True)
 class Pacing:
-    """When membership last changed and when the next tick is due, by the loop's clock."""
+    """When membership last changed, and when a tick and a write of counts are due next, by the loop's clock."""
 
     members: tuple[str, ...] = ()
     since: float = field(default_factory=lambda: get_running_loop().time())
     tick_at: float = 0.0
+    counts_at: float = 0.0
     removed_at: float = float("-inf")
     orphans_looked_up: tuple[frozenset[str], int, frozenset[int]] | None = None
     lingering: bool = False
@@ -40,16 +53,24 @@ class Pacing:
         """Whether somebody has removed a node by hand just now."""
         return get_running_loop().time() < self.removed_at + PAUSE_AFTER_REMOVAL
 
-    def look(self, view: JobView) -> tuple[bool, bool]:
-        """Return whether membership is quiet, and whether this is a tick."""
+    def begin(self, view: JobView) -> None:
+        """Wait a whole interval before the first tick and before the first write of counts."""
         now = get_running_loop().time()
+        self.tick_at, self.counts_at = now + view.config.reconcile_interval, now + view.config.statistics_interval
+
+    def look(self, view: JobView) -> Due:
+        """Return what is due now."""
+        now, config = get_running_loop().time(), view.config
         if view.eligible != self.members:
             self.members, self.since = view.eligible, now
-        self.tick_at = min(self.tick_at, now + view.config.reconcile_interval)  # the interval may be shorter now
-        tick = now >= self.tick_at
+        self.tick_at = min(self.tick_at, now + config.reconcile_interval)  # the interval may be shorter now
+        self.counts_at = min(self.counts_at, now + config.statistics_interval)
+        tick, counts = now >= self.tick_at, now >= self.counts_at
         if tick:
-            self.tick_at = now + view.config.reconcile_interval
-        return now >= self.since + view.config.sharding_quiet, tick  # summed as in ``pause``, for rounding
+            self.tick_at = now + config.reconcile_interval
+        if counts:
+            self.counts_at = now + config.statistics_interval
+        return Due(now >= self.since + config.sharding_quiet, tick, counts)  # summed as in ``pause``, for rounding
 
     def looks_for_orphans(self, member: Member, view: JobView, tick: bool) -> bool:
         """Return whether the leader has to look for items whose run was cut off.
@@ -80,7 +101,9 @@ class Pacing:
         """Return the seconds until the next turn, if no node changes before."""
         if self.waits_after_removal:
             return self.removed_at + PAUSE_AFTER_REMOVAL - get_running_loop().time()
-        until = self.tick_at if quiet else min(self.tick_at, self.since + view.config.sharding_quiet)
+        until = min(self.tick_at, self.counts_at)
+        if not quiet:
+            until = min(until, self.since + view.config.sharding_quiet)
         if self.lingering:
             until = min(until, get_running_loop().time() + LINGERING_RUNS_INTERVAL)
         return max(0.0, until - get_running_loop().time())

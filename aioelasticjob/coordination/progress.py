@@ -187,7 +187,7 @@ class RunCounts:
         counts = self.succeeded, self.failed
         paths = member.layout.success_count(member.ip), member.layout.failure_count(member.ip)
         nodes = await member.session.get_many(paths)  # not mirrored: else every instance would receive all counts
-        interval = view.config.reconcile_interval
+        interval = view.config.statistics_interval
         operations = [
             _written(node, path, count, fresh=node is not None and node.stat.mtime // interval == now // interval)
             for node, path, count in zip(nodes, paths, counts, strict=True)

@@ -40,6 +40,7 @@ class CommonSettings(TypedDict, total=False):
     executor: Literal["thread", "process"]
     shutdown_timeout: Duration
     reconcile_interval: Duration
+    statistics_interval: Duration
     sharding_quiet: Duration
     server_retention: Duration
     monitor_port: int

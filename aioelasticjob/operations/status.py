@@ -343,7 +343,7 @@ def _said_of_itself(view: JobView, instance: str) -> dict[str, Any]:
 
 def _server(view: JobView, tree: Tree, ip: str, now: float) -> ServerStatus:
     layout, node = view.layout, tree.get(view.layout.server(ip))
-    since = now - 2 * view.config.reconcile_interval
+    since = now - 2 * view.config.statistics_interval
     return ServerStatus(
         ip=ip,
         host="" if node is None else _text(node),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from anyio import current_time
 
 from aioelasticjob.coordination.pacing import LINGERING_RUNS_INTERVAL, PAUSE_AFTER_REMOVAL, Pacing
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
@@ -39,13 +40,13 @@ def test_membership_is_quiet_once_nobody_has_come_or_gone_for_as_long_as_is_want
     async def main() -> None:
         desk.write(Set(LAYOUT.config, desk.config.changed(sharding_quiet=2, reconcile_interval=60).to_json(), -1))
         pacing = Pacing()
-        assert pacing.look(desk.view()) == (False, True)
+        assert pacing.look(desk.view()) == (False, True, True)
         assert pacing.pause(desk.view(), quiet=False) == 2
         await anyio.sleep(pacing.pause(desk.view(), quiet=False))
-        assert pacing.look(desk.view()) == (True, False)
+        assert pacing.look(desk.view()) == (True, False, False)
         assert pacing.pause(desk.view(), quiet=True) == 58
         desk.registry.commit([Create(LAYOUT.instance("10.0.0.2@-@1"), ephemeral=True)], 2)
-        assert pacing.look(desk.view()) == (False, False)
+        assert pacing.look(desk.view()) == (False, False, False)
 
     run(main, seed=0)
 
@@ -56,14 +57,33 @@ def test_a_tick_comes_at_each_interval_and_sooner_if_that_was_made_shorter() -> 
     async def main() -> None:
         desk.write(Set(LAYOUT.config, desk.config.changed(reconcile_interval=60).to_json(), -1))
         pacing = Pacing()
-        assert [pacing.look(desk.view())[1] for _ in range(2)] == [True, False]
+        assert [pacing.look(desk.view()).tick for _ in range(2)] == [True, False]
         await anyio.sleep(60)
-        assert [pacing.look(desk.view())[1] for _ in range(2)] == [True, False]
+        assert [pacing.look(desk.view()).tick for _ in range(2)] == [True, False]
         desk.write(Set(LAYOUT.config, desk.config.changed(reconcile_interval=10).to_json(), -1))
-        assert not pacing.look(desk.view())[1]
+        assert not pacing.look(desk.view()).tick
         assert pacing.pause(desk.view(), quiet=True) == 10
         pacing.lingering = True
         assert pacing.pause(desk.view(), quiet=True) == LINGERING_RUNS_INTERVAL
+
+    run(main, seed=0)
+
+
+def test_counts_are_due_at_intervals_of_their_own() -> None:
+    desk = Desk()
+
+    async def main() -> None:
+        desk.write(Set(LAYOUT.config, desk.config.changed(reconcile_interval=60, statistics_interval=25).to_json(), -1))
+        pacing, due = Pacing(), list[tuple[float, bool, bool]]()
+        pacing.begin(desk.view())
+        assert pacing.look(desk.view())[1:] == (False, False)
+        while current_time() < 61:
+            await anyio.sleep(pacing.pause(desk.view(), quiet=True))
+            due.append((round(current_time()), *pacing.look(desk.view())[1:]))
+        assert due == [(25, False, True), (50, False, True), (60, True, False), (75, False, True)]
+        desk.write(Set(LAYOUT.config, desk.config.changed(statistics_interval=5).to_json(), -1))
+        assert not pacing.look(desk.view()).counts
+        assert pacing.pause(desk.view(), quiet=True) == 5
 
     run(main, seed=0)
 

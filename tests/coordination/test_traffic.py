@@ -30,9 +30,8 @@ def test_neither_fires_nor_published_counts_are_heard_of(instances: int, monkeyp
         def worker() -> Callable[[], Coroutine[object, object, None]]:
             async def main() -> None:
                 app = ElasticJob(here.address, clock=VirtualClock(), session_timeout=10)
-                app.add(
-                    handler, name="job", cron="0/5 * * * * ?", sharding_total_count=instances, reconcile_interval=15
-                )
+                settings = {"sharding_total_count": instances, "reconcile_interval": 15, "statistics_interval": 15}
+                app.add(handler, name="job", cron="0/5 * * * * ?", **settings)
                 async with app.running():
                     await anyio.sleep_forever()
 

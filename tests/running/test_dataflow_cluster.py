@@ -131,7 +131,7 @@ def test_a_graceful_stop_lets_what_was_fetched_be_processed() -> None:
 
 def test_counts_of_a_dataflow_are_of_records() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        plant = Plant(here, items=1, size=100, settings={"reconcile_interval": 30.0})
+        plant = Plant(here, items=1, size=100, settings={"statistics_interval": 30.0})
         await plant.hire("a")
         await here.until(32)
         success = LAYOUT.success_count(SERVER)

@@ -150,7 +150,7 @@ def test_runs_are_counted_by_server_and_interval() -> None:
             if context.item == 2:
                 raise ValueError
 
-        settings = {"cron": "0/10 * * * * ?", "sharding_total_count": 3, "reconcile_interval": 30.0}
+        settings = {"cron": "0/10 * * * * ?", "sharding_total_count": 3, "statistics_interval": 30.0}
         async with here.app(handler, **settings).running():
             await here.until(32)
             success, failure = LAYOUT.success_count("127.0.0.1"), LAYOUT.failure_count("127.0.0.1")

@@ -17,7 +17,7 @@ import pytest
 from aioelasticjob import Cron, ElasticJob, InstanceContext, ItemContext, JobConfig
 from aioelasticjob.clock import moment
 from aioelasticjob.config import section_of
-from aioelasticjob.errors import Conflict
+from aioelasticjob.errors import Conflict, NodeMissing
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.setting_sections import DATAFLOW
 from aioelasticjob.testing import Process, VirtualClock
@@ -529,6 +529,25 @@ def test_the_interval_of_the_tick_is_made_shorter() -> None:
         await them.change(reconcileInterval=2)
         await anyio.sleep(2.1)
         assert await here.names(LAYOUT.triggers) == ()
+
+    simulate(scene)
+
+
+@changes("statistics_interval")
+def test_the_interval_of_counts_is_made_shorter() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "a", statistics_interval=3600.0)
+        await here.until(30)
+        (ip,) = await here.names(LAYOUT.servers)
+
+        async def number() -> int:
+            return int((await here.observer.get(LAYOUT.success_count(ip))).data)
+
+        with pytest.raises(NodeMissing):
+            await number()
+        await them.change(processCountIntervalSeconds=5)
+        await anyio.sleep(5.1)
+        assert await number() > 0
 
     simulate(scene)
 
