@@ -119,8 +119,8 @@ class JobConfig(BaseModel):
     """How often a run is tried that fails, under one lock; in a dataflow each record; None for one attempt."""
     attempt_timeout: Annotated[Limit | None, FAILURES, Label("Attempt timeout (seconds)")] = None
     """Seconds one attempt may take; None for no limit but that of the run."""
-    executor: Literal["thread", "process"] = "thread"
-    """Where a plain function runs; an async function always runs in the event loop."""
+    executor: str = "thread"
+    """Where a plain function runs: ``thread``, ``process``, or one that a package adds; async ones run in the loop."""
     shutdown_timeout: Annotated[Seconds, SAFETY, Label("Shutdown timeout (seconds)")] = 30
     reconcile_interval: Annotated[
         float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), DURATION, Label("Reconcile interval (seconds)")

@@ -10,7 +10,7 @@ from aioelasticjob import error_handlers
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.strategies import find
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.jobs import kinds
+from aioelasticjob.jobs import executors, kinds
 from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job, check_per
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.setting_types import DURATION, parts_of
@@ -153,6 +153,7 @@ class Declarations:
             InvalidSetting: it cannot, for instance because its name is taken.
         """
         find(config.sharding_strategy)
+        executors.check(config.executor)
         error_handlers.check(config.error_handler, config.error_handler_options)
         if config.job_name in self._jobs:
             raise InvalidSetting("name", config.job_name, "is declared twice in this application")

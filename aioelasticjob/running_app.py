@@ -113,7 +113,7 @@ class RunningApp:
         dispatcher = ErrorDispatcher(self.clock, self.events.counts)
         shared = self.shared = ProcessContext(self.clock, self.events, executors, dispatcher)
         try:
-            async with executors.processes.open(), run_jobs(session, jobs, host, shared):
+            async with executors.open(), run_jobs(session, jobs, host, shared):
                 self.phase = "running"
                 try:
                     yield

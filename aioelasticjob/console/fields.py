@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from types import NoneType
@@ -11,6 +11,7 @@ from typing import Final, Literal, get_args, get_origin
 
 from aioelasticjob.config import JobConfig, label_of, section_of
 from aioelasticjob.credentials import hide_in_json
+from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import without_secrets
 from aioelasticjob.operations.settings import UNCHANGEABLE
 from aioelasticjob.retry import Retry
@@ -19,9 +20,10 @@ from aioelasticjob.setting_sections import DATAFLOW, FAILURES, ITEMS, MORE, OWN,
 SECTIONS: Final[Sequence[Section]] = (SCHEDULE, ITEMS, SAFETY, FAILURES, DATAFLOW, OWN, MORE)
 """The form's parts, in their order."""
 _LONG: Final = ("description", "sharding_item_parameters", "error_handler_options", "options")
-_FOUND_BY_NAME: Final = {
-    "sharding_strategy": "aioelasticjob.strategies",
-    "error_handler": "aioelasticjob.error_handlers",
+_FOUND_BY_NAME: Final[Mapping[str, Callable[[], Sequence[str]]]] = {
+    "sharding_strategy": lambda: sorted(point.name for point in entry_points(group="aioelasticjob.strategies")),
+    "error_handler": lambda: sorted(point.name for point in entry_points(group="aioelasticjob.error_handlers")),
+    "executor": executors.names,
 }
 
 
@@ -72,8 +74,7 @@ def field_of(config: JobConfig, name: str) -> Field:
         return Field(name, value, "long")
     if kinds & {int, float} or any(get_args(kind) and get_args(kind)[0] in (int, float) for kind in kinds):
         return Field(name, value, "number", optional=optional)
-    group = _FOUND_BY_NAME.get(name)
-    names = sorted(point.name for point in entry_points(group=group)) if group else ()
+    names = _FOUND_BY_NAME[name]() if name in _FOUND_BY_NAME else ()
     return Field(name, value, "text", tuple(names), optional)
 
 

@@ -18,7 +18,7 @@ from aioelasticjob.coordination.declaration import differences
 from aioelasticjob.coordination.effects import BecomeLeader, mark_necessary, to_transactions
 from aioelasticjob.coordination.instance_nodes import instance
 from aioelasticjob.coordination.member import Member
-from aioelasticjob.coordination.view import JobView, parse, read, with_known_error_handler
+from aioelasticjob.coordination.view import JobView, parse, read, with_known_names
 from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, JobConflict, Suspended
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.latest import Latest
@@ -180,7 +180,7 @@ def _agreed(stored: JobConfig | None, given: JobConfig, node: Node | None = None
         fits(stored)
     except InvalidSetting as mistake:
         raise ForeignData(f"/{stored.job_name}/config: {mistake.setting}", mistake.value, mistake.expected) from None
-    return with_known_error_handler(stored, given)[0]  # a wrong one is logged once there is a view
+    return with_known_names(stored, given)[0]  # a wrong one is logged once there is a view
 
 
 def _joining(

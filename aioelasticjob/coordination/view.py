@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
+from aioelasticjob import error_handlers
 from aioelasticjob.config import MAX_ITEMS, JobConfig, required
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.instance_nodes import address_of, instance_data, instances_of
 from aioelasticjob.coordination.strategies import in_order
 from aioelasticjob.cron import Cron
-from aioelasticjob.error_handlers import check
 from aioelasticjob.errors import ForeignData, InvalidSetting
+from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.model import NONE, Instance
@@ -44,7 +45,7 @@ class JobView:
     config: JobConfig
     """The newest valid configuration, except that ``requires`` is always the newest."""
     fault: str | None = None
-    """What is wrong with the configuration now in the registry: it is invalid, or its error handler does not work."""
+    """What is wrong with the configuration now in the registry: it is invalid, or a name in it is unknown here."""
     switches: Tree = field(default_factory=Tree)
     """The nodes that say which servers are switched off in all jobs."""
 
@@ -306,8 +307,9 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None, s
     ``switches`` has the nodes of the servers in all jobs, if ``tree`` does not.
 
     ``requires`` is read in any case: the rest may seem invalid to this release only because it lacks such a feature.
-    ``kind`` is the kind of a running job, which never changes.  With it, an error handler that does not work here is
-    replaced by the last one.  All other settings stay: instances of different releases must agree on the schedule.
+    ``kind`` is the kind of a running job, which never changes.  With it, an error handler or an executor that does not
+    work here is replaced by the last one.  All other settings stay: instances of different releases must agree on the
+    schedule.
     """
     node, off = tree.get(layout.config), tree if switches is None else switches
     if node is None:
@@ -320,9 +322,9 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None, s
             raise InvalidSetting("job_type", config.job_type, f"the job runs as {kind} and cannot change that")
     except InvalidSetting as mistake:
         return JobView(layout, tree, _requiring(last, node.data), str(mistake), off)
-    if kind is None:  # a process that only reads need not have the job's error handler
+    if kind is None:  # a process that only reads need not have the job's error handler or executor
         return JobView(layout, tree, config, None, off)
-    return JobView(layout, tree, *with_known_error_handler(config, last), off)
+    return JobView(layout, tree, *with_known_names(config, last), off)
 
 
 def follow(before: JobView, tree: Tree, switches: Tree) -> JobView:
@@ -339,17 +341,23 @@ def _requiring(last: JobConfig, stored: bytes) -> JobConfig:
     return last if requires in (None, last.requires) else last.model_copy(update={"requires": requires})
 
 
-def with_known_error_handler(config: JobConfig, last: JobConfig) -> tuple[JobConfig, str | None]:
-    """Return a configuration whose error handler works here, and what is wrong with its own one, if anything.
+def with_known_names(config: JobConfig, last: JobConfig) -> tuple[JobConfig, str | None]:
+    """Return a configuration whose error handler and executor work here, and what is wrong with its own, if anything.
 
-    An error handler that does not work here is replaced by that of ``last``, with its options.
+    An error handler that does not work here is replaced by that of ``last``, with its options; an executor likewise.
     """
+    kept, wrong = dict[str, object](), list[str]()
     try:
-        check(config.error_handler, config.error_handler_options)
+        error_handlers.check(config.error_handler, config.error_handler_options)
     except InvalidSetting as mistake:
-        kept = {"error_handler": last.error_handler, "error_handler_options": last.error_handler_options}
-        return config.model_copy(update=kept), f"{mistake}; the error handler {last.error_handler} stays in use"
-    return config, None
+        kept |= {"error_handler": last.error_handler, "error_handler_options": last.error_handler_options}
+        wrong.append(f"{mistake}; the error handler {last.error_handler} stays in use")
+    try:
+        executors.check(config.executor)
+    except InvalidSetting as mistake:
+        kept["executor"] = last.executor
+        wrong.append(f"{mistake}; the executor {last.executor} stays in use")
+    return (config.model_copy(update=kept), "; ".join(wrong)) if wrong else (config, None)
 
 
 @lru_cache(maxsize=4096)

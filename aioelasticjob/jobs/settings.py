@@ -37,7 +37,7 @@ class CommonSettings(TypedDict, total=False):
     log_runs: Literal["none", "failures", "ends", "all"]
     timeout: Duration | None
     items_at_once: int | None
-    executor: Literal["thread", "process"]
+    executor: str
     shutdown_timeout: Duration
     reconcile_interval: Duration
     statistics_interval: Duration

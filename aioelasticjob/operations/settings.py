@@ -18,6 +18,7 @@ from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.strategies import find
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds
 from aioelasticjob.operations.backfill import see_no_backfill
@@ -240,6 +241,11 @@ def _unknown_here(config: JobConfig, differences: Mapping[str, object]) -> Itera
             find(config.sharding_strategy)
         except InvalidSetting:
             yield f"no strategy {config.sharding_strategy!r} is known here: the moves shown are those of the average"
+    if "executor" in differences:
+        try:
+            executors.check(config.executor)
+        except InvalidSetting as mistake:
+            yield f"as far as is known here, {mistake}"
     if differences.keys() & {"error_handler", "error_handler_options"}:
         try:
             error_handlers.check(config.error_handler, config.error_handler_options)

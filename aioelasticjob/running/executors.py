@@ -1,4 +1,4 @@
-"""The executors of plain functions: threads, or processes that are killed when their run is cancelled."""
+"""The executors of plain functions: threads, processes that are killed when their run is cancelled, and others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from anyio import CancelScope, CapacityLimiter, create_task_group, get_cancelled_exc_class, to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -20,6 +20,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
 from aioelasticjob.model import Outcome
+from aioelasticjob.running.own_executors import OwnExecutors
 from aioelasticjob.running.process_worker import Raised, Returned, Snapshot, serve
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ DEFAULT_THREADS = 40
 EXIT_TIMEOUT = 1.0
 """Seconds that an idle process has to end by itself."""
 
-Executor: TypeAlias = Literal["thread", "process"]
 Function: TypeAlias = Callable[..., Any]
 
 
@@ -82,18 +82,30 @@ class Executors:
     overrides: Overrides = field(default_factory=dict)
     tracer: Tracer | None = None
     """Makes spans; None unless the application has asked for them."""
+    own: OwnExecutors = field(default_factory=OwnExecutors)
+    """The executors that packages add."""
 
-    async def call(self, executor: Executor, function: Function, *arguments: Any, **named: Any) -> Any:
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """End all processes, and the executors that packages add, when the block is left."""
+        async with self.processes.open(), self.own.open():
+            yield
+
+    async def call(self, executor: str, function: Function, context: Context, *arguments: Any, **named: Any) -> Any:
         """Call a plain function in the executor that its job is set to, and return its result.
 
         Raises:
             ProcessDied: its process ended before the function did.
-            InvalidSetting: the function or an argument cannot be pickled for a process.
+            BrokenExecutor: an executor that a package adds has lost what runs its functions.
+            InvalidSetting: the function or an argument cannot be pickled for a process, or there is no such executor.
         """
         if executor == "process":
-            return await self.processes.call(function, *map(_detached, arguments), **named)
+            return await self.processes.call(function, _detached(context, executor), *arguments, **named)
+        if executor != "thread":
+            given = (_detached(context, executor), *arguments)
+            return await self.own.call(executor, context.job_name, function, *given, **named)
         try:
-            return await to_thread.run_sync(partial(function, *arguments, **named), limiter=self.threads)
+            return await to_thread.run_sync(partial(function, context, *arguments, **named), limiter=self.threads)
         except get_cancelled_exc_class():
             # the thread called anyio.from_thread.check_cancelled(); the scope that was cancelled raises its own error
             await checkpoint_if_cancelled()
@@ -203,13 +215,14 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
-def _detached(argument: Any) -> Any:
+def _detached(context: Context, executor: str) -> Context:
     """Return a context without its session."""
-    if isinstance(argument, ItemContext):
-        return replace(argument, checkpoints=Snapshot({argument.item: argument.offset}))
-    if isinstance(argument, InstanceContext):
-        return replace(argument, checkpoints=Snapshot(argument.offsets))
-    return argument
+    match context:
+        case ItemContext():
+            return replace(context, checkpoints=Snapshot(executor, {context.item: context.offset}))
+        case InstanceContext():
+            return replace(context, checkpoints=Snapshot(executor, context.offsets))
+    return context
 
 
 def _levels() -> Mapping[str, int]:

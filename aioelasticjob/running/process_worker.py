@@ -55,8 +55,9 @@ class Unsendable(ElasticJobError):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The offsets of a run as they were when it began."""
+    """The offsets of a run as they were when it began, for a function that runs where the session is not."""
 
+    executor: str
     offsets: Mapping[int, str | None]
 
     def get(self, item: int) -> str | None:
@@ -64,8 +65,10 @@ class Snapshot:
         return self.offsets.get(item)
 
     async def save(self, item: int, value: str) -> None:
-        """Raise InvalidSetting: the session is in the parent process."""
-        raise InvalidSetting("executor", "process", "offsets are saved where the session is: use executor = 'thread'")
+        """Raise InvalidSetting: the session is elsewhere."""
+        raise InvalidSetting(
+            "executor", self.executor, "offsets are saved where the session is: use executor = 'thread'"
+        )
 
 
 class _Sender(QueueHandler):

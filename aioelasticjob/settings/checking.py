@@ -17,7 +17,7 @@ from aioelasticjob.config import MAX_ITEMS, JobConfig
 from aioelasticjob.coordination import strategies
 from aioelasticjob.cron import Cron
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.jobs import kinds
+from aioelasticjob.jobs import executors, kinds
 from aioelasticjob.registry.settings import ConnectionOptions
 from aioelasticjob.setting_errors import unknown_setting
 from aioelasticjob.setting_types import DURATION
@@ -248,14 +248,17 @@ def _wrong_with(name: str, given: JobSettings, elsewhere: bool) -> list[InvalidS
     return wrong + amiss
 
 
-_NAMED = ("time_zone", "sharding_strategy", "error_handler")
+_NAMED = ("time_zone", "sharding_strategy", "error_handler", "executor")
 
 
-def _named(time_zone: Any = "UTC", sharding_strategy: Any = "average", error_handler: Any = "log") -> None:
-    """Check that a time zone, strategy or error handler that is chosen by name exists."""
+def _named(
+    time_zone: Any = "UTC", sharding_strategy: Any = "average", error_handler: Any = "log", executor: Any = "thread"
+) -> None:
+    """Check that a time zone, strategy, error handler or executor that is chosen by name exists."""
     Cron.parse("@daily", time_zone)  # a time zone is used only with a cron expression, which may be set elsewhere
     strategies.find(sharding_strategy)
     error_handlers.find(error_handler)
+    executors.check(executor)
 
 
 def _address(address: str | None = None, **options: Any) -> None:

@@ -145,3 +145,12 @@ def test_an_error_handler_that_does_not_work_here_leaves_the_last_good_one_and_n
     assert "the error handler ignore stays in use" in str(view.fault)
     looked_at = read(here.registry.tree(), LAYOUT, here.config)  # by somebody who runs nothing
     assert (looked_at.config.error_handler, looked_at.fault) == ("carrier-pigeon", None)
+
+
+def test_an_executor_that_is_unknown_here_leaves_the_last_one_and_nothing_else() -> None:
+    here = world(1, sharding_total_count=3)
+    stored = b'{"jobName": "job", "jobType": "SIMPLE", "shardingTotalCount": 5, "executor": "fibre"}'
+    here.registry.commit([Set(LAYOUT.config, stored, -1)])
+    view = read(here.registry.tree(), LAYOUT, here.config, "SIMPLE")
+    assert (view.config.executor, view.config.sharding_total_count) == ("thread", 5)
+    assert "must be one of thread, process; the executor thread stays in use" in str(view.fault)

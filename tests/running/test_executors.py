@@ -96,7 +96,7 @@ def test_functions_run_side_by_side_in_processes_that_are_kept(real_loop_kind: L
             for _ in range(2):
                 tasks.start_soon(come)
         assert len(pids | {os.getpid()}) == 3
-        assert await executors.call("process", process_functions.pid) in pids
+        assert await executors.processes.call(process_functions.pid) in pids
 
     with_processes(main, 2, real_loop_kind)
 
@@ -122,7 +122,7 @@ def test_a_process_is_killed_with_what_it_has_started_when_its_call_is_cancelled
             tasks.cancel_scope.cancel()
         assert not lives(own)
         assert ends(program)
-        assert await executors.call("process", process_functions.pid) != own
+        assert await executors.processes.call(process_functions.pid) != own
 
     with_processes(main, 1, real_loop_kind)
 
@@ -130,7 +130,7 @@ def test_a_process_is_killed_with_what_it_has_started_when_its_call_is_cancelled
 def test_what_cannot_be_sent_is_told_before_anything_is_started() -> None:
     async def main(executors: Executors) -> None:
         with pytest.raises(InvalidSetting, match=r"executor = 'process': .*<lambda> or what it is given cannot be"):
-            await executors.call("process", lambda: None)
+            await executors.processes.call(lambda: None)
         with pytest.raises(InvalidSetting, match="pid or what it is given cannot be pickled"):
             await executors.call("process", process_functions.pid, threading.Lock())
 
@@ -140,7 +140,7 @@ def test_what_cannot_be_sent_is_told_before_anything_is_started() -> None:
 def test_a_daemonic_process_says_that_it_may_not_start_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
     with pytest.raises(InvalidSetting, match="a daemonic process"):
-        with_processes(lambda executors: executors.call("process", process_functions.pid))
+        with_processes(lambda executors: executors.processes.call(process_functions.pid))
 
 
 # As a job
@@ -155,7 +155,7 @@ def test_a_run_in_a_process_that_takes_too_long_is_killed(tmp_path: Path) -> Non
     path = tmp_path / "pids"
 
     async def main(executors: Executors) -> None:
-        await executors.call("process", process_functions.pid)  # started already: the timeout is the function's
+        await executors.processes.call(process_functions.pid)  # started already: the timeout is the function's
         flown = flight(executors, process_functions.hang_at, executor="process", timeout=1, job_parameter=str(path))
         await execute(flown)
         assert flown.outcomes == {0: Outcome.TIMED_OUT}
@@ -188,7 +188,7 @@ def test_a_thread_that_looks_gives_way_when_its_time_is_up(real_loop_kind: LoopK
 def test_context_variables_go_along_into_threads() -> None:
     async def main(executors: Executors) -> None:
         REQUEST.set("seen")
-        assert await executors.call("thread", REQUEST.get) == "seen"
+        assert await executors.call("thread", REQUEST.get, "missing") == "seen"
 
     with_processes(main)
 

@@ -57,7 +57,7 @@ def test_signals_for_the_whole_group_are_left_to_the_parent() -> None:
 def test_what_a_function_logs_is_logged_here_as_the_loggers_are_set(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "tests.plain")
     caplog.set_level(logging.DEBUG, "tests.chatty")
-    with_processes(lambda executors: executors.call("process", process_functions.speak))
+    with_processes(lambda executors: executors.processes.call(process_functions.speak))
     said, chatted = (one for one in caplog.records if one.name.startswith("tests."))
     assert (said.getMessage(), said.__dict__["files"], chatted.getMessage()) == ("said 2 times", 3, "wanted")
     assert "ValueError: bad record" in said.getMessage() + str(said.exc_text)
