@@ -131,8 +131,9 @@ def test_mistakes_are_found_where_they_are_and_nothing_else(checker: str, tmp_pa
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
-def test_the_programs_of_the_readme_are_right(checker: str, tmp_path: Path) -> None:
-    programs = {f"readme_{number}": one.text for number, one in enumerate(blocks("README.md", "python"))}
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/recipes.md"])
+def test_the_programs_of_a_page_are_right(checker: str, page: str, tmp_path: Path) -> None:
+    programs = {f"{Path(page).stem.lower()}_{number}": one.text for number, one in enumerate(blocks(page, "python"))}
     assert found(checker, tmp_path, *written(tmp_path, **programs)) == set()
 
 
