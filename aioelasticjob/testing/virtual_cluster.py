@@ -27,6 +27,7 @@ from aioelasticjob.model import FireSource
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.running.executors import Processes
+from aioelasticjob.running.own_executors import OwnExecutors
 from aioelasticjob.running_app import RunningApp
 from aioelasticjob.testing.faults import Farewell, Faults
 from aioelasticjob.testing.loop import START, VirtualClock, run
@@ -365,7 +366,7 @@ async def _registry() -> None:
 
 @contextmanager
 def _inline() -> Iterator[None]:
-    """Call in the loop a function that would run in a thread or a process, which cannot be simulated."""
+    """Call in the loop a function that would run in a thread, a process or an executor: they cannot be simulated."""
 
     async def run_sync(function: Callable[..., Any], *args: Any, **_options: Any) -> Any:
         return contextvars.copy_context().run(function, *args)
@@ -373,8 +374,12 @@ def _inline() -> Iterator[None]:
     async def call(_processes: Processes, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
         return contextvars.copy_context().run(functools.partial(function, *args, **named))
 
+    async def call_own(_own: OwnExecutors, _name: str, _job: str, *args: Any, **named: Any) -> Any:
+        return contextvars.copy_context().run(functools.partial(*args, **named))
+
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(to_thread, "run_sync", run_sync))
         patches.enter_context(mock.patch.object(Processes, "call", call))
+        patches.enter_context(mock.patch.object(OwnExecutors, "call", call_own))
         patches.enter_context(mock.patch.object(running_app, "watchdog", nullcontext))  # no loop is blocked in here
         yield

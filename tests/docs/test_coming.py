@@ -1,4 +1,4 @@
-"""The page for those who come from Elastic-Job: each key of a configuration is treated as it says."""
+"""The page for those who come from Elastic-Job: keys of a configuration, and defaults that differ."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import re
 
 import pytest
 
-from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob import ElasticJob
 from aioelasticjob.config import JobConfig
-from aioelasticjob.layout import Layout
-from aioelasticjob.testing import VirtualClock
 from tests.docs.pages import read, table
-from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 PAGE = "docs/coming-from-elastic-job.md"
 VALUES: dict[str, object] = {
@@ -27,6 +24,7 @@ VALUES: dict[str, object] = {
     "jobShardingStrategyType": "odevity",
     "jobErrorHandlerType": "ignore",
     "jobParameter": "100",
+    "processCountIntervalSeconds": 300,
     "description": "for people",
     **dict.fromkeys(("failover", "misfire", "monitorExecution", "disabled", "streamingProcess"), True),
 }
@@ -59,35 +57,5 @@ def test_the_defaults_that_differ_are_those_of_this_release() -> None:
     assert "1 there, 16 here" in text
     assert ElasticJob("zk://registry:2181/shop").settings.session_timeout == 30
     assert "60 s there and 30 s here" in text
-    assert JobConfig.model_fields["reconcile_interval"].default == 60
-
-
-def test_the_nodes_named_in_place_of_elastic_jobs_are_there() -> None:
-    layout = Layout("job")
-    item = layout.item(0)
-    assert item.instance == "/job/sharding/0/instance"
-    assert layout.server("10.0.0.1") == "/job/servers/10.0.0.1"
-    assert f"{item.execution}/running" == "/job/execution/0/running"
-
-
-@pytest.mark.parametrize(("streaming", "processed"), [(True, 100), (False, 10)])
-def test_a_perpetual_job_is_a_dataflow_that_streams(streaming: bool, processed: int) -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        app = ElasticJob(here.address, clock=VirtualClock())
-        waiting, done = list(range(100)), list[int]()
-
-        @app.dataflow(cron="0/30 * * * * ?", streaming=streaming, ordered=True)
-        async def records(context: ItemContext) -> list[int]:
-            batch = waiting[: int(context.job_parameter or 10)]
-            del waiting[: len(batch)]
-            return batch
-
-        @records.process
-        async def process(context: ItemContext, record: int) -> None:
-            done.append(record)
-
-        async with app.running():
-            await here.until(31)
-        assert done == list(range(processed))
-
-    simulate(scene)
+    assert JobConfig.model_fields["statistics_interval"].default == 60
+    assert "every 300 s there, every 60 s here" in text

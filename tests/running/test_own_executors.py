@@ -13,6 +13,7 @@ from aioelasticjob import ElasticJob, InvalidSetting, ItemContext
 from aioelasticjob.events import Ended
 from aioelasticjob.model import Outcome
 from aioelasticjob.running.own_executors import OwnExecutors
+from aioelasticjob.testing import VirtualCluster, simulated
 from tests.support.loops import LoopKind, run_async
 from tests.support.own_executors import added
 
@@ -109,6 +110,20 @@ def test_what_makes_no_executor_is_named() -> None:
             await executors.call("mine", "job", int)
 
     with_executors(main, mine=lambda job: "pool")
+
+
+def test_in_simulated_time_functions_are_called_in_the_loop() -> None:
+    ran: list[str] = []
+    app = ElasticJob("zk://registry:2181/shop")
+
+    async def main(cluster: VirtualCluster) -> None:
+        app.add(lambda context: ran.append(threading.current_thread().name), name="job", cron="@daily", executor="mine")
+        await cluster.start(app)
+        await cluster.next_fire()
+
+    with added(mine=lambda job: ThreadPoolExecutor(1)):
+        simulated(main)(VirtualCluster())
+    assert ran == [threading.main_thread().name]
 
 
 def test_a_jobs_plain_handler_runs_in_its_own_executor_and_is_given_its_offset_to_read() -> None:
