@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Final
 
@@ -93,22 +93,24 @@ class Follower:
         """Read until the tree is one that was true at one moment, then show it.
 
         An event comes before any reply that is newer.  So a reply tells everything up to its own zxid about the nodes
-        it is about, and all others are as they were unless noted since.  What has been noted is therefore read
-        together with all that was read before, until the notes that came meanwhile are about these nodes alone: they
-        are newer than the tree, and wait for the next one.  (Several replies are of several moments: then until there
-        are no notes.)
+        it is about, and all others are as they were unless noted since.  So the tree is true at the moment of the last
+        reply if the notes that came meanwhile are about the nodes of this reply alone: they are newer than the tree,
+        and wait for the next one.  (Several replies are of several moments: then there must be no notes.)  What was
+        read before is read again as long as one request can do that: else changes that alternate between two nodes
+        would keep the tree from being shown.
         """
         tree, complete, rounds, read = self.trees.value, 0, 0, dict[str, None]()
-        while (self._stale or not self._dirty.keys() <= _at_once(read)) and rounds < MAX_READ_ROUNDS:
+        while (self._stale or not self._dirty.keys() <= read.keys()) and rounds < MAX_READ_ROUNDS:
             complete = self._session.zxid
             try:
                 if self._stale:
                     self._stale, self._dirty, read = False, dict.fromkeys(self._shallow), {}
                     tree = await self._session.subtree(self._roots)
                 else:
-                    read |= self._dirty
-                    self._dirty = {}
-                    tree = tree.replace(await self._read(tree, [path for path in read if self._is_read(path)]), 0)
+                    noted, self._dirty = self._dirty, {}
+                    paths = read | noted if _fit_one_request(read | noted) else noted
+                    read = paths if _fit_one_request(paths) else {}
+                    tree = tree.replace(await self._read(tree, [path for path in paths if self._is_read(path)]), 0)
             except Suspended:
                 self._stale = True
                 await self._session.connected()
@@ -153,9 +155,8 @@ class Follower:
         return path in self._shallow or parent(path) in self._shallow
 
 
-def _at_once(read: dict[str, None]) -> Set[str]:
-    """Return the paths if they are read in one request."""
-    return read.keys() if len(chunked(tuple(read))) < 2 else set()
+def _fit_one_request(paths: Collection[str]) -> bool:
+    return len(chunked(tuple(paths))) < 2
 
 
 def _is_below(path: str, root: str) -> bool:

@@ -374,8 +374,10 @@ def _inline() -> Iterator[None]:
     async def call(_processes: Processes, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
         return contextvars.copy_context().run(functools.partial(function, *args, **named))
 
-    async def call_own(_own: OwnExecutors, _name: str, _job: str, *args: Any, **named: Any) -> Any:
-        return contextvars.copy_context().run(functools.partial(*args, **named))
+    async def call_own(
+        _own: OwnExecutors, _name: str, _job: str, function: Callable[..., Any], *args: Any, **named: Any
+    ) -> Any:
+        return contextvars.copy_context().run(functools.partial(function, *args, **named))
 
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(to_thread, "run_sync", run_sync))
