@@ -34,7 +34,8 @@ from aioelasticjob.setting_types import AGES, DAY, DURATION, SECOND, Features, I
 SWITCHES_FEATURE = "switches"  # it knows the nodes that switch off whole jobs, and servers in all jobs
 FEATURES: frozenset[str] = frozenset({"requests", "retry", SWITCHES_FEATURE})
 """The features of the registry's format that this release knows: a job may require its workers to know some."""
-MAX_ITEMS = 100_000
+MAX_ITEMS = 10_000
+"""The most items of a job: each instance goes through all of them in one step of its loop (docs/why/items.md)."""
 MAX_CONCURRENCY = 100_000
 MAX_BATCH = 1_000_000
 _REQUIRES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Features)

@@ -13,6 +13,7 @@ from aioelasticjob.layout import child
 
 MAX_WARNINGS = 100
 """How many findings are logged at a time: a thousand wrong nodes shall not cause a thousand lines."""
+OBSTRUCTED = "has nodes below it, so no instance can remove it"
 
 log = logging.getLogger(__name__)
 
@@ -83,12 +84,18 @@ def _items(view: JobView) -> Iterator[tuple[str, str]]:
                 yield child(parent, name), "is not the number of an item, and has no effect"
     for item in view.items:
         paths = layout.item(item)
-        mark = tree.get(paths.failover)
-        if mark is not None and not mark.stat.ephemeral_owner:
-            yield paths.failover, "is not ephemeral, so the item is not rescued until this node is removed"
-        below = {child(paths.sharding, name) for name in tree.children(paths.sharding)}
-        for path in sorted(below - {paths.instance, paths.disabled, paths.failover}):
-            yield path, "does not belong to an item, and has no effect"
+        above = paths.sharding
+        for name in tree.children(above):  # one in most cases: what does not exist costs nothing
+            path = child(above, name)
+            if path == paths.failover:
+                mark = tree.get(path)
+                if mark is not None and not mark.stat.ephemeral_owner:
+                    yield path, "is not ephemeral, so the item is not rescued until this node is removed"
+            elif path not in (paths.instance, paths.disabled):
+                yield path, "does not belong to an item, and has no effect"
+                continue
+            if view.obstructed(path):
+                yield path, OBSTRUCTED
 
 
 def _requests(view: JobView) -> Iterator[tuple[str, str]]:
@@ -106,14 +113,11 @@ def _requests(view: JobView) -> Iterator[tuple[str, str]]:
 def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
     layout, tree = view.layout, view.tree
     marks = [layout.host, layout.epoch, layout.necessary, layout.processing, layout.config, layout.paused]
-    for item in view.items:
-        paths = layout.item(item)
-        marks += [paths.instance, paths.disabled, paths.failover]
     for parent in (layout.orphans, layout.shutdowns, layout.triggers):
         marks += [child(parent, name) for name in tree.children(parent)]
     for path in marks:
         if view.obstructed(path):
-            yield path, "has nodes below it, so no instance can remove it"
+            yield path, OBSTRUCTED
 
 
 class ConfigWarnings:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -19,6 +19,8 @@ from aioelasticjob.registry.tree import Node, Stat
 
 MAX_FUTURE = 60_000
 """How far in the future a record's moment may lie, in milliseconds.  A later one would keep its item from running."""
+ITEMS_PER_READ = 2_000
+"""How many items are looked up together.  The event loop goes on between two reads of a job with more items."""
 
 log = logging.getLogger(__name__)
 
@@ -164,9 +166,12 @@ class RecordCache:
 
     async def learn(self, items: Collection[int]) -> dict[int, Node]:
         """Read the records, marks and locks of items; return the locks (``running``) that exist."""
-        if not items:
-            return {}  # without items no connection is needed
-        chosen = sorted(items)
+        chosen, running = sorted(items), dict[int, Node]()
+        for first in range(0, len(chosen), ITEMS_PER_READ):
+            running |= await self._learn_some(chosen[first : first + ITEMS_PER_READ])
+        return running
+
+    async def _learn_some(self, chosen: Sequence[int]) -> dict[int, Node]:
         paths = [self._member.layout.item(item) for item in chosen]
         nodes = iter(
             await self._member.session.get_many(

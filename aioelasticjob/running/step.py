@@ -18,7 +18,7 @@ from aioelasticjob.running.commands import ReadItems
 from aioelasticjob.running.future_records import FutureRecords
 from aioelasticjob.running.schedule import Timetable
 from aioelasticjob.running.state import ENDED, Came, Items
-from aioelasticjob.running.unattended import UnattendedMoments, excused_until, given_at, given_to, made_at, made_by
+from aioelasticjob.running.unattended import UnattendedMoments, given_at, given_to, made_and_excused
 
 
 class JobState(Account):
@@ -155,11 +155,12 @@ class JobState(Account):
     def _gain(self, view: JobView, gained: frozenset[int]) -> None:
         """Compute from which moment on this instance has to run the items gained, and report earlier missed ones."""
         self._ahead.find(gained, self.clock.now, self.clock.since)
+        misfire, is_active, begun = view.config.misfire, self._me in view.active, self._begun(view)
         for item in gained:
             gain = self.items[item]
-            reported = 0 if view.config.misfire else gain.reported  # reported as missed, so never run
-            gain.floor = max(self._begin_holding(view, item), reported)
-            if self._me not in view.active:  # what came before it may run here is excused
+            reported = 0 if misfire else gain.reported  # reported as missed, so never run
+            gain.floor = max(self._begin_holding(view, item, *begun), reported)
+            if not is_active:  # what came before it may run here is excused
                 gain.floor = max(gain.floor, self.timetable.newest)
             gain.followed = gain.accounted
         spans = [(Timetable(one.cron, one.until), one.since, one.until) for one in view.recorded_schedules if gained]
@@ -190,14 +191,18 @@ class JobState(Account):
         claimed = 0 if self.items[item].seen is None else self.items[item].record.slot
         return min(self.clock.now, max(self.clock.in_time(given_at(view, item)), self.accounted, claimed))
 
-    def _begin_holding(self, view: JobView, item: int) -> int:
-        """Return the moment after which this instance has to run the moments of an item that it has gained."""
+    def _begun(self, view: JobView) -> tuple[int, int]:
+        """Return since when somebody is up, and the transaction that dated the schedule: the same for all items."""
         caught_up = self.clock.now / 1000 - view.config.catch_up if view.config.catch_up else inf
         up_since = min(view.up_since, self._up_since, caught_up)
+        return self.clock.in_time(int(up_since * 1000)), view.scheduled_by
+
+    def _begin_holding(self, view: JobView, item: int, up_since: int, scheduled_by: int) -> int:
+        """Return the moment after which this instance has to run the moments of an item that it has gained."""
         in_time, written_after = self.clock.in_time, self.items[item].written_after
-        made = in_time(made_at(view, item), written_after(made_by(view, item)))
-        made = max(made, in_time(excused_until(view, item)))
-        return max(made, in_time(int(up_since * 1000)), in_time(self._since, written_after(view.scheduled_by)))
+        made, made_by, excused = made_and_excused(view, item)
+        made = max(in_time(made, written_after(made_by)), in_time(excused))
+        return max(made, up_since, in_time(self._since, written_after(scheduled_by)))
 
     def _begun_elsewhere(self) -> frozenset[int]:
         """Return the items whose last run is neither settled nor marked as an orphan: it may still be going on."""

@@ -56,7 +56,8 @@ class UnattendedMoments:
         after, missed = dict[int, int](), dict[int, int]()
         for number, owed in owed_after.items():
             item = self._items[number]
-            last = max(item.record.slot, item.mark.until, made_at(view, number), excused_until(view, number))
+            made, _, excused = made_and_excused(view, number)
+            last = max(item.record.slot, item.mark.until, made, excused)
             for table, since, until in spans:
                 if passed := table.passed(max(last, since), min(until, owed)):
                     after[number], missed[number] = last, passed.last
@@ -135,16 +136,16 @@ def made_at(view: JobView, item: int) -> int:
     return 0 if node is None else int(node.stat.ctime * 1000)
 
 
-def excused_until(view: JobView, item: int) -> int:
-    """Return when the item was last taken from a paused instance: earlier moments are not owed; 0 if it never was."""
-    node = view.tree.get(view.layout.item(item).sharding)
-    return 0 if node is None or not node.stat.version else int(node.stat.mtime * 1000)
+def made_and_excused(view: JobView, item: int) -> tuple[int, int, int]:
+    """Return when and by which transaction the item was made, and when it was last taken from a paused instance.
 
-
-def made_by(view: JobView, item: int) -> int:
-    """Return the transaction that made an item; 0 if that is unknown."""
+    Moments before an item was taken from a paused instance are not owed.  What is unknown, or never was, is 0.
+    """
     node = view.tree.get(view.layout.item(item).sharding)
-    return 0 if node is None else node.stat.czxid
+    if node is None:
+        return 0, 0, 0
+    stat = node.stat
+    return int(stat.ctime * 1000), stat.czxid, int(stat.mtime * 1000) if stat.version else 0
 
 
 def given_at(view: JobView, item: int) -> int:

@@ -9,7 +9,10 @@ import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting
 from aioelasticjob.config import MAX_ITEMS
+from aioelasticjob.coordination.record_cache import ITEMS_PER_READ, RecordCache
 from aioelasticjob.registry.mirror import Follower
+from aioelasticjob.testing import run
+from tests.coordination.test_claims import Desk
 from tests.support.loops import run_async
 
 ITEMS = 3_000
@@ -41,3 +44,24 @@ def test_an_assignment_in_many_transactions_is_read_a_few_times_and_not_anew_wit
     assert sum(asked) <= 4 * ITEMS  # an item has two nodes
 
 
+def test_records_of_many_items_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk()
+    parts = list[int]()
+    read = desk.member.session.get_many
+
+    async def noted(paths: Any) -> Any:
+        parts.append(len(paths))
+        return await read(paths)
+
+    monkeypatch.setattr(desk.member.session, "get_many", noted)
+    cache = RecordCache(desk.member, lambda: 0)
+    run(lambda: cache.learn(range(2 * ITEMS_PER_READ + 1)), seed=0)
+    assert parts == [3 * ITEMS_PER_READ, 3 * ITEMS_PER_READ, 3]
+
+
+def test_a_job_has_no_more_items_than_its_processes_can_follow() -> None:
+    ElasticJob("embedded://").add(nothing, name="job", sharding_total_count=MAX_ITEMS)
+    with pytest.raises(InvalidSetting) as refused:
+        ElasticJob("embedded://").add(nothing, name="job", sharding_total_count=MAX_ITEMS + 1)
+    assert (refused.value.setting, refused.value.value) == ("sharding_total_count", MAX_ITEMS + 1)
+    assert "less than or equal to 10000" in str(refused.value)

@@ -247,13 +247,13 @@ def prune_what_runs() -> AbstractContextManager[object]:
 
 def always_catch_up() -> AbstractContextManager[object]:
     """Run what nobody was up for, whether or not that is wanted."""
-    original: Any = StateDriver._begin_holding
+    original: Any = StateDriver._begun
 
-    def begin(self: StateDriver, view: JobView, item: int) -> int:
+    def begun(self: StateDriver, view: JobView) -> Any:
         wanted = view.config.model_copy(update={"catch_up": 3600.0})
-        return int(original(self, replace(view, config=wanted), item))
+        return original(self, replace(view, config=wanted))
 
-    return mock.patch.object(StateDriver, "_begin_holding", begin)
+    return mock.patch.object(StateDriver, "_begun", begun)
 
 
 def try_what_is_switched_off() -> AbstractContextManager[object]:
