@@ -20,6 +20,7 @@ from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.streams import Streams
 from aioelasticjob.declarations import Declarations
 from aioelasticjob.errors import InvalidSetting, RegistryError, unwrapped
+from aioelasticjob.event_loop import require_asyncio
 from aioelasticjob.events import Counts, Events
 from aioelasticjob.events import EventReader as EventListener
 from aioelasticjob.jobs.dependencies import Provider
@@ -186,8 +187,10 @@ class ElasticJob(Declarations, Asking):
             RegistryUnreachable: no registry answered.
             TlsFailed: no encrypted connection could be made.
             AuthenticationFailed: the registry refused the digest, or the user and password of SASL.
-            InvalidSetting: what is declared of a job is wrong, or its name belongs to another kind of job.
+            InvalidSetting: what is declared of a job is wrong, its name belongs to another kind of job, or the present
+                event loop is not asyncio's.
         """
+        require_asyncio()
         if self._here.running:
             raise InvalidSetting("running", True, "this application runs already")
         for job in tuple(self._jobs.values()):

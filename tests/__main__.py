@@ -4,8 +4,11 @@ Makes ``.venv``, installs the project with the tools pinned in pyproject.toml, i
 ``postgresql`` and ``chromium`` where apt can, and runs the checks one after another.  A suite that should run and was
 skipped is a failure.
 
+The fast suites run on the other Pythons of this machine too, with the lowest or the newest allowed versions of the
+dependencies; a Python that the machine does not have is named at the end.
+
 ``python3 -m tests --long`` runs what a landing must not wait for, or depend on: random seeds of the simulations in the
-thousands, ten minutes of chaos on an ensemble, and the fast suites on the other Pythons of this machine.
+thousands, and ten minutes of chaos on an ensemble.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ import venv
 from collections.abc import Iterator, Sequence
 from glob import glob
 from pathlib import Path
+
+from tests.support import pythons
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -37,7 +42,7 @@ CHECKS: dict[str, Sequence[str]] = {
     "mypy": ("mypy",),
     "layers": ("lint-imports",),
     "pytest": ("pytest", "-n", "2", "--dist", "worksteal", "-q", "--durations=10"),
-    "docs": ("mkdocs", "build", "--quiet", "--strict"),
+    "docs": ("zensical", "build", "--clean", "--strict"),
 }
 SIMULATION = ("python", "-m", "tests.simulation", "-j", "2", "--seeds", "random", "--count", "500")
 BARE = ("python", "-m", "tests.simulation.bare")
@@ -50,10 +55,9 @@ LONG: dict[str, Sequence[str]] = {
     "bare": (*BARE, "-j", "2", "--seeds", "random", "--count", "20000"),
     "chaos": ("python", "-m", "benchmarks.chaos", "--minutes", "10"),
 }
-PYTHONS = [version for version in ("3.11", "3.12", "3.13") if version != "{}.{}".format(*sys.version_info)]
-"""Other versions than the one that everything runs on: each gets a virtual environment of its own."""
-FAST = ("-m", "not simulation and not process and not zookeeper", "-q", "-n", "2", "--dist", "worksteal")
-"""The suites of the other Pythons: what runs in one process."""
+PYTHONS = {f"python{version}": version for version in pythons.besides(sys.version_info[:2])}
+"""Each runs the fast suites in an environment of its own."""
+CHECKS |= dict.fromkeys(PYTHONS, ())
 
 
 def main() -> int:
@@ -64,23 +68,18 @@ def main() -> int:
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     if not given.allow_skips:
         environment["AIOELASTICJOB_REQUIRE_ALL"] = "1"
-    checks = CHECKS | LONG | {f"python{version}": () for version in PYTHONS}
-    known = [name for name in checks if (name not in CHECKS) == given.long]
-    absent = [name for name in given.checks or known if not checks[name] and not interpreter(name)]
-    failed = [
-        name
-        for name in given.checks or known
-        if name not in absent and not passes(name, commands(name, checks[name]), environment)
-    ]
+    asked = given.checks or list(LONG if given.long else CHECKS)
+    absent = [name for name in asked if name in PYTHONS and pythons.interpreter(PYTHONS[name]) is None]
+    failed = [name for name in asked if name not in absent and not passes(name, commands(name), environment)]
     print(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'all checks passed'}", flush=True)
-    if absent:
-        print(f"NOT RUN, for this machine does not have it: {', '.join(absent)}", flush=True)
+    for name in absent:
+        print(f"NOT RUN: {name}, for this machine does not have it, neither on the path nor in pyenv", flush=True)
     return len(failed)
 
 
 def arguments() -> argparse.Namespace:
     """Return what the command line asks for."""
-    every = [*CHECKS, *LONG, *(f"python{version}" for version in PYTHONS)]
+    every = [*CHECKS, *LONG]
     parser = argparse.ArgumentParser(prog="python3 -m tests", description=__doc__)
     parser.add_argument(
         "checks", nargs="*", metavar="CHECK", help=f"any of {', '.join(every)}; by default the first {len(CHECKS)}"
@@ -94,28 +93,13 @@ def arguments() -> argparse.Namespace:
     return given
 
 
-def interpreter(name: str) -> str | None:
-    """Return a Python of that name, as ``python3.13``: one on the path that works, or one of pyenv's."""
-    root = os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))
-    version = name.removeprefix("python")
-    for path in (shutil.which(name), *sorted(glob(f"{root}/versions/{version}.*/bin/{name}"))):
-        if path and subprocess.run([path, "--version"], capture_output=True).returncode == 0:  # a shim of pyenv may not
-            return path
-    return None
-
-
-def commands(name: str, command: Sequence[str]) -> Iterator[Sequence[str | Path]]:
-    """Yield what a check runs: a tool of ours, or the fast suites on another Python in an environment of its own."""
-    if command:
-        program, *options = command
-        yield [BIN / program, *options]
+def commands(name: str) -> Iterator[Sequence[str | Path]]:
+    """Yield what a check runs: tools of ours, or the fast suites on another Python."""
+    if name in PYTHONS:
+        yield from pythons.commands(PYTHONS[name], ROOT, BIN)
         return
-    place = ROOT / f".venv-{name}"
-    other = place / BIN.name / "python"
-    if not other.exists():
-        yield [str(interpreter(name)), "-m", "venv", place]
-    yield [other, "-m", "pip", "install", "--quiet", "--editable", ".[dev]"]
-    yield [other, "-m", "pytest", *FAST]
+    program, *options = (CHECKS | LONG)[name]
+    yield [BIN / program, *options]
 
 
 def set_up(allow_skips: bool) -> None:

@@ -19,6 +19,7 @@ from aioelasticjob.errors import (
     SessionEnded,
     Suspended,
 )
+from aioelasticjob.event_loop import require_asyncio
 from aioelasticjob.latest import Latest
 from aioelasticjob.registry import codec as wire
 from aioelasticjob.registry.access import read_access
@@ -307,6 +308,7 @@ async def open_session(
 
     Raises: RegistryUnreachable, TlsFailed, AuthenticationFailed, NotPermitted, InvalidSetting.
     """
+    require_asyncio()
     clock = clock or SystemClock()
     await read_access(settings, clock.now())  # a file that cannot be used is an error at once
     codec = Codec(settings.namespace, private=settings.authenticated)

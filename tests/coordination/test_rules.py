@@ -106,6 +106,8 @@ def test_each_rule_fires_in_the_scripts_above() -> None:
     @given(script=operations)
     @settings(max_examples=900, deadline=None, database=None)
     def live(script: list[tuple[str, int]]) -> None:
+        if not rare():
+            return
         here = world(3, sharding_total_count=5, failover=True)
         for what, number in script:
             happen(here, what, number, here.view())
@@ -114,8 +116,11 @@ def test_each_rule_fires_in_the_scripts_above() -> None:
                 fired.update(rule.__name__ for rule in RULES if list(rule(now)))
                 here.round(name)
 
+    def rare() -> list[str]:
+        return [rule.__name__ for rule in RULES if fired[rule.__name__] < 3]
+
     live()
-    assert {rule.__name__: fired[rule.__name__] for rule in RULES if fired[rule.__name__] < 3} == {}, fired
+    assert rare() == [], fired
 
 
 def test_a_deposed_leader_writes_nothing() -> None:

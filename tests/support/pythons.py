@@ -1,0 +1,56 @@
+"""The other Pythons of this machine: where they are, and what runs on each of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+VERSIONS = ("3.11", "3.12", "3.13")
+"""The Pythons that this package promises to run on."""
+LOWEST = VERSIONS[0]
+"""The Python that runs with the lowest allowed versions of the dependencies; the others run with the newest."""
+SUITES = ("tests/cron", "tests/jobs")
+ONE_PROCESS = "not simulation and not process and not zookeeper"
+
+
+def besides(own: tuple[int, int]) -> list[str]:
+    """Return the versions that have a check of their own: all but the one that everything runs on, and the lowest."""
+    return [version for version in VERSIONS if version == LOWEST or version != "{}.{}".format(*own)]
+
+
+def interpreter(version: str) -> str | None:
+    """Return a Python of that version that works: the first one on the path, or the one that pyenv has."""
+    name = f"python{version}"
+    found = (shutil.which(name, path=folder) for folder in os.get_exec_path())
+    return next((path for path in (*found, of_pyenv(version)) if path and works(path, version)), None)
+
+
+def of_pyenv(version: str) -> str | None:
+    """Return where pyenv has that version, if there is a pyenv: it need not be one that pyenv puts on the path."""
+    if (pyenv := shutil.which("pyenv")) is None:
+        return None
+    answer = subprocess.run([pyenv, "prefix", version], capture_output=True, text=True)
+    return str(Path(answer.stdout.strip()) / "bin" / f"python{version}") if answer.returncode == 0 else None
+
+
+def works(path: str, version: str) -> bool:
+    """Return whether that file starts, as a shim of pyenv may not, and is that version."""
+    program = "import sys; print('{}.{}'.format(*sys.version_info))"
+    try:
+        answer = subprocess.run([path, "-c", program], capture_output=True, text=True)
+    except OSError:
+        return False
+    return answer.stdout.strip() == version
+
+
+def commands(version: str, root: Path, tools: Path) -> Iterator[Sequence[str | Path]]:
+    """Yield what the check of a version runs: a new environment, and in it the suites that need one process only."""
+    place, uv = root / f".venv-python{version}", tools / "uv"
+    python = place / tools.name / "python"
+    resolution = "lowest-direct" if version == LOWEST else "highest"
+    yield [uv, "venv", "--quiet", "--clear", "--python", str(interpreter(version)), place]
+    yield [uv, "pip", "install", "--quiet", "--python", python, "--resolution", resolution, "--editable", ".[suites]"]
+    yield [python, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-m", ONE_PROCESS, *SUITES]
