@@ -43,6 +43,7 @@ CHECKS: dict[str, Sequence[str]] = {
     "layers": ("lint-imports",),
     "pytest": ("pytest", "-n", "2", "--dist", "worksteal", "-q", "--durations=10"),
     "docs": ("zensical", "build", "--clean", "--strict"),
+    "wheel": ("python", "-m", "tests.wheel"),
 }
 SIMULATION = ("python", "-m", "tests.simulation", "-j", "2", "--seeds", "random", "--count", "500")
 BARE = ("python", "-m", "tests.simulation.bare")
