@@ -155,7 +155,7 @@ def test_the_servers_own_options_exist(
 
 @pytest.mark.parametrize("words", _commands("python3 -m tests"))
 def test_the_checks_named_exist(words: list[str]) -> None:
-    assert set(words) <= {*CHECKS, *LONG, "python3.12", "python3.13", "--long", "--no-setup", "--allow-skips"}
+    assert set(words) <= {*CHECKS, *LONG, "--long", "--no-setup", "--allow-skips"}
 
 
 def test_the_readme_opens_with_two_commands_and_ci_calls_the_second() -> None:
@@ -176,7 +176,7 @@ def test_nothing_is_installed_from_where_it_is_not(page: str) -> None:
 
 @pytest.mark.parametrize("page", pages())
 def test_links_lead_somewhere(page: str) -> None:
-    """Mkdocs looks at those inside docs; this looks at those of README and CONTRIBUTING, too."""
+    """The builder of the site looks at pages inside docs only; this looks at README, CONTRIBUTING and images, too."""
     for target in re.findall(r"\]\(([^)#\s]+)", read(page)):
         if "://" not in target:
             assert (ROOT / PurePosixPath(page).parent / target).exists(), target
