@@ -16,7 +16,9 @@ from tests.support.embedded import EmbeddedServer
 from tests.support.local_applications import EVERY_SECOND, HandlerRuns
 from tests.support.loops import LoopKind, run_async
 
-REFUSED = r"^event loop = 'not asyncio': jobs run on asyncio or uvloop, not on trio: begin with asyncio\.run\(main\(\)\)"
+REFUSED = (
+    r"^event loop = 'not asyncio': jobs run on asyncio or uvloop, not on trio: begin with asyncio\.run\(main\(\)\)"
+)
 
 
 def test_a_job_runs_on_either_loop(embedded: EmbeddedServer, real_loop_kind: LoopKind) -> None:

@@ -58,8 +58,8 @@ def list_contents(sdist: Path, wheel: Path) -> None:
     with ZipFile(wheel) as archive, tarfile.open(sdist) as tarball:
         names, sources = archive.namelist(), tarball.getnames()
     package = {path.relative_to(ROOT).as_posix() for path in files(ROOT / "aioelasticjob")}
-    described = {name for name in names if name.partition("/")[0].endswith(".dist-info")}
-    require(set(names) - described == package, f"the wheel and the package differ: {(set(names) - described) ^ package}")
+    code = {name for name in names if not name.partition("/")[0].endswith(".dist-info")}
+    require(code == package, f"the wheel and the package differ: {code ^ package}")
     tested = [name for name in names if "simulation" in name or Path(name).name.startswith(("test_", "conftest"))]
     require(not tested, f"the wheel has tests: {tested}")
     for path, content in ((wheel, names), (sdist, [name.partition("/")[2] for name in sources])):
