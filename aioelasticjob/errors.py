@@ -26,7 +26,6 @@ ElasticJobError
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -87,10 +86,9 @@ class NotAnException(ElasticJobError):
     ``__cause__`` is what was raised.
     """
 
-    def __init__(self, what: str, error: BaseException) -> None:
-        cancelled = isinstance(error, CancelledError)
+    def __init__(self, what: str, error: BaseException, *, is_cancelled: bool) -> None:
         super().__init__(
-            f"{what} was cancelled from within, not by us" if cancelled else f"{what} raised {error_text(error)}"
+            f"{what} was cancelled from within, not by us" if is_cancelled else f"{what} raised {error_text(error)}"
         )
 
 

@@ -89,7 +89,7 @@ class UserCode:
             raise error
         if self._is_cancelled() and all(isinstance(one, CancelledError) for one in leaf_errors(error)):
             raise next(leaf_errors(error))  # not the group around it: scopes and tasks expect the CancelledError itself
-        failure = NotAnException(self._what, error)
+        failure = NotAnException(self._what, error, is_cancelled=isinstance(error, CancelledError))
         failure.__cause__ = error
         return failure
 

@@ -5,16 +5,19 @@ A command's module is imported when the command is used: all of them together ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+from typer.core import TyperGroup
 from typer.main import get_command
 
-from aioelasticjob.cli.terminal import print_error
+from aioelasticjob.cli.terminal import out, print_error
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
 WRONG_SETTING, FAILED = 2, 1
@@ -164,10 +167,14 @@ class Commands(TyperGroup):
         return self.commands.get(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of all commands, without importing them."""
-        for name, source in COMMANDS.items():
-            self.commands[name] = TyperCommand(name, help=source.help, rich_help_panel=source.panel)
-        super().format_help(ctx, formatter)
+        """Write the list of all commands, without importing them, or what Typer would import for it."""
+        console = out()
+        console.print(f"Usage: {ctx.command_path} [OPTIONS] COMMAND [ARGS]...\n\n{self.help}\n", markup=False)
+        records = (option.get_help_record(ctx) for option in self.get_params(ctx))
+        console.print(_panel("Options", [record for record in records if record is not None]))
+        for title in (START, LOOK, ACT):
+            rows = [(name, source.help) for name, source in COMMANDS.items() if source.panel == title]
+            console.print(_panel(title, rows))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the given command."""
@@ -177,6 +184,14 @@ class Commands(TyperGroup):
             print_error(str(error))
             wrong = isinstance(error, InvalidSetting) or isinstance(error.__cause__, InvalidSetting)
             raise typer.Exit(WRONG_SETTING if wrong else FAILED) from None
+
+
+def _panel(title: str, rows: Iterable[tuple[str, str]]) -> Panel:
+    """Return a panel of the list: options or commands, with what they do."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for name, text in rows:
+        table.add_row(Text(name, style="bold cyan", no_wrap=True), Text(text))
+    return Panel(table, title=title, title_align="left", border_style="dim")
 
 
 application = typer.Typer(
