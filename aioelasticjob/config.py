@@ -29,7 +29,18 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.retry import Retry
 from aioelasticjob.setting_errors import mistakes, unknown_setting
 from aioelasticjob.setting_sections import DATAFLOW, FAILURES, ITEMS, MORE, OWN, SAFETY, SCHEDULE, Label, Section
-from aioelasticjob.setting_types import AGES, DAY, DURATION, SECOND, Features, ItemParameters, Limit, Seconds, parts_of
+from aioelasticjob.setting_types import (
+    AGES,
+    DAY,
+    DURATION,
+    SECOND,
+    Alerts,
+    Features,
+    ItemParameters,
+    Limit,
+    Seconds,
+    parts_of,
+)
 
 SWITCHES_FEATURE = "switches"  # it knows the nodes that switch off whole jobs, and servers in all jobs
 FEATURES: frozenset[str] = frozenset({"requests", "retry", SWITCHES_FEATURE})
@@ -112,6 +123,8 @@ class JobConfig(BaseModel):
         serialization_alias="jobErrorHandlerType",
     )
     error_handler_options: Annotated[dict[str, str], FAILURES] = Field(default_factory=dict)
+    alert_on: Annotated[Alerts, FAILURES, Label("Call the error handler for")] = ("failed", "given-up")
+    """What the error handler is called for: runs that failed or were given up, missed moments, no instance being up."""
     log_runs: Annotated[Literal["none", "failures", "ends", "all"], FAILURES, Label("Runs in the log")] = "failures"
     """Which runs are logged: none; failures, by the error handler; the end of each run as well; its beginning, too."""
     timeout: Annotated[Limit | None, SAFETY, Label("Timeout (seconds)")] = None

@@ -7,6 +7,8 @@ ElasticJobError
 ├── ClockSkew                 this host and the registry disagree about the time
 ├── NotAnException            users' code raised SystemExit, a panic, or a cancellation of its own
 ├── GivenUp                   a run was cut off again and again, so it is rescued no more
+├── MissedRuns                scheduled moments passed without a run on time
+├── NobodyThere               no instance is up that may run a job
 └── RegistryError
     ├── RegistryUnreachable   no server answered in time
     ├── TlsFailed             no encrypted connection to the registry could be made
@@ -101,6 +103,22 @@ class GivenUp(ElasticJobError):
             " see whether the handler ends its process, then trigger the job, or raise max_rescues"
         )
         self.rescues, self.instance = rescues, instance
+
+
+class MissedRuns(ElasticJobError):
+    """Scheduled moments passed without a run on time; error handlers that hear of this are given it."""
+
+    explains_itself: ClassVar[bool] = True
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class NobodyThere(ElasticJobError):
+    """No instance is up that may run a job; error handlers that hear of this are given it."""
+
+    explains_itself: ClassVar[bool] = True
 
 
 class RegistryError(ElasticJobError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
@@ -26,8 +26,8 @@ def _item_parameters(given: object) -> object:
     return parameters
 
 
-def _features(given: object) -> object:
-    """Return features without duplicates; text such as ``first,second`` is accepted as well as a list."""
+def _words(given: object) -> object:
+    """Return words without duplicates; text such as ``first,second`` is accepted as well as a list."""
     if isinstance(given, str):
         given = [part.strip() for part in given.split(",") if part.strip()]
     if isinstance(given, list | tuple) and all(isinstance(part, str) for part in given):
@@ -36,7 +36,9 @@ def _features(given: object) -> object:
 
 
 Feature = Annotated[str, Field(min_length=1, max_length=200)]
-Features = Annotated[tuple[Feature, ...], BeforeValidator(_features)]
+Features = Annotated[tuple[Feature, ...], BeforeValidator(_words)]
+Alert: TypeAlias = Literal["failed", "given-up", "missed", "nobody-there"]
+Alerts = Annotated[tuple[Alert, ...], BeforeValidator(_words)]
 ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
 MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
 DURATION = BeforeValidator(as_seconds)

@@ -62,6 +62,7 @@ async def webhook(failure: Failure, options: Options) -> None:
     """
     given = parse(Webhook, options)
     body: dict[str, object] = {
+        "what": failure.what,
         "job": failure.job,
         "instance": failure.instance,
         "items": failure.items,
@@ -69,6 +70,7 @@ async def webhook(failure: Failure, options: Options) -> None:
         "fireTime": failure.fire_time,
         "error": error_text(failure.error),
         "stack": failure.stack,
+        "note": failure.note,
     }
     await _post(given.url, json.dumps(body).encode(), given.headers)
 

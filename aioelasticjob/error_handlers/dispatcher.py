@@ -11,6 +11,8 @@ from typing import TypeAlias
 from anyio import create_task_group, move_on_after
 
 from aioelasticjob.clock import Clock
+from aioelasticjob.config import JobConfig
+from aioelasticjob.error_handlers.alert_limit import AlertLimit
 from aioelasticjob.error_handlers.failure import Escalated, Failure, Options, announce_failure, log, log_failure
 from aioelasticjob.error_handlers.lookup import find
 from aioelasticjob.errors import ElasticJobError, error_text
@@ -68,11 +70,22 @@ class ErrorDispatcher:
         self._queues: dict[Target, _TargetQueue] = {}
         self._unserved: list[Target] = []
         self._waiting = self._dropped = 0
+        self._limit = AlertLimit()
         self._at_once = asyncio.Semaphore(MAX_TARGETS_AT_ONCE)
         self._news, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
         self._escalated: Exception | None = None
         self._over = False
+
+    def report(self, config: JobConfig, failure: Failure) -> None:
+        """Take a failure for the error handler that is configured now, if the job's ``alert_on`` names what it is.
+
+        Otherwise a run that failed is logged.  Missed moments are in the log already.
+        """
+        if failure.what in config.alert_on and not (failure.what == "missed" and config.error_handler == "log"):
+            self.put(config.error_handler, config.error_handler_options, failure)
+        elif failure.is_of_a_run:
+            log_failure(failure)
 
     def put(self, handler: str, options: Options, failure: Failure) -> None:
         """Take a failure for delivery; this never waits."""
@@ -85,13 +98,18 @@ class ErrorDispatcher:
             case "raise":
                 self._end(failure)
                 return
+        target = (handler, tuple(sorted(options.items())))
+        admitted = self._limit.admitted(target, failure, asyncio.get_running_loop().time())
+        if admitted is None:
+            self._leave_out(failure, handler)
+            return
+        failure = admitted
         announce_failure(failure, handler)
         if self._over:
             self._give_up(failure, f"the application has ended, {handler} is not called any more")
             return
         if self._waiting >= MAX_WAITING_FAILURES:
             self._drop()
-        target = (handler, tuple(sorted(options.items())))
         if target not in self._queues:
             self._queues[target] = _TargetQueue()
             self._unserved.append(target)
@@ -179,6 +197,13 @@ class ErrorDispatcher:
             f" ({self._dropped} dropped so far)"
         )
         self._give_up(pending.take(job), why, dropped=self._dropped)
+
+    def _leave_out(self, failure: Failure, handler: str) -> None:
+        """Count an alert that is one too many; missed moments are in the log already, and limited there as well."""
+        if failure.what == "missed":
+            self._counts[failure.job].alerts["dropped"] += 1
+        else:
+            self._give_up(failure, f"{handler} has been sent many alerts of this kind just now")
 
     def _give_up(self, failure: Failure, why: str, **fields: object) -> None:
         self._counts[failure.job].alerts["dropped"] += 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aioelasticjob.errors import ElasticJobError, error_text
+from aioelasticjob.setting_types import Alert
 
 log = logging.getLogger(__package__)  # one logger for all messages about failures, in whichever module they are written
 
@@ -17,30 +18,44 @@ Options: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A run that failed."""
+    """A run that failed or was given up, moments that were missed, or a job for which no instance is up."""
 
     job: str
     instance: str
+    """The instance that ran the items, or that reports missed moments; empty if no instance is up."""
     items: tuple[int, ...]
     task_id: str
+    """The run; empty if there was none."""
     fire_time: str
+    """The moment of the run, or the newest that was missed; empty if no instance is up."""
     error: Exception
     told_at: float = 0.0
     """When the failure was given to its error handler, in seconds since the epoch; 0 before that."""
     attempts: int = 1
     """How many attempts the run has had."""
+    what: Alert = "failed"
+    """Which of the values of ``alert_on`` it is."""
+    note: str = ""
+    """What an error handler is told about failures that are left out because there are too many."""
 
     @property
     def subject(self) -> str:
         """The failure in one line."""
-        return f"{self.what} failed: {error_text(self.error)}"
+        if not self.is_of_a_run:
+            return f"{self.job}: {self.error}"
+        return f"{self.runs} failed: {error_text(self.error)}"
 
     @property
-    def what(self) -> str:
+    def runs(self) -> str:
         """The job, its items, and the number of attempts if there was more than one."""
         which, items = "item" if len(self.items) == 1 else "items", ", ".join(map(str, self.items))
         after = f" after {self.attempts} attempts" if self.attempts > 1 else ""
         return f"{self.job}: {which} {items}{after}"
+
+    @property
+    def is_of_a_run(self) -> bool:
+        """Whether a run has failed or was given up."""
+        return self.what in ("failed", "given-up")
 
     @property
     def explains_itself(self) -> bool:
@@ -50,8 +65,9 @@ class Failure:
     @property
     def text(self) -> str:
         """The failure as text, with its stack."""
-        head = f"{self.subject}\n\nfire time {self.fire_time}\ninstance {self.instance}\ntask {self.task_id}"
-        return f"{head}\n\n{self.stack}"
+        facts = {"fire time": self.fire_time, "instance": self.instance, "task": self.task_id}
+        lines = "\n".join(f"{name} {value}" for name, value in facts.items() if value)
+        return "\n\n".join(filter(None, (self.subject, lines, self.stack if self.is_of_a_run else "", self.note)))
 
     @property
     def stack(self) -> str:
@@ -89,7 +105,9 @@ def announce_failure(failure: Failure, handler: str) -> None:
 
 
 def _line(failure: Failure) -> str:
-    return f"{failure.what} failed in the run of {failure.fire_time}: {error_text(failure.error)}"
+    if not failure.is_of_a_run:
+        return failure.subject
+    return f"{failure.runs} failed in the run of {failure.fire_time}: {error_text(failure.error)}"
 
 
 def _about(failure: Failure) -> dict[str, object]:

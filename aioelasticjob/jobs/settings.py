@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from aioelasticjob.durations import Duration
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.retry import Retry
+from aioelasticjob.setting_types import Alert
 
 
 class CommonSettings(TypedDict, total=False):
@@ -34,6 +35,7 @@ class CommonSettings(TypedDict, total=False):
     sharding_strategy: str
     error_handler: str
     error_handler_options: Mapping[str, str]
+    alert_on: Sequence[Alert] | str
     log_runs: Literal["none", "failures", "ends", "all"]
     timeout: Duration | None
     items_at_once: int | None

@@ -24,6 +24,8 @@ class Report:
     why: str
     cut_off: str = ""
     """The instance whose run was cut off, if that is why."""
+    handled: bool = False
+    """Whether the error handler was called for it already, as for a run that was given up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from aioelasticjob.coordination.record_cache import RecordCache
 from aioelasticjob.coordination.unmonitored import advance_accounted, read_accounted
 from aioelasticjob.coordination.view import JobView
 from aioelasticjob.errors import ClockSkew, RegistryError, SessionEnded, Suspended
-from aioelasticjob.events import Events, Misfired
 from aioelasticjob.model import Fire, Record
 from aioelasticjob.running.clock_skew import Reading
 from aioelasticjob.running.commands import (
@@ -26,8 +25,8 @@ from aioelasticjob.running.commands import (
     SayLowered,
     WriteAccounted,
 )
-from aioelasticjob.running.limited_log import LimitedLog
-from aioelasticjob.running.schedule import STEPS, Passed
+from aioelasticjob.running.missed_reports import MissedReports
+from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.state import Items
 from aioelasticjob.running.step import JobState
 
@@ -45,14 +44,12 @@ class StateDriver(JobState):
         member: Member,
         view: JobView,
         clock: Clock,
-        events: Events,
-        limited_log: LimitedLog,
+        reports: MissedReports,
         up_since: float,
         items: Items,
     ) -> None:
         super().__init__(member.id, view, Reading.of(member.session, clock), up_since, items)
-        self._member, self._wall, self._events = member, clock, events
-        self._log = limited_log
+        self._member, self._wall, self._reports = member, clock, reports
         self.cache, self.offsets = RecordCache(member, self._believable, items), Offsets(member)
 
     def now(self) -> int:
@@ -118,9 +115,11 @@ class StateDriver(JobState):
         super().released(item)
         self._say_all()
 
-    def report(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:
+    def report(
+        self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "", *, handled: bool = False
+    ) -> None:
         """Report moments that need not be in the schedule, or another instance's run that was cut off."""
-        self.missed.put(items, passed, why, cut_off)
+        self.missed.put(items, passed, why, cut_off, handled=handled)
         self._say_all()
 
     def report_lost_runs(self, cut_off: Mapping[int, Record]) -> None:
@@ -166,19 +165,9 @@ class StateDriver(JobState):
 
     def _say(self, command: Report | SayLowered) -> None:
         if isinstance(command, Report):
-            self._report_missed(command)
+            self._reports.put(self.config, command)
         else:
             self._say_lowered(command)
-
-    def _report_missed(self, report: Report) -> None:
-        """Report missed moments with an event, a count and a line in the log."""
-        job, slot, moments = self._member.layout.job, report.passed.last, report.passed.count
-        ran_on = f"; it ran on {report.cut_off}" if report.cut_off not in report.why else ""
-        message = f"{_items(report.items)} missed {_moments(report.passed)}: {report.why}{ran_on}"
-        self._log.warning(log, job, report.why, message, slot=slot, items=report.items, moments=moments)
-        self._events.counts[job].misfired += moments * len(report.items)
-        me, first, now = self._member.id, report.passed.first, self._wall.now()
-        self._events.put(Misfired(job, me, first, slot, report.items, moments, report.why, report.cut_off, now))
 
     def _say_lowered(self, lowered: SayLowered) -> None:
         claimed, since = (moment(one / 1000).isoformat(timespec="seconds") for one in (lowered.slot, lowered.since))
@@ -193,19 +182,3 @@ class StateDriver(JobState):
         """Return up to which moment records can be believed, in milliseconds."""
         self.now()
         return self.clock.believable()
-
-
-def _items(items: tuple[int, ...]) -> str:
-    """Return item numbers as text; if there are more than ten, only the first and the last."""
-    if len(items) > 10:
-        return f"{len(items)} items ({items[0]} to {items[-1]})"
-    return f"item{'s' if len(items) > 1 else ''} {', '.join(map(str, items))}"
-
-
-def _moments(passed: Passed) -> str:
-    """Return missed moments as text."""
-    first, last = (moment(one / 1000).isoformat(timespec="seconds") for one in (passed.first, passed.last))
-    if passed.count == 1:
-        return f"the run of {last}"
-    at_least = "at least " if passed.count >= STEPS else ""
-    return f"{at_least}{passed.count} runs ({first} to {last})"

@@ -65,7 +65,7 @@ class JobScheduler:
         self._tasks, self._over = tasks, over
         self.wake: Callable[[], None] = lambda: None
         """Asks the process's scheduler for a turn."""
-        self._state = StateDriver(member, views.value, shared.clock, shared.events, shared.limited_log, up_since, items)
+        self._state = StateDriver(member, views.value, shared.clock, shared.missed_reports(member.id), up_since, items)
         self._state.accounted = accounted
         self._claims = Claims(member, self._state.cache)
         self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher, shared.limited_log)

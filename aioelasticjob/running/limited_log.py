@@ -39,15 +39,20 @@ class LimitedLog:
     def __init__(self) -> None:
         self._kinds: dict[str, _Kind] = {}
 
-    def warning(self, log: logging.Logger, job: str, kind: str, message: str, **extra: object) -> None:
-        """Write a warning; if its job or the process has written too many of its kind, count it instead."""
+    def warning(
+        self, log: logging.Logger, job: str, kind: str, message: str, *, each: bool = False, **extra: object
+    ) -> None:
+        """Write a warning; if its job or the process has written too many of its kind, count it instead.
+
+        With ``each``, only the process counts: every line of the job is about something else.
+        """
         now = get_running_loop().time()
         seen = self._kinds.setdefault(kind, _Kind(log, now))
         if now >= seen.since + INTERVAL:
             if seen.lines >= MOST:
                 _count_left_out(kind, seen)
             seen = self._kinds[kind] = _Kind(log, now, seen.jobs, seen.written)
-        if now < seen.written.get(job, -inf) + INTERVAL or seen.lines >= MOST:
+        if (now < seen.written.get(job, -inf) + INTERVAL and not each) or seen.lines >= MOST:
             seen.jobs[job] = seen.jobs.get(job, 0) + 1
             return
         seen.lines += 1

@@ -103,10 +103,10 @@ class MissedMoments:
             self._items.ran(items, passed.last)
             self.put(items, passed, why)
 
-    def put(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "") -> None:
+    def put(self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "", *, handled: bool = False) -> None:
         """Report moments that need not be in the schedule, or a run that was cut off."""
         if concerned := tuple(sorted(items)):
-            self._commands.append(Report(concerned, passed, why, cut_off))
+            self._commands.append(Report(concerned, passed, why, cut_off, handled))
 
     def report_lost_runs(self, cut_off: Mapping[int, Record]) -> None:
         """Report runs that were cut off and are not rescued, each once.

@@ -17,6 +17,7 @@ from aioelasticjob.running.claim_ahead import Starts
 from aioelasticjob.running.executors import Executors
 from aioelasticjob.running.health import JobHealth
 from aioelasticjob.running.limited_log import LimitedLog
+from aioelasticjob.running.missed_reports import MissedReports
 
 JOINING_AT_ONCE = 64
 """How many jobs of one process register at the same time."""
@@ -69,6 +70,10 @@ class ProcessContext:
     limited_log: LimitedLog = field(default_factory=LimitedLog)
     refusals: dict[str, Refusals] = field(default_factory=dict)
     """The requests that the registry refuses, by job."""
+
+    def missed_reports(self, instance: str) -> MissedReports:
+        """Return what reports the moments that the items of an instance have missed."""
+        return MissedReports(instance, self.clock, self.events, self.limited_log, self.dispatcher)
 
     def refusals_of(self, job: str) -> Refusals:
         """Return the requests of a job that the registry refuses."""

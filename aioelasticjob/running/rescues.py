@@ -17,11 +17,11 @@ from aioelasticjob.latest import Latest
 from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import stop_cancelled
+from aioelasticjob.running.missed_reports import EXPIRED
 from aioelasticjob.running.requested_runs import RunClaimed
 from aioelasticjob.running.schedule import Passed
 from aioelasticjob.running.stats import ExecutionStats
 
-EXPIRED = "it was asked for, and could not be begun before the request expired"
 VISIBLE_WITHIN = 1.0
 """The longest wait, in seconds, until the view shows that the rescue of this instance's own item has ended."""
 
@@ -42,7 +42,8 @@ class Rescues:
             return
         item, run = written.item, written.run
         if error := self._stats.given_up(self._views.value.config, item, run):
-            self._state.report([item], Passed(run.moment, run.moment), str(error), run.instance)
+            slot = Passed(run.moment, run.moment)
+            self._state.report([item], slot, str(error), run.instance, handled=True)
 
     def stop_cancelled_runs(self) -> None:
         """Stop the runs of this instance that somebody has cancelled: they are neither rescued nor run again."""

@@ -95,8 +95,7 @@ class ExecutionStats:
             return
         fire_time = context.fire_time.isoformat()
         run = context.job_name, context.instance, context.claimed, context.task_id, fire_time
-        failure = Failure(*run, error, attempts=context.attempt)
-        self._dispatcher.put(config.error_handler, config.error_handler_options, failure)
+        self._dispatcher.report(config, Failure(*run, error, attempts=context.attempt))
 
     def _attempt_failed(self, execution: Execution, failed: FailedAttempt) -> None:
         """Note an attempt that has failed; a line says so if another one follows, else the error handler does."""
@@ -143,8 +142,8 @@ class ExecutionStats:
             task_id(self._job, str(item), run.instance, run_name(run.moment, run.request), run.moment),
             moment(run.moment / 1000).isoformat(),
         )
-        failure = Failure(self._job, run.instance, (item,), task, fire_time, error)
-        self._dispatcher.put(config.error_handler, config.error_handler_options, failure)
+        failure = Failure(self._job, run.instance, (item,), task, fire_time, error, what="given-up")
+        self._dispatcher.report(config, failure)
         return error
 
     def refused(self, why: str) -> None:

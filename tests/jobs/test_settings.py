@@ -50,6 +50,7 @@ def alternatives(hint: Any) -> set[object]:
 
 BESIDES: Mapping[str, set[object]] = {
     "sharding_item_parameters": {str},
+    "alert_on": {str},
     "requires": {str},
     "expected_status": {int, str},
 }

@@ -8,13 +8,14 @@ import pytest
 
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.view import read
+from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.errors import Suspended
 from aioelasticjob.events import Events
 from aioelasticjob.model import Record
 from aioelasticjob.registry.transaction import Create, Set
-from aioelasticjob.running.driver import StateDriver, _items, _moments
-from aioelasticjob.running.limited_log import LimitedLog
-from aioelasticjob.running.schedule import STEPS, Passed
+from aioelasticjob.running.driver import StateDriver
+from aioelasticjob.running.executors import Executors
+from aioelasticjob.running.process_context import ProcessContext
 from aioelasticjob.running.state import Items
 from tests.coordination.test_claims import CONFIG, LAYOUT, ME, Desk, done
 
@@ -40,7 +41,9 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     paths, off = LAYOUT.item(0), on.changed(monitor_execution=False)
     desk.write(Set(paths.instance, OTHER, -1), Set(LAYOUT.config, on.to_json(), -1))
     view = read(desk.registry.tree(), LAYOUT, on)
-    state = StateDriver(desk.member, view, clock, Events(), LimitedLog(), clock.now(), Items())
+    events = Events()
+    shared = ProcessContext(clock, events, Executors(), ErrorDispatcher(clock, events.counts))
+    state = StateDriver(desk.member, view, clock, shared.missed_reports(desk.member.id), clock.now(), Items())
     done(state.look(view))
     clock.time = SLOT + 0.2
     if not away:  # else there was no connection when the moment came
@@ -57,28 +60,3 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(away: bool, interrup
     done(state.look(view))
     assert state.timetable.newest == SLOT * 1000
     assert not state.owed()
-
-
-NINE = 1_767_258_000_000
-"""2026-01-01 at nine, in milliseconds."""
-
-
-@pytest.mark.parametrize(
-    ("passed", "words"),
-    [
-        (Passed(NINE, NINE), "the run of 2026-01-01T09:00:00+00:00"),
-        (Passed(NINE, NINE + 2000, 3), "3 runs (2026-01-01T09:00:00+00:00 to 2026-01-01T09:00:02+00:00)"),
-        (
-            Passed(NINE, NINE + 60_000, STEPS),
-            f"at least {STEPS} runs (2026-01-01T09:00:00+00:00 to 2026-01-01T09:01:00+00:00)",
-        ),
-    ],
-)
-def test_moments_are_told_as_times(passed: Passed, words: str) -> None:
-    assert _moments(passed) == words
-
-
-def test_of_many_items_the_first_and_the_last_are_named() -> None:
-    assert _items((2,)) == "item 2"
-    assert _items((0, 2)) == "items 0, 2"
-    assert _items(tuple(range(300))) == "300 items (0 to 299)"

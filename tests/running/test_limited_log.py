@@ -76,6 +76,20 @@ def test_the_first_line_of_a_kind_is_written_whatever_the_time_is(caplog: pytest
     assert len(caplog.messages) == 100
 
 
+def test_lines_that_are_each_about_something_else_hide_no_other_one(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        limited, log = LimitedLog(), logging.getLogger("test")
+        for number in range(MOST + 10):
+            limited.warning(log, "job", "expired", f"request {number} has expired", each=True)
+        limited.close()
+
+    run(main)
+    assert caplog.messages == [
+        *(f"job: request {number} has expired" for number in range(MOST)),
+        "10 more lines were left out (jobs: 1): expired",
+    ]
+
+
 async def _slow(context: ItemContext) -> None:
     await sleep(2.5)
 

@@ -379,6 +379,25 @@ def test_what_becomes_of_late_long_and_failed_runs_is_changed(caplog: pytest.Log
     simulate(scene)
 
 
+@changes("alert_on")
+def test_what_the_error_handler_is_called_for_is_changed(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await staff(here, "a", job_parameter="fail", error_handler="ignore", sharding_total_count=1)
+        await here.until(19)
+        assert failures() == 0
+        await them.change(alertOn=["missed"])
+        await here.until(29)
+        assert failures() == 1  # they are logged then
+        await them.change(alertOn=["failed", "missed"])
+        await here.until(39)
+        assert failures() == 1
+
+    def failures() -> int:
+        return len([one for one in caplog.records if one.name == "aioelasticjob.error_handlers"])
+
+    simulate(scene)
+
+
 @changes("log_runs")
 def test_which_runs_are_in_the_log_is_changed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "aioelasticjob.running.stats")

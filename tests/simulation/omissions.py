@@ -10,6 +10,7 @@ from unittest import mock
 
 from anyio import CancelScope
 
+from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import coordinator, effects, records
 from aioelasticjob.coordination.claims import Claims
 from aioelasticjob.coordination.effects import BecomeLeader, Effect, MarkOrphan, Transaction
@@ -26,6 +27,7 @@ from aioelasticjob.running.commands import Report
 from aioelasticjob.running.driver import StateDriver
 from aioelasticjob.running.execution import Execution
 from aioelasticjob.running.job_scheduler import JobScheduler
+from aioelasticjob.running.missed_reports import MissedReports
 from aioelasticjob.running.requested_runs import RunClaimed
 from aioelasticjob.running.rescues import Rescues
 from aioelasticjob.running.state import AWAY, ENDED, STILL_RAN, TABLE, UNKNOWN, Came
@@ -55,13 +57,13 @@ def leave_unsettled() -> AbstractContextManager[object]:
 
 def _unreported(*reasons: str) -> AbstractContextManager[object]:
     """Report no misfire for these reasons."""
-    original: Any = StateDriver._report_missed
+    original: Any = MissedReports.put
 
-    def report(self: StateDriver, told: Report) -> None:
-        if told.why not in reasons:
-            original(self, told)
+    def put(self: MissedReports, config: JobConfig, report: Report) -> None:
+        if report.why not in reasons:
+            original(self, config, report)
 
-    return mock.patch.object(StateDriver, "_report_missed", report)
+    return mock.patch.object(MissedReports, "put", put)
 
 
 def elsewhere_unreported() -> AbstractContextManager[object]:

@@ -1,0 +1,60 @@
+"""Reports missed moments: with an event, a count and a line in the log; error handlers are called if a job wants it."""
+
+from __future__ import annotations
+
+import logging
+
+from aioelasticjob.clock import Clock, moment
+from aioelasticjob.config import JobConfig
+from aioelasticjob.error_handlers import ErrorDispatcher, Failure
+from aioelasticjob.errors import MissedRuns
+from aioelasticjob.events import Events, Misfired
+from aioelasticjob.running.commands import Report
+from aioelasticjob.running.limited_log import LimitedLog
+from aioelasticjob.running.schedule import STEPS, Passed
+
+EXPIRED = "it was asked for, and could not be begun before the request expired"
+
+log = logging.getLogger(__name__)
+
+
+class MissedReports:
+    """Reports the moments that the items of one job have missed."""
+
+    def __init__(
+        self, instance: str, clock: Clock, events: Events, limited_log: LimitedLog, dispatcher: ErrorDispatcher
+    ) -> None:
+        self._me, self._clock, self._events = instance, clock, events
+        self._log, self._dispatcher = limited_log, dispatcher
+
+    def put(self, config: JobConfig, report: Report) -> None:
+        """Report missed moments.  The error handler is not called for a run that it was called for already."""
+        job, items, why = config.job_name, report.items, report.why
+        first, slot, moments = report.passed.first, report.passed.last, report.passed.count
+        ran_on = f"; it ran on {report.cut_off}" if report.cut_off not in why else ""
+        message = f"{_items(items)} missed {_moments(report.passed)}: {why}{ran_on}"
+        # each request is asked for and expires by itself, so its line hides no other one
+        each = why == EXPIRED
+        self._log.warning(log, job, why, message, each=each, slot=slot, items=items, moments=moments)
+        self._events.counts[job].misfired += moments * len(items)
+        self._events.put(Misfired(job, self._me, first, slot, items, moments, why, report.cut_off, self._clock.now()))
+        if not report.handled:
+            at = moment(slot / 1000).isoformat()
+            failure = Failure(job, self._me, items, "", at, MissedRuns(message, why), what="missed")
+            self._dispatcher.report(config, failure)
+
+
+def _items(items: tuple[int, ...]) -> str:
+    """Return item numbers as text; if there are more than ten, only the first and the last."""
+    if len(items) > 10:
+        return f"{len(items)} items ({items[0]} to {items[-1]})"
+    return f"item{'s' if len(items) > 1 else ''} {', '.join(map(str, items))}"
+
+
+def _moments(passed: Passed) -> str:
+    """Return missed moments as text."""
+    first, last = (moment(one / 1000).isoformat(timespec="seconds") for one in (passed.first, passed.last))
+    if passed.count == 1:
+        return f"the run of {last}"
+    at_least = "at least " if passed.count >= STEPS else ""
+    return f"{at_least}{passed.count} runs ({first} to {last})"

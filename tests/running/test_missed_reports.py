@@ -1,0 +1,117 @@
+"""Missed moments are reported in the log, as events, and to the error handler of jobs that want it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from anyio import sleep
+
+from aioelasticjob import ElasticJob, ItemContext
+from aioelasticjob.error_handlers import Failure, Options, find
+from aioelasticjob.error_handlers.alert_limit import INTERVAL
+from aioelasticjob.events import Misfired
+from aioelasticjob.running.missed_reports import _items, _moments
+from aioelasticjob.running.schedule import STEPS, Passed
+from aioelasticjob.testing import VirtualCluster, simulated
+from tests.error_handlers.failures import delivered_by
+
+
+class Alerts:
+    """An error handler that notes what it is called for."""
+
+    def __init__(self) -> None:
+        self.sent: list[Failure] = []
+
+    async def send(self, failure: Failure, options: Options) -> None:
+        self.sent.append(failure)
+
+
+@pytest.fixture
+def alerts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Alerts]:
+    noted = Alerts()
+    delivered_by(monkeypatch, pager=noted.send)
+    yield noted
+    find.cache_clear()
+
+
+async def too_slow(context: ItemContext) -> None:
+    """Miss every second moment."""
+    await sleep(12)
+
+
+@simulated
+async def _missing(cluster: VirtualCluster, seconds: float, **settings: str) -> None:
+    """Run a job that misses moments, with one reason for all of them."""
+    app = ElasticJob("embedded://")
+    app.add(too_slow, name="slow", cron="0/10 * * * * ?", misfire=False, error_handler="pager", **settings)  # type: ignore[arg-type]
+    await cluster.start(app)
+    await sleep(seconds)
+    assert len([event for event in cluster.told if isinstance(event, Misfired)]) > seconds / 25
+
+
+def test_missed_moments_are_alerts_only_if_the_job_says_so(alerts: Alerts) -> None:
+    _missing(VirtualCluster(), 65)
+    assert alerts.sent == []
+    _missing(VirtualCluster(), 65, alert_on="failed,missed")
+    (alert,) = alerts.sent
+    assert (alert.what, alert.items, alert.task_id) == ("missed", (0,), "")
+    assert alert.subject.startswith("slow: item 0 missed the run of ")
+    assert alert.subject.endswith(": the last run was still going on")
+    assert "Traceback" not in alert.text
+
+
+def test_what_was_left_out_is_counted_in_the_next_alert(alerts: Alerts) -> None:
+    _missing(VirtualCluster(), 2 * INTERVAL, alert_on="missed")
+    first, second = alerts.sent
+    assert first.note == ""
+    assert second.note.endswith(" such alerts were left out before this one.")
+    assert int(second.note.split()[0]) > 20
+    assert second.text.endswith(second.note)
+
+
+async def failing(context: ItemContext) -> None:
+    raise ValueError("no paper")
+
+
+@simulated
+async def _failing(cluster: VirtualCluster, **settings: str) -> None:
+    app = ElasticJob("embedded://")
+    app.add(failing, name="job", cron="0/10 * * * * ?", error_handler="pager", **settings)  # type: ignore[arg-type]
+    await cluster.start(app)
+    await cluster.next_fire()
+
+
+def test_failures_that_are_no_alerts_are_logged(alerts: Alerts, caplog: pytest.LogCaptureFixture) -> None:
+    _failing(VirtualCluster())
+    assert [alert.what for alert in alerts.sent] == ["failed"]
+    caplog.clear()
+    _failing(VirtualCluster(), alert_on="missed")
+    assert len(alerts.sent) == 1
+    (line,) = [one for one in caplog.records if one.exc_info]
+    assert line.getMessage().endswith("ValueError: no paper")
+
+
+NINE = 1_767_258_000_000
+"""2026-01-01 at nine, in milliseconds."""
+
+
+@pytest.mark.parametrize(
+    ("passed", "words"),
+    [
+        (Passed(NINE, NINE), "the run of 2026-01-01T09:00:00+00:00"),
+        (Passed(NINE, NINE + 2000, 3), "3 runs (2026-01-01T09:00:00+00:00 to 2026-01-01T09:00:02+00:00)"),
+        (
+            Passed(NINE, NINE + 60_000, STEPS),
+            f"at least {STEPS} runs (2026-01-01T09:00:00+00:00 to 2026-01-01T09:01:00+00:00)",
+        ),
+    ],
+)
+def test_moments_are_written_as_times(passed: Passed, words: str) -> None:
+    assert _moments(passed) == words
+
+
+def test_of_many_items_the_first_and_the_last_are_named() -> None:
+    assert _items((2,)) == "item 2"
+    assert _items((0, 2)) == "items 0, 2"
+    assert _items(tuple(range(300))) == "300 items (0 to 299)"
