@@ -28,6 +28,7 @@ from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.tracing import find_tracer
 from aioelasticjob.observers.vitals import Vitals
+from aioelasticjob.plural import counted
 from aioelasticjob.process import await_signals, forced_exit, freeze_garbage_collector, loop_factory
 from aioelasticjob.registry.session import ConnectionSettings, Session
 from aioelasticjob.registry.settings import ConnectionOptions
@@ -244,7 +245,7 @@ class ElasticJob(Declarations, Asking):
                     freeze_garbage_collector()
                     arrived.set()
                     names = [job.job_name for job in self.jobs]
-                    log.info("running %d jobs: %s", len(names), ", ".join(names[:20]), extra={"jobs": names})
+                    log.info("running %s: %s", counted(len(names), "job"), ", ".join(names[:20]), extra={"jobs": names})
                     await asked.wait()
                 tasks.cancel_scope.cancel()
 

@@ -19,6 +19,7 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.vitals import Vitals
+from aioelasticjob.plural import counted
 from aioelasticjob.registry.own_address import own_address
 from aioelasticjob.registry.session import Session
 from aioelasticjob.running.executors import Executors, pickled
@@ -135,6 +136,7 @@ def _log_stopping(shared: ProcessContext) -> None:
         about = {"job": health.name, "items": health.running, "seconds": seconds}
         log.info("stopping: waiting for %s, %s, for at most %g s", health.name, items, seconds, extra=about)
     if len(busy) > MAX_NAMED:
-        log.info("stopping: and for %d jobs more", len(busy) - MAX_NAMED, extra={"left_out": len(busy) - MAX_NAMED})
+        more = len(busy) - MAX_NAMED
+        log.info("stopping: and for %s more", counted(more, "job"), extra={"left_out": more})
     if not busy:
         log.info("stopping: no job runs anything at this moment", extra={"jobs": []})

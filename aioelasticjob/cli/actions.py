@@ -18,6 +18,7 @@ from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations import HostStatus, OperationResult
+from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session
 
 Instance: TypeAlias = Annotated[
@@ -142,14 +143,10 @@ def _do_to_server(where: RegistryOptions, action: ServerAction, server: str | No
 def _question(action: ServerAction, host: HostStatus | None, ip: str) -> str:
     if host is None:
         return f"No job knows {ip}. {action.label} it in all jobs?"
-    jobs, held = _counted(len(host.jobs), "job"), _counted(host.holds, "item")
+    jobs, held = counted(len(host.jobs), "job"), counted(host.holds, "item")
     known = f"{ip} is known to {jobs} ({operations.listed(host.jobs)}) and holds {held}."
     runs = f"Running there now, and not interrupted: {operations.listed(host.runs)}."
     return f"{known} {runs} {action.outcome} {action.label} it in all jobs?"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
 
 def _do(where: RegistryOptions, act: Callable[[Session], Awaitable[OperationResult]], as_json: bool) -> None:

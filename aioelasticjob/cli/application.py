@@ -59,6 +59,12 @@ COMMANDS: Mapping[str, Source] = {
         "web",
         "console",
     ),
+    "alert": Source(
+        START,
+        "Stay, and call the error handlers of jobs for which no instance is up, if their alert_on has nobody-there.",
+        "alert",
+        "alert",
+    ),
     "demo": Source(
         START,
         "Show a job at work: an embedded server, three workers, six items, every file of a directory indexed once.",

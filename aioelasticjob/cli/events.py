@@ -17,6 +17,7 @@ from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import SystemClock, moment
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.observers.settings import EventStoreSettings, file_of, masked
+from aioelasticjob.plural import counted
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.sql import EventStore, Page, RunDetails, RunEntry
@@ -106,7 +107,7 @@ def prune(
         raise InvalidSetting("days", None, "say what to keep: --days, --rows, or both")
     confirm(f"Remove old events from {masked(store)}?", sure=yes)
     removed = _ask(store, lambda store: store.prune(days=days, rows=rows))
-    out().print(f"{removed} rows removed")
+    out().print(f"{counted(removed, 'row')} removed")
 
 
 def _ask(url: str, question: Callable[[EventStore], Awaitable[T]]) -> T:

@@ -19,6 +19,7 @@ from aioelasticjob.cli.watching import Watch
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.model import Record
 from aioelasticjob.operations import HostStatus, InstanceStatus, ItemStatus, JobStatus
+from aioelasticjob.plural import counted
 
 Name: TypeAlias = Annotated[str, typer.Argument(help="The job's name.", autocompletion=completion.jobs)]
 AnyName: TypeAlias = Annotated[
@@ -142,7 +143,9 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     elif status.state == "finished":
         lines.append(Text("the schedule has no further moment: the job runs only when it is triggered"))
     if status.succeeded or status.failed:
-        lines.append(Text(f"in the last interval {status.succeeded:,} runs succeeded and {status.failed:,} failed"))
+        lines.append(
+            Text(f"in the last interval {counted(status.succeeded, 'run')} succeeded and {status.failed:,} failed")
+        )
     lines += [Text(), _instances(status, now), *_declared_otherwise(status)]
     lines.append(_items(status, now) if status.items else Text("no items assigned yet", style="dim"))
     for server in status.servers:

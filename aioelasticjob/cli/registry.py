@@ -105,6 +105,19 @@ class RegistryOptions:
         """
         return Address.parse(self.address, connection_timeout=self.timeout, **self.access, **options)
 
+    def shared(self) -> Address:
+        """Return the registry and how to connect to it.
+
+        Raises:
+            InvalidSetting: the address makes no sense, or it names a registry that is private to its process.
+        """
+        registry = self.parsed()
+        if registry.private:
+            raise InvalidSetting(
+                "address", self.address, "a private registry lives and dies with its process: nothing to see"
+            )
+        return registry
+
     def look(self, read: Callable[[Session], Awaitable[T]]) -> T:
         """Run ``read`` with a session and return its result, within the timeout; raises the same errors as ``use``."""
         with _no_collection():
@@ -117,11 +130,7 @@ class RegistryOptions:
             InvalidSetting: the address makes no sense.
             RegistryError: the registry did not answer, or refused the credentials.
         """
-        registry = self.parsed()
-        if registry.private:
-            raise InvalidSetting(
-                "address", self.address, "a private registry lives and dies with its process: nothing to see"
-            )
+        registry = self.shared()
 
         async def main() -> T:
             async with open_registry(registry) as session:

@@ -22,6 +22,7 @@ from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations import OperationResult, Preview
+from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session
 
 MAX_MOVES_SHOWN = 20
@@ -127,7 +128,7 @@ def _picture(preview: Preview) -> RenderableType:
             table.add_row(Text("" if number else "next fires", style="bold"), Text(fire.isoformat(sep=" ")))
     for number, (item, (source, target)) in enumerate(preview.moves.items()):
         if number == MAX_MOVES_SHOWN:
-            table.add_row("", Text(f"and {len(preview.moves) - MAX_MOVES_SHOWN:,} items more"))
+            table.add_row("", Text(f"and {counted(len(preview.moves) - MAX_MOVES_SHOWN, 'item')} more"))
             break
         table.add_row(
             Text("" if number else "moves", style="bold"),

@@ -10,6 +10,7 @@ from aioelasticjob.coordination.instance_nodes import instance_data, is_host
 from aioelasticjob.coordination.requests import decode, decode_cancellation
 from aioelasticjob.coordination.view import JobView, is_item
 from aioelasticjob.layout import child
+from aioelasticjob.plural import counted
 
 MAX_WARNINGS = 100
 """How many findings are logged at a time: a thousand wrong nodes shall not cause a thousand lines."""
@@ -138,8 +139,8 @@ class ConfigWarnings:
             log.warning("%s: %s", path, why, extra={"job": self._job})
         if len(news) > MAX_WARNINGS:
             log.warning(
-                "%s: and %d more nodes, which are not listed",
+                "%s: and %s that the log does not list",
                 self._job,
-                len(news) - MAX_WARNINGS,
+                counted(len(news) - MAX_WARNINGS, "more node"),
                 extra={"job": self._job},
             )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.errors import RegistryError
+from aioelasticjob.plural import counted
 
 QUIET_FOR = 60.0
 """Refusals of one kind of request are logged once in so many seconds.  A refusal not repeated for so long is over."""
@@ -64,7 +65,7 @@ class Refusals:
             return
         if self._logged.get(what, over.since - 1) >= over.since:  # its refusal was logged
             log.warning(
-                "%s: the registry accepts %s again; it had refused that %d times in %.1f s",
-                *(self._job, what, over.times, self._now() - over.since),
+                "%s: the registry accepts %s again; it had refused that %s in %.1f s",
+                *(self._job, what, counted(over.times, "time"), self._now() - over.since),
                 extra={"job": self._job},
             )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from aioelasticjob.demo.database import open_index
 from aioelasticjob.demo.files import Facts, examine, walk
+from aioelasticjob.plural import counted
 
 MAX_PATHS_NAMED = 3
 """At most so many paths of each kind of fault are named."""
@@ -44,10 +45,11 @@ class IndexCheck:
     def lines(self) -> Iterator[str]:
         """Return the result as lines of text, the most important one first."""
         if self.right:
-            yield f"the index is right: {self.files:,} files, {_amount(self.bytes)}, checked against the directory"
+            files = counted(self.files, "file")
+            yield f"the index is right: {files}, {_amount(self.bytes)}, checked against the directory"
             yield "each file exactly once, every hash right, nothing missing, nothing extra"
         else:
-            yield f"the index is wrong about {len(self.faults):,} of {self.files:,} files"
+            yield f"the index is wrong about {len(self.faults):,} of {counted(self.files, 'file')}"
             for kind in ("missing", "extra", "wrong", "twice"):
                 yield from _named(kind, getattr(self, kind))
         yield from _named("unreadable", self.unreadable)

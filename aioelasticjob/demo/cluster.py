@@ -18,6 +18,7 @@ from aioelasticjob.demo.screen import Screen
 from aioelasticjob.demo.snapshot import FileProgress, Item, LogEntry, Snapshot, Worker, plural, shortened
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, RegistryError
 from aioelasticjob.operations import JobStatus, job
+from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session
 
 JOB = "index_files"
@@ -130,7 +131,7 @@ class DemoCluster:
         progress, plan = self.progress, self.plan
         without = f", without {' and '.join(plan.excluded)}" if plan.excluded else ""
         return Snapshot(
-            title=f"{progress.total:,} files below {shortened(plan.directory, 50)}{without}",
+            title=f"{counted(progress.total, 'file')} below {shortened(plan.directory, 50)}{without}",
             seconds=time.monotonic() - self._begun,
             done=sum(progress.done.values()),
             total=progress.total,

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from aioelasticjob.demo.processes import ProcessState
 from aioelasticjob.demo.snapshot import Item, Snapshot, Worker
+from aioelasticjob.plural import counted
 
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_red", "bright_cyan", "bright_magenta")
 LOG_LINES = 6
@@ -70,7 +71,7 @@ class PlainScreen:
         self._told = len(snapshot.log_entries)
         progress = (snapshot.done, snapshot.total)
         if progress != self._last and (snapshot.seconds >= self._next or snapshot.complete):
-            self._say(f"{snapshot.seconds:6.1f} s  {snapshot.done:,} of {snapshot.total:,} files")
+            self._say(f"{snapshot.seconds:6.1f} s  {snapshot.done:,} of {counted(snapshot.total, 'file')}")
             self._last, self._next = progress, snapshot.seconds + LINE_INTERVAL
 
     def _say(self, line: str) -> None:
@@ -123,7 +124,7 @@ def _overall(snapshot: Snapshot) -> Table:
     row = Table.grid(padding=(0, 2))
     row.add_row(
         _bar(snapshot.done, snapshot.total, 40),
-        Text(f"{snapshot.done:,} of {snapshot.total:,} files"),
+        Text(f"{snapshot.done:,} of {counted(snapshot.total, 'file')}"),
         Text(f"{snapshot.seconds:.0f} s", style="dim"),
     )
     return row

@@ -15,6 +15,7 @@ from aioelasticjob.demo.processes import DemoProcess, ProcessGroup, process_grou
 from aioelasticjob.demo.screen import Screen
 from aioelasticjob.demo.snapshot import Snapshot
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
+from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 
 TICK_MILLISECONDS = 500
@@ -114,7 +115,7 @@ async def _check(cluster: DemoCluster, session: Session) -> IndexCheck:
         verdict = await to_thread.run_sync(check, plan.directory, plan.database, plan.excluded, abandon_on_cancel=True)
         if verdict.right or attempt == MAX_CHECKS or not _has_changed(cluster, verdict):
             break
-        cluster.tell(f"{len(verdict.faults):,} files changed meanwhile: waiting for the next run")
+        cluster.tell(f"{counted(len(verdict.faults), 'file')} changed meanwhile: waiting for the next run")
         with move_on_after(NEXT_FIRE):
             await cluster.until(session, lambda _: False)
     return verdict

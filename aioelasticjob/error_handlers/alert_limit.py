@@ -8,6 +8,7 @@ from math import inf
 
 from aioelasticjob.error_handlers.failure import Failure
 from aioelasticjob.errors import MissedRuns
+from aioelasticjob.plural import counted
 
 INTERVAL = 600.0
 """Seconds between two alerts with the same reason about the same job."""
@@ -47,7 +48,7 @@ class AlertLimit:
             return None
         sent.times[key] = now
         sent.alerts += 1
-        before = f"{sent.left_out} such alerts were left out before this one." if sent.left_out else ""
+        before = f"{counted(sent.left_out, 'such alert')} left out before this one." if sent.left_out else ""
         more = f"More such alerts in the next {INTERVAL / 60:g} minutes are only in the log."
         after = more if sent.alerts == MOST else ""
         sent.left_out = 0

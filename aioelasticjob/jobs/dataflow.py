@@ -13,6 +13,7 @@ from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.jobs.base import Handler, check_per
 from aioelasticjob.jobs.dependencies import RequestedValues, requested_by
 from aioelasticjob.jobs.inspection import is_async
+from aioelasticjob.plural import counted
 from aioelasticjob.retry import Call, Retry
 
 Record = TypeVar("Record")
@@ -33,7 +34,7 @@ class TooManyFailures(ElasticJobError):
     """More records have failed than ``max_failures`` allows, so no more were fetched."""
 
     def __init__(self, failed: int, allowed: int) -> None:
-        super().__init__(f"{failed} records failed, max_failures = {allowed}: nothing more was fetched")
+        super().__init__(f"{counted(failed, 'record')} failed, max_failures = {allowed}: nothing more was fetched")
         self.failed, self.allowed = failed, allowed
 
 

@@ -22,6 +22,7 @@ from aioelasticjob.operations.asking import (
 )
 from aioelasticjob.operations.queries import listed, view_of
 from aioelasticjob.operations.results import NotPossible
+from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session
 
 COUNTED = 10_000
@@ -46,9 +47,9 @@ class BackfillPlan:
         """The plan as one sentence."""
         more = "at least " if self.moments >= COUNTED else ""
         if self.moments == 1:
-            return f"the moment {self.first.isoformat()} of {self.items:,} item{'s' if self.items > 1 else ''}"
+            return f"the moment {self.first.isoformat()} of {counted(self.items, 'item')}"
         span = f"{self.first.isoformat()} to {self.last.isoformat()}"
-        return f"{more}{self.moments:,} moments ({span}) of {self.items:,} item{'s' if self.items > 1 else ''}"
+        return f"{more}{counted(self.moments, 'moment')} ({span}) of {counted(self.items, 'item')}"
 
 
 async def plan_backfill(

@@ -16,6 +16,7 @@ from aioelasticjob.operations.results import (
     noted_for_all,
 )
 from aioelasticjob.operations.switches import knowing
+from aioelasticjob.plural import counted
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Delete, Op
 from aioelasticjob.registry.tree import Tree
@@ -78,7 +79,7 @@ async def _remove(session: Session, job: str, force: bool, by: str) -> Operation
             f"{job}: {len(there):,} of its instances are there ({listed(sorted(there))}): shut it down first"
         )
     groups = [[deletion] for deletion in _deletions(tree.below(layout.root))]
-    summary = f"{job}: removed, {len(groups):,} nodes in all"
+    summary = f"{job}: removed, {counted(len(groups), 'node')} in all"
     if there and (first := noted_for_all(tree, by, [Delete(layout.config)])):
         groups.insert(0, first)
     return await commit_groups(session, groups, summary, "nodes")

@@ -11,6 +11,8 @@ from asyncio import get_running_loop
 from dataclasses import dataclass, field
 from math import inf
 
+from aioelasticjob.plural import counted
+
 INTERVAL = 60.0
 """Seconds between two lines of the same kind about the same job."""
 MOST = 20
@@ -58,7 +60,8 @@ class LimitedLog:
         seen.lines += 1
         seen.written[job] = now
         left_out = seen.jobs.pop(job, 0)
-        more = f" ({left_out} such lines were left out before this one)" if left_out else ""
+        lines = f"{counted(left_out, 'such line')} {'was' if left_out == 1 else 'were'}"
+        more = f" ({lines} left out before this one)" if left_out else ""
         log.warning("%s: %s%s", job, message, more, extra={"job": job, **extra})
 
     def close(self) -> None:
@@ -71,6 +74,7 @@ class LimitedLog:
 def _count_left_out(kind: str, seen: _Kind) -> None:
     if seen.jobs:
         lines = sum(seen.jobs.values())
-        message = "%d more lines were left out (jobs: %d): %s"
-        seen.log.warning(message, lines, len(seen.jobs), kind, extra={"left_out": lines})
+        text = "%s left out, about %s: %s"
+        what = counted(lines, "more line") + (" was" if lines == 1 else " were")
+        seen.log.warning(text, what, counted(len(seen.jobs), "job"), kind, extra={"left_out": lines})
         seen.jobs.clear()

@@ -33,7 +33,7 @@ def test_the_next_alert_says_how_many_were_left_out() -> None:
         limit.admitted(MAIL, missed(), float(second))
     again = limit.admitted(MAIL, missed(), INTERVAL)
     assert again is not None
-    assert again.note == "4 such alerts were left out before this one."
+    assert again.note == "4 such alerts left out before this one."
     later = limit.admitted(MAIL, missed(), 2 * INTERVAL)
     assert later is not None
     assert later.note == ""

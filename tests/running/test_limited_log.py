@@ -46,7 +46,7 @@ def test_of_lines_about_many_jobs_some_are_written_and_the_rest_is_counted(caplo
 
     run(main)
     assert caplog.messages[MOST:] == [
-        f"{MOST + 60} more lines were left out (jobs: {MOST + 30}): busy",
+        f"{MOST + 60} more lines were left out, about {MOST + 30} jobs: busy",
         "job-0: item 0 missed a run",
     ]
 
@@ -62,7 +62,7 @@ def test_lines_that_nobody_has_counted_are_counted_at_the_end_and_only_then(capl
         limited.close()
 
     run(main)
-    assert caplog.messages[3:] == ["3 more lines were left out (jobs: 2): busy"]
+    assert caplog.messages[3:] == ["3 more lines were left out, about 2 jobs: busy"]
 
 
 def test_the_first_line_of_a_kind_is_written_whatever_the_time_is(caplog: pytest.LogCaptureFixture) -> None:
@@ -86,7 +86,7 @@ def test_lines_that_are_each_about_something_else_hide_no_other_one(caplog: pyte
     run(main)
     assert caplog.messages == [
         *(f"job: request {number} has expired" for number in range(MOST)),
-        "10 more lines were left out (jobs: 1): expired",
+        "10 more lines were left out, about 1 job: expired",
     ]
 
 

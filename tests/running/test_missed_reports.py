@@ -65,7 +65,7 @@ def test_what_was_left_out_is_counted_in_the_next_alert(alerts: Alerts) -> None:
     _missing(VirtualCluster(), 2 * INTERVAL, alert_on="missed")
     first, second = alerts.sent
     assert first.note == ""
-    assert second.note.endswith(" such alerts were left out before this one.")
+    assert second.note.endswith(" such alerts left out before this one.")
     assert int(second.note.split()[0]) > 20
     assert second.text.endswith(second.note)
 

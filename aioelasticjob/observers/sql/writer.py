@@ -20,6 +20,7 @@ from aioelasticjob.events import EventReader, Events
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.rows import Batch, halved
 from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
+from aioelasticjob.plural import counted
 
 EVENTS_PER_TURN = 100
 """Events that are made into rows between two turns of the loop."""
@@ -162,7 +163,9 @@ class Writer:
             self._counts.trouble = ""
             dropped = self.counts.dropped
             log.warning(
-                "the event store can be written again; %d events were dropped", dropped, extra={"dropped": dropped}
+                "the event store can be written again; dropped meanwhile: %s",
+                counted(dropped, "event"),
+                extra={"dropped": dropped},
             )
 
     def _drop(self, batch: Batch) -> None:
@@ -173,8 +176,8 @@ class Writer:
         trouble = str(error) if isinstance(error, ElasticJobError) else f"{type(error).__name__}: {error}"
         if not self._counts.trouble:
             backlog = self._settings.backlog
-            text = "%s: jobs go on running, and up to %d events wait until the event store can be written"
-            log.warning(text, trouble, backlog, extra={"backlog": backlog})
+            text = "%s: jobs go on running, and up to %s wait until the event store can be written"
+            log.warning(text, trouble, counted(backlog, "event"), extra={"backlog": backlog})
         self._counts.trouble = trouble
 
 

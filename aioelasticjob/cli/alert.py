@@ -1,0 +1,80 @@
+"""`aioelasticjob alert`: calls the error handlers of jobs for which no instance is up, which only others can see."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from typing import Annotated
+
+import typer
+from anyio import create_task_group, move_on_after, sleep
+
+from aioelasticjob import operations
+from aioelasticjob.addresses import Address, open_registry
+from aioelasticjob.cli import logs
+from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
+from aioelasticjob.clock import Clock, SystemClock
+from aioelasticjob.error_handlers import ErrorDispatcher
+from aioelasticjob.errors import RegistryError, unwrapped
+from aioelasticjob.events import Counts
+from aioelasticjob.operations.attendance import Attendance
+from aioelasticjob.plural import counted
+from aioelasticjob.registry.session import Session, SessionState
+
+RETRY_PAUSE = 5.0
+"""Seconds until the registry is connected to again, after it could not be reached or has ended the session."""
+
+log = logging.getLogger(__name__)
+
+
+@on_a_registry
+def alert(
+    where: RegistryOptions,
+    after: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="How long no instance is up before that is reported.")
+    ] = 60.0,
+    log_level: Annotated[logs.LogLevel, typer.Option(help="The least that is logged.")] = logs.LogLevel.INFO,
+    log_format: Annotated[logs.LogFormat, typer.Option(help="Lines for people, or for programs.")] = (
+        logs.LogFormat.TEXT
+    ),
+) -> None:
+    """Stay, and call the error handlers of jobs for which no instance is up, if their alert_on has nobody-there."""
+    logs.set_up(log_level, log_format)
+    with unwrapped():
+        asyncio.run(report_absences(where.shared(), after, SystemClock()))
+
+
+async def report_absences(registry: Address, after: float, clock: Clock) -> None:
+    """Follow all jobs until cancelled, also across outages of the registry.
+
+    Raises:
+        Exception: the error of a job whose error handler is ``raise``.
+        InvalidSetting: the credentials cannot be used.
+    """
+    dispatcher, attendance = ErrorDispatcher(clock, defaultdict(Counts)), Attendance(after)
+    async with create_task_group() as tasks:
+        tasks.start_soon(dispatcher.deliver)
+        while True:
+            try:
+                async with open_registry(registry, clock=clock) as session:
+                    await _follow(session, attendance, dispatcher, clock)
+            except RegistryError as error:
+                log.warning("the registry cannot be followed, this is tried again in %g s: %s", RETRY_PAUSE, error)
+                attendance.forget()
+            await sleep(RETRY_PAUSE)
+
+
+async def _follow(session: Session, attendance: Attendance, dispatcher: ErrorDispatcher, clock: Clock) -> None:
+    with unwrapped():
+        async with operations.watch_all(session, clock=clock) as states:
+            jobs = await anext(states)
+            log.info("following %s", counted(len(jobs), "job"), extra={"jobs": [job.name for job in jobs]})
+            while True:
+                if session.status.value.state is not SessionState.CONNECTED:
+                    attendance.forget()
+                    await session.connected()
+                for job, failure in attendance.look(jobs, clock.now()):
+                    dispatcher.report(job.config, failure)
+                with move_on_after(attendance.next_due(clock.now())):
+                    jobs = await anext(states)

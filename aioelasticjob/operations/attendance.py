@@ -1,0 +1,61 @@
+"""Notes for which jobs no instance is up, and says when their error handlers are to be called.  Nothing here waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+
+from aioelasticjob.clock import moment
+from aioelasticjob.error_handlers import Failure
+from aioelasticjob.errors import NobodyThere
+from aioelasticjob.operations.status import JobStatus
+
+
+class Attendance:
+    """The jobs of a namespace for which no instance is up that may run them.
+
+    Each such job is reported once, when that has lasted for ``after`` seconds, and again after an instance was up.
+    """
+
+    def __init__(self, after: float) -> None:
+        self._after = after
+        self._since: dict[str, float] = {}
+        """Since when no instance is up for a job, by its name, in seconds since the epoch."""
+        self._reported: set[str] = set()
+
+    def look(self, jobs: Iterable[JobStatus], now: float) -> list[tuple[JobStatus, Failure]]:
+        """Return the jobs to be reported now.  A job that is paused, or has no moment to come, misses nothing."""
+        alone = {job.name: job for job in jobs if _is_alone(job, now)}
+        self._since = {name: self._since.get(name, now) for name in alone}
+        self._reported &= alone.keys()
+        due = [name for name, since in self._since.items() if since + self._after <= now and name not in self._reported]
+        self._reported.update(due)
+        return [(alone[name], _failure(alone[name], self._since[name], now)) for name in due]
+
+    def forget(self) -> None:
+        """Count anew how long no instance is up: nobody knows what happened without a connection to the registry."""
+        self._since = {name: since for name, since in self._since.items() if name in self._reported}
+
+    def next_due(self, now: float) -> float:
+        """Return the seconds until ``look`` has to be called again although no job has changed."""
+        waiting = (since for name, since in self._since.items() if name not in self._reported)
+        return max(0.0, min(waiting, default=inf) + self._after - now)
+
+
+def _is_alone(job: JobStatus, now: float) -> bool:
+    schedule = None if job.fault is not None or job.paused else job.config.schedule
+    if schedule is None or any(not one.lacks for one in job.instances):
+        return False
+    return schedule.next_after(moment(now)) is not None
+
+
+def _failure(job: JobStatus, since: float, now: float) -> Failure:
+    assert job.config.schedule is not None  # else it misses nothing
+    following = job.config.schedule.next_after(moment(now))
+    assert following is not None
+    what = "every instance lacks a feature that the job requires" if job.instances else "no instance is up"
+    text = (
+        f"{what}, at least since {moment(since).isoformat(timespec='seconds')}: its runs are missed,"
+        f" the next one at {following.isoformat(timespec='seconds')}"
+    )
+    return Failure(job.name, "", (), "", "", NobodyThere(text), what="nobody-there")

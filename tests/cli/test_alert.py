@@ -1,0 +1,89 @@
+"""`aioelasticjob alert`: error handlers of jobs that nobody runs are called, also after an outage of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from aioelasticjob import JobConfig
+from aioelasticjob.addresses import Address
+from aioelasticjob.cli.alert import report_absences
+from aioelasticjob.error_handlers import Failure, Options, find
+from aioelasticjob.errors import NobodyThere
+from aioelasticjob.layout import Layout
+from aioelasticjob.registry.transaction import Create
+from aioelasticjob.testing import VirtualClock
+from tests.cli.conftest import Command
+from tests.error_handlers.failures import delivered_by
+from tests.support.simulated_jobs import REGISTRY, SimulatedJobs, simulate
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Failure]]:
+    """The alerts that were sent."""
+    found: list[Failure] = []
+
+    async def note(failure: Failure, options: Options) -> None:
+        found.append(failure)
+
+    delivered_by(monkeypatch, pager=note)
+    yield found
+    find.cache_clear()
+
+
+async def declare(here: SimulatedJobs, name: str, **settings: Any) -> None:
+    config = JobConfig.build(job_name=name, cron="0/10 * * * * ?", error_handler="pager", **settings)
+    await here.write(Create(f"/{name}"), Create(Layout(name).config, config.to_json()))
+
+
+def test_jobs_that_say_so_are_alerts_and_others_are_not(sent: list[Failure]) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await declare(here, "alone", alert_on="nobody-there")
+        await declare(here, "silent")
+        app = here.app(cron="0/10 * * * * ?", error_handler="pager", alert_on=("nobody-there", "failed"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(report_absences, Address.parse(here.address), 30.0, VirtualClock())
+            async with app.running():
+                await anyio.sleep(100)
+                assert [one.job for one in sent] == ["alone"]
+            await anyio.sleep(20)
+            assert len(sent) == 1
+            await anyio.sleep(20)
+            assert [one.job for one in sent] == ["alone", "job"]
+            assert isinstance(sent[1].error, NobodyThere)
+            await anyio.sleep(300)
+            assert len(sent) == 2
+            tasks.cancel_scope.cancel()
+
+    simulate(scene)
+
+
+def test_an_outage_of_the_registry_is_no_absence_and_ends_nothing(
+    sent: list[Failure], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        here.faults.drop("10.0.7.7", REGISTRY)
+        await declare(here, "alone", alert_on="nobody-there")
+
+        async def watch() -> None:
+            await report_absences(Address.parse(here.address), 30.0, VirtualClock())
+
+        watcher = here.faults.start("watcher", "10.0.7.7", watch)
+        await anyio.sleep(100)
+        assert sent == []
+        assert any("the registry cannot be followed" in text for text in caplog.messages)
+        here.faults.heal()
+        await anyio.sleep(100)
+        assert [one.job for one in sent] == ["alone"]
+        watcher.terminate()
+
+    simulate(scene)
+
+
+def test_a_private_registry_has_nobody_to_follow(command: Command) -> None:
+    result = command("alert", "--registry", "embedded://")
+    assert result.exit_code == 2
+    assert "a private registry lives and dies with its process" in result.stderr
