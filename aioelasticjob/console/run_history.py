@@ -27,7 +27,7 @@ class Runs:
     fields: Sequence[Field] = ()
     misfires: Sequence[ObservedRun] = ()
     total: int = 0
-    """Runs in the window that have ended, or that an event store knows to be in flight."""
+    """Runs in the window that have ended, or that are under way according to an event store."""
     stored: bool = True
     """Whether they come from an event store."""
     since: float | None = None
@@ -38,8 +38,8 @@ class Runs:
 
 
 async def runs_in(registry: RegistryWatch, status: JobStatus, window: Window, now: float) -> Runs:
-    """Return the runs of a job in a window, those in flight among them."""
-    in_flight = [
+    """Return the runs of a job in a window, including those that are under way."""
+    under_way = [
         ObservedRun(item.item, _ms(item.run.since), int(now * 1000), "", "running", item.run.instance)
         for item in status.items
         if item.run is not None
@@ -47,15 +47,15 @@ async def runs_in(registry: RegistryWatch, status: JobStatus, window: Window, no
     kept, problem = list(registry.runs.get(status.name, ())), None
     if registry.store is not None:
         try:
-            stored = await _stored(registry.store.store, status.name, window, in_flight)
+            stored = await _stored(registry.store.store, status.name, window, under_way)
             if stored.total or stored.misfires or not kept:  # its applications may write no history at all
                 return stored
         except ElasticJobError as error:
             problem = str(error)
-    return _observed(kept, in_flight, window, problem)
+    return _observed(kept, under_way, window, problem)
 
 
-async def _stored(store: EventStore, job: str, window: Window, in_flight: Iterable[ObservedRun]) -> Runs:
+async def _stored(store: EventStore, job: str, window: Window, under_way: Iterable[ObservedRun]) -> Runs:
     items = (window.first, window.last)
     which = Filter(job=job, since=moment(window.start), until=moment(window.end), items=items)
     counts = await store.timeline(which, band=window.band, column=window.column)
@@ -76,11 +76,11 @@ async def _stored(store: EventStore, job: str, window: Window, in_flight: Iterab
         return Runs(None, fields, misfires, total, misfires_left_out=left_out)
     rows = (await store.history(which, limit=MAX_RUNS)).rows
     singles = [found for run in rows if (found := _observed_run(run)) is not None]
-    return Runs([*singles, *misfires, *in_flight], (), misfires, total, misfires_left_out=left_out)
+    return Runs([*singles, *misfires, *under_way], (), misfires, total, misfires_left_out=left_out)
 
 
 def _observed(
-    kept: Sequence[ObservedRun], in_flight: Sequence[ObservedRun], window: Window, problem: str | None
+    kept: Sequence[ObservedRun], under_way: Sequence[ObservedRun], window: Window, problem: str | None
 ) -> Runs:
     since = min((run.begun for run in kept), default=None)
     start, end = window.start * 1000, window.end * 1000
@@ -90,7 +90,7 @@ def _observed(
     total = len(shown) - len(misfires)
     near = _is_near(total, window)
     return Runs(
-        [*shown, *in_flight] if near else None,
+        [*shown, *under_way] if near else None,
         () if near else fields_of(shown, window),
         misfires,
         total,
@@ -106,7 +106,7 @@ def _is_near(total: int, window: Window) -> bool:
 
 
 def _observed_run(run: RunEntry) -> ObservedRun | None:
-    if run.began is None or run.outcome == "running":  # the registry knows the runs in flight, and knows them better
+    if run.began is None or run.outcome == "running":  # those are read from the registry
         return None
     ended = run.ended if run.ended is not None else run.began
     return ObservedRun(run.item, _ms(run.began), _ms(ended), run.source, run.outcome, run.instance, run.id)

@@ -259,7 +259,8 @@ def _moves(view: JobView, assignment: Mapping[int, str]) -> Iterable[Op]:
             yield Create(paths.instance, holder.encode())
         elif before != holder:
             yield Set(paths.instance, holder.encode(), node.stat.version)
-        if before not in (None, holder) and view.rests(before):  # what came meanwhile is excused, whoever is next
+        # the former holder was paused, so the item has missed no moment so far: its moments count from now on
+        if before not in (None, holder) and view.rests(before):
             yield Set(paths.sharding, b"", -1)
 
 

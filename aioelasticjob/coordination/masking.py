@@ -37,11 +37,11 @@ class Mask:
         for ip in sorted(tree.children(layout.servers)):
             self._host(ip, _text(tree.get(layout.server(ip))))
         for name in tree.children(layout.instances):
-            told = instance_data(_text(tree.get(layout.instance(name))).encode("utf-8", "surrogateescape"))
-            host = told.get("host")
+            data = instance_data(_text(tree.get(layout.instance(name))).encode("utf-8", "surrogateescape"))
+            host = data.get("host")
             self._host(name.partition("@-@")[0], str(host) if is_host(host) else "")
-            if is_host(told.get("ip")):
-                self._host(str(told["ip"]), "")
+            if is_host(data.get("ip")):
+                self._host(str(data["ip"]), "")
         for number, host in enumerate(sorted(_hosts_of_operators(tree, layout)), start=1):
             self._names.setdefault(host, f"operatorhost{number}")
         self._names |= {json.dumps(name)[1:-1]: mask for name, mask in self._names.items()}  # escaped as in JSON

@@ -5,9 +5,8 @@ Who joins a job without a leader becomes its leader in the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from math import inf
 
 from anyio import move_on_after
@@ -71,9 +70,10 @@ async def join(
         skeleton = [path for path in member.layout.skeleton if path not in tree]
         known = await member.session.get_many(skeleton)
         parents = [path for path, node in zip(skeleton, known, strict=True) if node is None]
-        describe = partial(member.describe, differs=[one.setting for one in differences(config, holds)])
         view = read(tree, member.layout, holds, switches=switches)
-        joining = _joining(member, view, stored, holds, parents, lambda since: describe(min(up_since, since)))  # noqa: B023
+        differing = [one.setting for one in differences(config, holds)]
+        description = member.describe(min(up_since, view.up_since), differs=differing)
+        joining = _joining(member, view, stored, holds, parents, description)
         written = await write(member, joining, "to join")
         if isinstance(written, WriteRefused) and isinstance(written.error, Conflict):
             await _overtaken(member, trees, tree, written.error)
@@ -152,8 +152,8 @@ async def _announcement(member: Member) -> list[Op]:
     epoch, seat, mine = await member.session.get_many(paths)
     if mine is not None and mine.stat.ephemeral_owner == member.incarnation:
         here = instance(member.id, mine)
-        told = member.describe(here.up_since, leaving=True, before=mine.data)
-        operations += [] if here.leaving else [Set(layout.instance(member.id), told, mine.stat.version)]
+        data = member.describe(here.up_since, leaving=True, before=mine.data)
+        operations += [] if here.leaving else [Set(layout.instance(member.id), data, mine.stat.version)]
     if seat is not None and seat.stat.ephemeral_owner == member.incarnation:
         operations += [] if epoch is None else [Check(layout.epoch, epoch.stat.version)]
         operations.append(Delete(layout.host, seat.stat.version))
@@ -189,7 +189,7 @@ def _joining(
     stored: JobConfig | None,
     holds: JobConfig,
     parents: Sequence[str],
-    describe: Callable[[float], bytes],
+    description: bytes,
 ) -> list[Op]:
     layout, tree = view.layout, view.tree
     operations: list[Op] = [Create(path) for path in parents]
@@ -206,7 +206,7 @@ def _joining(
         if holds.disabled:
             operations.append(Create(layout.server_disabled(member.ip)))
     if layout.instance(member.id) not in tree:  # it exists if the job joins again in the same session
-        operations.append(Create(layout.instance(member.id), describe(view.up_since), ephemeral=True))
+        operations.append(Create(layout.instance(member.id), description, ephemeral=True))
     if view.leader is None:  # a leader requires an assignment by itself; a dead leader would not answer the mark
         is_disabled = view.is_disabled(member.ip) or (server not in tree and holds.disabled)
         leads = member.knows(holds.requires) and not is_disabled

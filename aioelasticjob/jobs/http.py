@@ -178,13 +178,15 @@ def _message(context: AnyContext, options: Request) -> tuple[dict[str, str], byt
     """Return the headers and the body of a request; configured headers override ours."""
     headers = {**options.headers, **_secrets(options)}
     named = {name.lower() for name in headers}
-    body, told = options.body, described(context)
+    body, description = options.body, described(context)
     if options.pass_context == "header" and options.context_header.lower() not in named:
-        if len(told) > MAX_HEADER_CHARACTERS:
-            raise RequestFailed(f"the context is too large for a header ({len(told)} characters): pass it as 'body'")
-        headers[options.context_header] = told
+        if len(description) > MAX_HEADER_CHARACTERS:
+            raise RequestFailed(
+                f"the context is too large for a header ({len(description)} characters): pass it as 'body'"
+            )
+        headers[options.context_header] = description
     if options.pass_context == "body":
-        text: str | None = told
+        text: str | None = description
     else:
         text = body if isinstance(body, str) or body is None else json.dumps(body)
     if "content-type" not in named and text is not None:

@@ -166,13 +166,14 @@ async def run(context: AnyContext, options: Script) -> None:
     Raises:
         ScriptFailed: it could not be started, or its exit code means failure.
     """
-    told, last_words = described(context), deque[str](maxlen=STDERR_LINES_QUOTED)
-    words, variables = (*options.words, told) if options.pass_context else options.words, _variables(context)
+    description, last_words = described(context), deque[str](maxlen=STDERR_LINES_QUOTED)
+    words = (*options.words, description) if options.pass_context else options.words
+    variables = {**_variables(context), CONTEXT_VARIABLE: description}
     has_ended = True
     try:
         with _pipe() as (out, out_end), _pipe() as (err, err_end):
             async with _guarding(_grace_of_an_orphan(options.grace)) as guard:
-                process = await _start(words, options, {**variables, CONTEXT_VARIABLE: told}, out_end, err_end)
+                process = await _start(words, options, variables, out_end, err_end)
                 guard.write(b"%d\n" % process.pid)
                 out_end.close()
                 err_end.close()
@@ -194,7 +195,7 @@ async def run(context: AnyContext, options: Script) -> None:
 
 def _variables(context: AnyContext) -> Mapping[str, str]:
     """Return environment variables for shell scripts, which cannot parse JSON easily."""
-    told = {
+    variables = {
         "JOB_NAME": context.job_name,
         "TASK_ID": context.task_id,
         "JOB_PARAMETER": context.job_parameter,
@@ -204,8 +205,8 @@ def _variables(context: AnyContext) -> Mapping[str, str]:
         "ITEMS": ",".join(map(str, context.claimed)),
     }
     if isinstance(context, ItemContext):
-        told |= {"ITEM": str(context.item), "PARAMETER": context.parameter or "", "FENCE": str(context.fence)}
-    return {f"AIOELASTICJOB_{name}": value.replace("\0", "") for name, value in told.items()}
+        variables |= {"ITEM": str(context.item), "PARAMETER": context.parameter or "", "FENCE": str(context.fence)}
+    return {f"AIOELASTICJOB_{name}": value.replace("\0", "") for name, value in variables.items()}
 
 
 def _grace_of_an_orphan(grace: float) -> float:
@@ -215,7 +216,7 @@ def _grace_of_an_orphan(grace: float) -> float:
 
 
 async def _start(
-    words: tuple[str, ...], options: Script, told: Mapping[str, str], out: IO[bytes], err: IO[bytes]
+    words: tuple[str, ...], options: Script, variables: Mapping[str, str], out: IO[bytes], err: IO[bytes]
 ) -> asyncio.subprocess.Process:
     """Start the program as the leader of a group of its own.
 
@@ -230,7 +231,7 @@ async def _start(
                 stdout=out,
                 stderr=err,
                 cwd=options.directory,
-                env={**os.environ, **options.environment, **told},
+                env={**os.environ, **options.environment, **variables},
                 start_new_session=True,
             )
     except OSError as error:

@@ -52,9 +52,9 @@ DEFAULT_TIMEOUT = 3600.0
 class NotSeen(AssertionError):
     """What a test waited for did not happen."""
 
-    def __init__(self, what: str, seconds: float, told: Iterable[JobEvent]) -> None:
-        last = "".join(f"\n  {event}" for event in told) or " nothing"
-        super().__init__(f"no {what} within {seconds:g} simulated seconds; the last that was told:{last}")
+    def __init__(self, what: str, seconds: float, events: Iterable[JobEvent]) -> None:
+        last = "".join(f"\n  {event}" for event in events) or " nothing"
+        super().__init__(f"no {what} within {seconds:g} simulated seconds; the last events:{last}")
 
 
 class Instance:
@@ -140,7 +140,7 @@ class Instance:
 
     async def _listen(self, events: EventListener) -> None:
         async for event in events:
-            self._cluster.tell(event)
+            self._cluster.note(event)
 
 
 class VirtualCluster:
@@ -152,7 +152,7 @@ class VirtualCluster:
     def __init__(self) -> None:
         self.instances: list[Instance] = []
         """All that were ever started."""
-        self.told: list[JobEvent] = []
+        self.events: list[JobEvent] = []
         """The events of all of them."""
         self._news = Latest(0)
         self._read = 0  # events that the test has waited for, or that came before one it has waited for
@@ -212,7 +212,7 @@ class VirtualCluster:
         Raises: NotSeen; InvalidSetting when there is no such job.
         """
         status = await self.settled(job)
-        self._read = len(self.told)
+        self._read = len(self.events)
         await operations.trigger(self._session, status.name, parameter=parameter)
         triggered = FireSource.TRIGGER
         return await self._all_end(status, f"run of {status.name}", within, lambda end: end.source is triggered)
@@ -229,7 +229,7 @@ class VirtualCluster:
                 if isinstance(event, kind) and all(getattr(event, name) == value for name, value in fields.items()):
                     return event
         wanted = ", ".join(f"{name}={value!r}" for name, value in fields.items())
-        raise NotSeen(f"{kind.__name__}({wanted})", within, self.told[-5:])
+        raise NotSeen(f"{kind.__name__}({wanted})", within, self.events[-5:])
 
     async def settled(self, job: str | None = None, *, within: float = DEFAULT_TIMEOUT) -> JobStatus:
         """Wait until every living instance has joined the job and all its items are assigned; return its status.
@@ -245,7 +245,7 @@ class VirtualCluster:
                 async for status in statuses:
                     if status.settled and {one.ip for one in status.instances} == alive:
                         return status
-        raise NotSeen(f"settled assignment of {name} to {sorted(alive)}", within, self.told[-5:])
+        raise NotSeen(f"settled assignment of {name} to {sorted(alive)}", within, self.events[-5:])
 
     async def status(self, job: str | None = None) -> JobStatus:
         """Return what an operator would see of the job now.
@@ -269,16 +269,16 @@ class VirtualCluster:
                 await instance.stop()
             instance.raise_failure()
 
-    def tell(self, event: JobEvent) -> None:
-        """Note what an instance tells."""
-        self.told.append(event)
-        self._news.set(len(self.told))
+    def note(self, event: JobEvent) -> None:
+        """Keep an event of an instance."""
+        self.events.append(event)
+        self._news.set(len(self.events))
 
     async def _from_here(self) -> AsyncIterator[JobEvent]:
         while True:
-            await self._news.until(lambda told: told > self._read)
+            await self._news.until(lambda count: count > self._read)
             self._read += 1
-            yield self.told[self._read - 1]
+            yield self.events[self._read - 1]
 
     async def _all_end(
         self, status: JobStatus, what: str, within: float, counts: Callable[[Ended], bool]
@@ -294,7 +294,7 @@ class VirtualCluster:
                         missing.discard(event.item)
                         break
             return tuple(ends[item] for item in sorted(ends))
-        raise NotSeen(f"end of items {sorted(missing)} in the {what}", within, self.told[-5:])
+        raise NotSeen(f"end of items {sorted(missing)} in the {what}", within, self.events[-5:])
 
     def _named(self, job: str | None) -> str:
         names = sorted({config.job_name for one in self.instances for config in one.app.jobs})

@@ -309,16 +309,15 @@ def test_a_program_asks_for_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (program,) = blocks("docs/how-to/requests.md", "python")
 
     async def main() -> None:
-        names = execute(program, address="embedded://")
-        async with names["app"].running():
+        names = execute(program, address="zk://127.0.0.1:2181/billing")
+        async with _registry(), names["app"].running():
             await names["ask"]()
-            with anyio.fail_after(30):
-                while capsys.readouterr().out.count("item") < 2:
-                    await anyio.sleep(0.05)
+            await anyio.sleep(5)
             states = {one.request.items: one.state for one in await names["app"].requests("report")}
             assert states == {(2, 3): "done", None: "planned"}
 
-    asyncio.run(main())
+    run(main)
+    assert capsys.readouterr().out.count("item") == 2
 
 
 def test_the_embedded_server_is_started_within_a_program(capsys: pytest.CaptureFixture[str]) -> None:

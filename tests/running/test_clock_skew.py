@@ -66,7 +66,7 @@ class Setting:
     def told(self) -> dict[int, list[str]]:
         """Return why each scheduled second was told of as missed."""
         told: dict[int, list[str]] = {}
-        for event in self.cluster.told:
+        for event in self.cluster.events:
             if isinstance(event, Misfired):
                 for second in range(round(event.first / 1000 - START), round(event.slot / 1000 - START) + 1):
                     told.setdefault(second, []).append(event.why)
@@ -288,7 +288,7 @@ def test_moments_told_of_while_the_clock_was_ahead_are_run_as_reruns_if_at_all()
         await here.until(36)
         await here.cluster.instances[1].stop()  # and the first gains it anew, with its record
         await here.until(80)
-        began = [event for event in here.cluster.told if isinstance(event, Began)]
+        began = [event for event in here.cluster.events if isinstance(event, Began)]
         again = [event for event in began if 50 <= round(event.slot / 1000 - START) < 60]
         assert {round(event.slot / 1000 - START) for event in again} == set(range(50, 60)) <= here.told().keys()
         assert {event.source for event in again} == {FireSource.MISFIRE}

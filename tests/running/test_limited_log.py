@@ -100,7 +100,7 @@ async def _a_job_that_is_always_late(cluster: VirtualCluster) -> None:
     app.add(_slow, name="slow", cron="* * * * * ?", misfire=False)
     await cluster.start(app)
     await sleep(50)
-    assert len([event for event in cluster.told if isinstance(event, Misfired)]) > 10
+    assert len([event for event in cluster.events if isinstance(event, Misfired)]) > 10
 
 
 def test_a_job_that_is_always_late_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -82,7 +82,7 @@ class Troupe:
 
     def ends(self) -> list[tuple[int, str, str]]:
         """Return each item that ended, how, and why."""
-        told = [event for event in self.cluster.told if isinstance(event, Ended)]
+        told = [event for event in self.cluster.events if isinstance(event, Ended)]
         return [(one.item, one.outcome.value, "" if one.failure is None else str(one.failure)) for one in told]
 
     async def marks(self) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ async def _missing(cluster: VirtualCluster, seconds: float, **settings: str) -> 
     app.add(too_slow, name="slow", cron="0/10 * * * * ?", misfire=False, error_handler="pager", **settings)  # type: ignore[arg-type]
     await cluster.start(app)
     await sleep(seconds)
-    assert len([event for event in cluster.told if isinstance(event, Misfired)]) > seconds / 25
+    assert len([event for event in cluster.events if isinstance(event, Misfired)]) > seconds / 25
 
 
 def test_missed_moments_are_alerts_only_if_the_job_says_so(alerts: Alerts) -> None:

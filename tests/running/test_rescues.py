@@ -288,7 +288,7 @@ async def pair(cluster: VirtualCluster, app: ElasticJob) -> tuple[Instance, Inst
 
 
 def told(cluster: VirtualCluster, kind: type[T]) -> list[T]:
-    return [event for event in cluster.told if isinstance(event, kind)]
+    return [event for event in cluster.events if isinstance(event, kind)]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -76,7 +76,7 @@ async def sign_out(request: PageRequest) -> Response:
 
 
 async def welcome_page(request: PageRequest) -> Response:
-    """Ask whoever holds a one-time link for a password.  Looking at it does not spend it."""
+    """Ask the person who has a one-time link for a password.  The link stays valid until a password was set."""
     invitation = await request.state.storage.accounts.invitation(request.http.path_params["token"])
     if invitation is None:
         raise _invitation_gone(request)

@@ -52,7 +52,7 @@ async def add(request: PageRequest) -> Response:
         check_allowed(settings, state.settings.allowed_addresses)
         found = await _try(request, settings)
         if form.get("try") == "1":
-            return _page(request, told=found)
+            return _page(request, notice=found)
         if state.registries.get(settings.name) is not None:
             raise InvalidSetting("name", settings.name, "there is a registry of that name")
     except ElasticJobError as error:
@@ -85,9 +85,9 @@ async def drop(request: PageRequest) -> Response:
     return request.redirect(request.url("registries"), request.translate("{name} is watched no more.", name=name))
 
 
-def _page(request: PageRequest, status: int = 200, problem: str = "", told: str = "") -> Response:
+def _page(request: PageRequest, status: int = 200, problem: str = "", notice: str = "") -> Response:
     kept = {key: request.form.get(key, "") for key in ("name", "address", "event_store", *SHOWN)}
-    context = {"kept": kept, "problem": problem, "told": told, "pieces": {"registries": _list(request).html}}
+    context = {"kept": kept, "problem": problem, "notice": notice, "pieces": {"registries": _list(request).html}}
     return request.page("registries.html", status, tab="registries", **context)
 
 
