@@ -452,7 +452,11 @@ def test_access_is_a_matter_of_file_environment_and_code(write: Write, monkeypat
 @pytest.mark.parametrize(
     ("text", "variables", "mistake"),
     [
-        ("registry: zks://h\ntls: {certfile: x}", {}, "jobs.yaml:2: tls.certfile = '…': no such setting; there are"),
+        (
+            "registry: zks://h\ntls: {certfile: x}",
+            {},
+            "jobs.yaml:2: tls.certfile = '…': there is no such setting; did you mean certificate?",
+        ),
         ("registry: zks://h\ntls: ca.pem", {}, "jobs.yaml:2: tls = 'ca.pem': a mapping of ca, certificate"),
         ("registry: zk://h\ntls: {ca: x}", {}, "zks://…, or leave tls out"),
         ("registry: zks://h", {"TLS__CAFILE": "x"}, "AIOELASTICJOB_TLS__CAFILE: tls.cafile = '…': no such setting"),

@@ -28,6 +28,9 @@ THROUGH_LEADER: Final = frozenset({MULTI, SYNC})
 
 _size = Struct("!i")
 _head = Struct("!iii")  # size, xid, opcode
+CLOSED = "closed by the server"
+TLS_ALERT = b"\x15\x03"
+"""The beginning of what a port for TLS answers to a connection that is not encrypted."""
 
 
 class Connection(asyncio.Protocol):
@@ -44,6 +47,7 @@ class Connection(asyncio.Protocol):
         self.lost, self.gone = asyncio.Event(), asyncio.Event()  # no more calls; no more socket
         self.reason = ""
         self.opened = False  # with TLS: the handshake is over
+        self.answers_with_tls = False
         self.error: Exception | None = None  # that ended the connection from below, such as a TLS alert
         self._transport: asyncio.Transport | None = None
         self._greeting: asyncio.Future[bytes] | None = None
@@ -124,11 +128,15 @@ class Connection(asyncio.Protocol):
         """End."""
         self.gone.set()
         self.error = exc
-        self.abort(str(exc or "") or "closed by the server")
+        self.abort(str(exc or "") or CLOSED)
 
     def data_received(self, data: bytes) -> None:
         """Take frames off what has come."""
         self.heard = self.loop.time()
+        if self._greeting is not None and data.startswith(TLS_ALERT):
+            self.answers_with_tls = True
+            self.abort("the server answers with TLS")
+            return
         if self._rest:
             self._rest += data
             if len(self._rest) < self._missing:  # a long frame is joined once, not with every packet

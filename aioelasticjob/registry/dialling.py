@@ -6,9 +6,9 @@ import asyncio
 import ssl
 
 from aioelasticjob.errors import ElasticJobError
-from aioelasticjob.registry.connection import Connection
+from aioelasticjob.registry.connection import CLOSED, Connection
 from aioelasticjob.registry.settings import ConnectionSettings
-from aioelasticjob.registry.tls import TlsSettings, explained, unanswered, unencrypted
+from aioelasticjob.registry.tls import TlsSettings, encrypted, explained, unanswered, unencrypted
 
 
 async def dial(
@@ -37,8 +37,13 @@ def why_failed(
 
     A server that refuses our certificate may just close the connection: then the error of TLS is a guess.
     """
-    if tls is None or isinstance(error, ElasticJobError):
+    if isinstance(error, ElasticJobError):
         return error, False
+    if tls is None:
+        if connection.answers_with_tls:
+            return encrypted(server), False
+        hint = f"{CLOSED} before it answered: if this is its port for TLS, write zks://…"
+        return (ConnectionError(hint) if new and str(error) == CLOSED else error), False
     if (found := explained(error, tls, server) or explained(connection.error, tls, server)) is not None:
         return found, False
     if not new or not isinstance(error, ConnectionError) or isinstance(error, ConnectionRefusedError):

@@ -58,6 +58,8 @@ class Follower:
         self._shallow = tuple(root for root in outside if root not in self._roots)
         self._below_shallow = tuple(map(_prefix, self._shallow))
         self.trees = Latest(Tree())
+        self.has_read = False
+        """Whether ``trees`` shows what was read, and no longer the empty tree of the beginning."""
         self._session = session
         self._children = set[str]()  # of shallow roots, as far as they are watched
         self._dirty: dict[str, None] = {}
@@ -118,6 +120,7 @@ class Follower:
                 rounds += 1
         if not self._stale and not self._dirty:  # everything seen so far is in the tree
             complete = self._session.zxid
+        self.has_read = True
         self.trees.set(tree.replace({}, complete))
 
     async def _read(self, tree: Tree, paths: Sequence[str]) -> dict[str, Node | None]:

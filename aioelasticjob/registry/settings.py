@@ -12,6 +12,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.names import is_ip
 from aioelasticjob.registry.secrets import is_login
 from aioelasticjob.registry.tls import TlsSettings
+from aioelasticjob.setting_errors import unknown_setting
 
 DURATIONS = ("session_timeout", "connection_timeout", "base_sleep_time", "max_sleep_time")
 DEFAULT_PORTS: Final = {"zk": 2181, "zks": 2281}
@@ -67,7 +68,7 @@ class ConnectionSettings:
         known = {field.name for field in fields(cls)} - {"hosts", "namespace", "private"}
         for name, value in options.items():
             if name not in known:
-                raise InvalidSetting(name, value, f"no such setting; there are {', '.join(sorted(known))}")
+                raise unknown_setting(name, value, known)
         scheme, separator, rest = address.partition("://")
         if scheme not in DEFAULT_PORTS or not separator:
             raise InvalidSetting("address", address, "write zk://host:port,host:port/namespace")

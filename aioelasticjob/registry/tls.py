@@ -17,6 +17,7 @@ from aioelasticjob.errors import (
 )
 from aioelasticjob.registry.certificates import check_validity, read
 from aioelasticjob.registry.secrets import secret
+from aioelasticjob.setting_errors import unknown_setting
 
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 SYSTEM: Final = "this system's trusted certificates"
@@ -54,7 +55,7 @@ class TlsSettings:
             raise InvalidSetting("tls", given, f"a mapping of {', '.join(_NAMES)}")
         for name, value in given.items():
             if name not in _NAMES:
-                raise InvalidSetting(f"tls.{name}", "…", f"no such setting; there are {', '.join(_NAMES)}")
+                raise InvalidSetting(f"tls.{name}", "…", unknown_setting(name, "…", _NAMES).expected)
             if value is not None and not isinstance(value, str | PathLike | float):
                 raise InvalidSetting(f"tls.{name}", "…" if name == "key_password" else value, "a text")
         found = {name: _text(value) for name, value in given.items() if value is not None}
@@ -125,6 +126,11 @@ def unanswered(settings: TlsSettings, server: str) -> TlsFailed:
 def unencrypted(server: str) -> TlsFailed:
     """Return the error for a server that does not take part in a TLS handshake."""
     return TlsFailed(f"{server} ended the TLS handshake: name its port for TLS, or write zk://…")
+
+
+def encrypted(server: str) -> TlsFailed:
+    """Return the error for a server that answers to an unencrypted connection with TLS."""
+    return TlsFailed(f"{server} takes encrypted connections only: write zks://…, or name its port without TLS")
 
 
 def _not_accepted(settings: TlsSettings, server: str) -> TlsFailed:

@@ -133,7 +133,8 @@ class Life:
         trees, member, name = self._follower.trees, self.member, self._job.config.job_name
         async with self._shared.joining:
             self._following.wake()
-            seen = await trees.changed()
+            # a new connection lets the nodes be read also while this job waits for its turn to join
+            seen = trees.value if self._follower.has_read else await trees.changed()
             lacking = member.lacks(seen) if past.config is None else ()
             problem = missing_features_text(lacking) if lacking else await self._join(past)
         if not problem:

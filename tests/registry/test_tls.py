@@ -20,6 +20,8 @@ from aioelasticjob.errors import (
     CertificateMissing,
     CertificateRefused,
     InvalidSetting,
+    RegistryError,
+    RegistryUnreachable,
     TlsFailed,
 )
 from aioelasticjob.registry.session import ConnectionSettings, Session, SessionState, open_session
@@ -366,3 +368,33 @@ def test_a_session_goes_over_to_another_member_of_an_encrypted_ensemble(
     access = Access(keystore(tmp_path, of_server), ours.certificate)
     with real_zookeeper.ensemble(tmp_path, access=access) as members:
         asyncio.run(main(members))
+
+
+def test_a_port_for_tls_is_told_apart_from_one_without(of_server: Certificate, real_loop_kind: LoopKind) -> None:
+    async def main() -> None:
+        async with encrypting(of_server) as server:
+            address = f"zk://127.0.0.1:{server.port}/x"
+            with pytest.raises(RegistryError, match="write zks://") as caught:
+                async with open_session(ConnectionSettings.parse(address, connection_timeout=3)):
+                    pass
+        assert f"127.0.0.1:{server.port}" in str(caught.value)
+
+    run_async(real_loop_kind, main)
+
+
+@pytest.mark.parametrize(("answer", "kind"), [(b"\x15\x03\x03\x00\x02\x02\x46", TlsFailed), (b"", RegistryUnreachable)])
+def test_a_server_that_answers_with_tls_or_not_at_all_has_a_hint(
+    answer: bytes, kind: type[RegistryError], real_loop_kind: LoopKind
+) -> None:
+    async def main() -> None:
+        def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(answer)
+            writer.close()
+
+        async with await asyncio.start_server(answered, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(kind, match="write zks://"):
+                async with open_session(ConnectionSettings.parse(f"zk://127.0.0.1:{port}/x", connection_timeout=1)):
+                    pass
+
+    run_async(real_loop_kind, main)

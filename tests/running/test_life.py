@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from aioelasticjob import operations
+from aioelasticjob import ElasticJob, ItemContext, operations
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.events import Misfired
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
+from aioelasticjob.running import process_context
 from aioelasticjob.running.life import History
-from aioelasticjob.testing import run
+from aioelasticjob.testing import VirtualClock, run
 from tests.running.test_refused_writes import EVERY_TEN, EVERY_TWO, locked, refused_now, refusing, slots, unlocks
-from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
+from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
 
 
 @pytest.mark.parametrize("code", [-102, -125, -112])
@@ -168,5 +169,35 @@ def test_who_joins_with_another_handler_is_warned_of(caplog: pytest.LogCaptureFi
                 assert said.startswith(f"job: this process runs {mine}, but instance 127.0.0.1@-@")
                 status = await operations.job(here.observer, "job", now=0)
                 assert mine in [one.handler for one in status.instances]
+
+    simulate(scene)
+
+
+async def nothing(context: ItemContext) -> None: ...
+
+
+@pytest.mark.parametrize("tenths", range(2, 30, 3))
+def test_jobs_join_though_the_connection_is_lost_while_they_wait_for_their_turn(
+    tenths: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_context, "JOINING_AT_ONCE", 1)
+
+    async def scene(here: SimulatedJobs) -> None:
+        async def worker() -> None:
+            app = ElasticJob(here.address, clock=VirtualClock(), session_timeout=10)
+            for number in range(4):
+                app.add(nothing, name=f"job-{number}", cron="0 0 0 1 1 ? 2099")
+            async with app.running():
+                joined.set()
+                await anyio.sleep_forever()
+
+        joined = anyio.Event()
+        here.faults.delay("10.0.0.1", REGISTRY, 0.1)
+        process = here.faults.start("worker", "10.0.0.1", worker)
+        await anyio.sleep(tenths / 10)
+        here.faults.reset("10.0.0.1", REGISTRY)
+        with anyio.fail_after(60):
+            await joined.wait()
+        process.terminate()
 
     simulate(scene)
