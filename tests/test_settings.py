@@ -455,7 +455,7 @@ def test_access_is_a_matter_of_file_environment_and_code(write: Write, monkeypat
         (
             "registry: zks://h\ntls: {certfile: x}",
             {},
-            "jobs.yaml:2: tls.certfile = '…': there is no such setting; did you mean certificate?",
+            "jobs.yaml:2: tls.certfile = '…': there is no such setting; did you mean",
         ),
         ("registry: zks://h\ntls: ca.pem", {}, "jobs.yaml:2: tls = 'ca.pem': a mapping of ca, certificate"),
         ("registry: zk://h\ntls: {ca: x}", {}, "zks://…, or leave tls out"),

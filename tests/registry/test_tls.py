@@ -373,11 +373,11 @@ def test_a_session_goes_over_to_another_member_of_an_encrypted_ensemble(
 def test_a_port_for_tls_is_told_apart_from_one_without(of_server: Certificate, real_loop_kind: LoopKind) -> None:
     async def main() -> None:
         async with encrypting(of_server) as server:
-            address = f"zk://127.0.0.1:{server.port}/x"
+            address = f"zk://127.0.0.1:{server.tls_port}/x"
             with pytest.raises(RegistryError, match="write zks://") as caught:
                 async with open_session(ConnectionSettings.parse(address, connection_timeout=3)):
                     pass
-        assert f"127.0.0.1:{server.port}" in str(caught.value)
+        assert f"127.0.0.1:{server.tls_port}" in str(caught.value)
 
     run_async(real_loop_kind, main)
 
@@ -387,7 +387,8 @@ def test_a_server_that_answers_with_tls_or_not_at_all_has_a_hint(
     answer: bytes, kind: type[RegistryError], real_loop_kind: LoopKind
 ) -> None:
     async def main() -> None:
-        def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
             writer.write(answer)
             writer.close()
 
