@@ -265,7 +265,8 @@ def _tell(asked: OperationResult, ended: RequestStatus | None, as_json: bool) ->
 
 
 def _table(found: tuple[RequestStatus, ...]) -> TextTable:
-    table = TextTable("id", "kind", "state", "for", "items", "ended", "left", "by")
+    titles = "id", "kind", "state", "for", "items", "ended", "left", "by"
+    table = TextTable(*titles, whole=("id", "state", "for"), spare=("by", "kind", "left", "items"))
     for one in found:
         request = one.request
         chosen = "all" if request.items is None else operations.listed(request.items, 6)

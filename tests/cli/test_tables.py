@@ -7,7 +7,15 @@ from io import StringIO
 from rich.console import Console
 from rich.text import Text
 
+from aioelasticjob import FireSource, JobConfig
+from aioelasticjob.cli.jobs import _list, _servers
+from aioelasticjob.cli.requests import _table
 from aioelasticjob.cli.tables import TextTable
+from aioelasticjob.coordination.requests import Request
+from aioelasticjob.operations import JobStatus, RequestStatus, ServerStatus
+
+NINE = 1_767_258_000.0
+"""2026-01-01 at nine."""
 
 
 def shown(rows: TextTable, *, terminal: bool, width: int) -> list[str]:
@@ -60,3 +68,23 @@ def test_a_narrow_terminal_gets_no_spare_columns_and_says_so() -> None:
     assert any("report-of-the-day" in line and "waiting" in line for line in narrow)
     assert shown(made, terminal=True, width=32)[-1].endswith(": Kind, Items")
     assert shown(made, terminal=False, width=10)[0].split() == ["Job", "Kind", "Items", "State"]
+
+
+def test_requests_fit_into_eighty_characters_without_broken_words() -> None:
+    asked = Request("1a206251d82-e9473082", FireSource.TRIGGER, 4, 1_767_258_000_000, by="operator@scheduler-host")
+    found = RequestStatus(asked, "done", {"completed": 4}, (), ())
+    lines = shown(_table((found,)), terminal=True, width=80)
+    assert any("1a206251d82-e9473082" in line and "2026-01-01T09:00:00+00:00" in line for line in lines)
+    assert all(len(line) <= 80 for line in lines)
+    assert "by" in lines[-1]
+
+
+def test_jobs_and_servers_fit_into_eighty_characters_without_broken_words() -> None:
+    config = JobConfig.build(job_name="report-of-the-day", cron="0 0/15 8-18 ? * MON-FRI", sharding_total_count=12)
+    server = ServerStatus("10.200.100.101", "scheduler-host-1", False, False, 1)
+    job = JobStatus(config, None, None, True, None, (), (server,), ()).at(NINE)
+    lines = shown(_list((job,), NINE), terminal=True, width=80)
+    assert any("report-of-the-day" in line and "nobody there" in line for line in lines)
+    hosts = shown(_servers((job,), NINE), terminal=True, width=80)
+    assert any("10.200.100.101" in line and "scheduler-host-1" in line for line in hosts)
+    assert all(len(line) <= 80 for line in [*lines, *hosts])
