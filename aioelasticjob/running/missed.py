@@ -109,16 +109,18 @@ class MissedMoments:
             self._commands.append(Report(concerned, passed, why, cut_off, handled))
 
     def report_lost_runs(self, cut_off: Mapping[int, Record]) -> None:
-        """Report runs that were cut off and are not rescued, each once.
+        """Report runs that were cut off and are not rescued, each once; those of one moment and instance together.
 
         This is called when this instance gains an item and when it claims the item: at the first call the run may still
         go on.
         """
+        together = dict[tuple[int, str], list[int]]()
         for item, record in cut_off.items():
             if self._items[item].lost_run != record.begun:
                 self._items[item].lost_run = record.begun
-                slot = Passed(record.moment, record.moment)
-                self.put([item], slot, "the run was cut off, and failover is off", record.instance)
+                together.setdefault((record.moment, record.instance), []).append(item)
+        for (moment, instance), items in together.items():
+            self.put(items, Passed(moment, moment), "the run was cut off, and failover is off", instance)
 
     def report_removed_orphans(self, before: JobView, view: JobView) -> None:
         """Report runs that nobody will rescue, because the leader has removed their items."""
