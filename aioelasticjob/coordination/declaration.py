@@ -62,4 +62,4 @@ def other_handlers(tree: Tree, layout: Layout, me: str, handler: str) -> Mapping
 def shown(value: object) -> str:
     """Return a setting's value for people, shortened if it is long."""
     text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}… ({len(text):,} characters)"

@@ -14,6 +14,7 @@ from typing import Union, get_args, get_origin
 from aioelasticjob import error_handlers
 from aioelasticjob.clock import SystemClock, moment
 from aioelasticjob.config import JobConfig
+from aioelasticjob.coordination.declaration import shown
 from aioelasticjob.coordination.rules.sharding import wanted_assignment
 from aioelasticjob.coordination.strategies import find
 from aioelasticjob.coordination.view import JobView
@@ -104,7 +105,7 @@ async def configure(
         return await commit(session, (), f"{job}: is configured so already")
     if "sharding_total_count" in differences:
         see_no_backfill(view)
-    said = "; ".join(f"{name}: {before!r} → {after!r}" for name, (before, after) in differences.items())
+    said = "; ".join(f"{name}: {shown(before)} → {shown(after)}" for name, (before, after) in differences.items())
     change = [Set(view.layout.config, config.to_json(), present)]
     return await commit(session, [*noted(view.layout, view.tree, by, change), *change], f"{job}: {said}")
 

@@ -55,6 +55,9 @@ def test_the_next_moments_are_those_the_job_then_runs_at() -> None:
         assert (told.moves, told.warnings) == ({}, ())
         done = await operations.configure(here.observer, "job", {"cron": "0/4 * * * * ?"})
         assert done.summary == "job: cron: '0/10 * * * * ?' → '0/4 * * * * ?'"
+        long = await operations.configure(here.observer, "job", {"description": "x" * 120_000})
+        assert long.summary.endswith("… (120,002 characters)")
+        assert len(long.summary) < 300
         await here.until(17)
         assert [round(run.at) for run in them.runs] == [8, 12, 16]
         again = await operations.configure(here.observer, "job", {"cron": "0/4 * * * * ?"})
