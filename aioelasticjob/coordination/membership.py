@@ -73,8 +73,7 @@ async def join(
         view = read(tree, member.layout, holds, switches=switches)
         differing = [one.setting for one in differences(config, holds)]
         description = member.describe(min(up_since, view.up_since), differs=differing)
-        joining = _joining(member, view, stored, holds, parents, description)
-        written = await write(member, joining, "to join")
+        written = await write(member, _joining(member, view, stored, holds, parents, description), "to join")
         if isinstance(written, WriteRefused) and isinstance(written.error, Conflict):
             await _overtaken(member, trees, tree, written.error)
             continue
