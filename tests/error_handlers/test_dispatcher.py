@@ -12,7 +12,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from aioelasticjob import ItemContext
+from aioelasticjob import ItemContext, JobConfig
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options, dispatcher, escalate
 from aioelasticjob.events import Counts
 from aioelasticjob.jobs.http import RequestFailed
@@ -336,3 +336,50 @@ def test_raise_ends_the_application_with_the_error() -> None:
         assert round(here.now()) == 10
 
     simulate(scene)
+
+
+def test_a_job_is_heard_of_for_what_its_alert_on_names(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    settings: dict[str, object] = {"job_name": "billing", "error_handler": "quick"}
+    hears = JobConfig.build(**settings, alert_on=("missed", "nobody-there"))
+    silent = JobConfig.build(**settings)
+
+    async def main() -> None:
+        async with desk.open() as mine:
+            for config in (silent, hears):
+                mine.report(config, replace(failure("failed"), what="failed"))
+                mine.report(config, replace(failure("given up"), what="given-up"))
+                mine.report(config, replace(failure("missed"), what="missed"))
+                mine.report(config, replace(failure("alone"), what="nobody-there"))
+            await mine.wait_until_delivered()
+
+    run(main)
+    assert [text for _, text in desk.told] == ["failed", "given up", "missed", "alone"]
+    assert stacks(caplog) == [f"{failed('failed')}: failed", f"{failed('given up')}: given up"]
+
+
+def test_the_handler_log_does_not_repeat_missed_moments(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    config = JobConfig.build(job_name="billing", alert_on="missed,nobody-there")
+
+    async def main() -> None:
+        async with desk.open() as mine:
+            mine.report(config, replace(failure("missed"), what="missed"))
+            mine.report(config, replace(failure("alone"), what="nobody-there"))
+
+    run(main)
+    assert [one.levelname for one in caplog.records] == ["ERROR"]
+
+
+def test_alerts_that_are_too_many_are_counted_and_the_log_is_not_filled(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = JobConfig.build(job_name="billing", error_handler="quick", alert_on="missed")
+
+    async def main() -> None:
+        async with desk.open() as mine:
+            for _ in range(1000):
+                mine.report(config, replace(failure("missed"), what="missed"))
+            await mine.wait_until_delivered()
+
+    run(main)
+    assert desk.alerts() == {"told": 1, "dropped": 999}
+    assert len(caplog.records) == 1

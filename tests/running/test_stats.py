@@ -8,7 +8,7 @@ import pytest
 
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination.progress import RunCounts
-from aioelasticjob.error_handlers import Failure, Options
+from aioelasticjob.error_handlers import Failure
 from aioelasticjob.errors import GivenUp
 from aioelasticjob.events import CaughtUp, Events, JobEvent, Refused
 from aioelasticjob.jobs.base import Job, item_context
@@ -31,8 +31,8 @@ class Inbox:
 
     taken: list[tuple[str, Failure]] = field(default_factory=list)
 
-    def put(self, handler: str, options: Options, failure: Failure) -> None:
-        self.taken.append((handler, failure))
+    def report(self, config: JobConfig, failure: Failure) -> None:
+        self.taken.append((config.error_handler, failure))
 
 
 class Books:
