@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from aioelasticjob.clock import Clock, moment
 from aioelasticjob.config import JobConfig
@@ -107,7 +108,7 @@ class ExecutionStats:
             return
         which, run = f"attempt {context.attempt} of {retry.attempts}", f"the run of {context.fire_time.isoformat()}"
         text = f"{listed(context.claimed)}: {which} failed in {run}: {error_text(failed.error)}"
-        extra = {**self._about(context.claimed, context.fire), "attempt": context.attempt}
+        extra: dict[str, Any] = {**self._about(context.claimed, context.fire), "attempt": context.attempt}
         kind = f"attempts fail with {type(failed.error).__name__}"
         self._limited.warning(
             log,
