@@ -53,7 +53,7 @@ EXAMPLES = [
     NodeTooLarge("/report/config", 2_000_000, 1_048_575),
     Conflict(0, "/report/config", "version"),
     ClockSkew(timedelta(seconds=7.2), timedelta(seconds=5)),
-    NotAnException("the handler", SystemExit(3)),
+    NotAnException("the handler", SystemExit(3), is_cancelled=False),
     GivenUp(3, "10.0.0.5@-@7-0a1b2c3d"),
     ProcessDied("shop.report", -9),
     ProviderFailed("database", ConnectionRefusedError(111, "Connection refused")),
