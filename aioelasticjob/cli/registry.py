@@ -39,7 +39,7 @@ Registry: TypeAlias = Annotated[
 RegistryArgument: TypeAlias = Annotated[
     str,
     typer.Argument(
-        metavar="[ADDRESS]",
+        metavar="ADDRESS",
         envvar="AIOELASTICJOB_REGISTRY",
         help="zk://host:port,host:port/namespace, zks://… with TLS, or embedded://host:port/…",
     ),
