@@ -18,7 +18,7 @@ ElasticJobError
     ├── AuthenticationFailed  the registry refused the digest, or the user and password of SASL
     ├── NotPermitted          an ACL forbids the operation
     ├── SessionEnded          the session under which a write was decided is over; nothing was written
-    ├── Suspended             no connection at the moment; nothing was written
+    ├── Suspended             no connection at the moment, or no answer to a read; nothing was written
     ├── Overloaded            the registry refuses requests for the time being; nothing was written
     ├── OutcomeUnknown        the connection broke between a write and its reply
     ├── NodeMissing           a node that was read does not exist
@@ -172,7 +172,7 @@ class SessionEnded(RegistryError):
 
 
 class Suspended(RegistryError):
-    """There is no connection at the moment; nothing was written."""
+    """There is no connection at the moment, or an overloaded registry goes on refusing a read; nothing was written."""
 
 
 class Overloaded(RegistryError):

@@ -25,7 +25,6 @@ from aioelasticjob.registry.access import Access, read_access
 from aioelasticjob.registry.certificates import check_validity
 from aioelasticjob.registry.codec import Codec
 from aioelasticjob.registry.settings import ConnectionSettings
-from aioelasticjob.shared_registry import ensure_server
 
 __all__ = ["Finding", "Report", "Verdict", "examine"]
 
@@ -33,12 +32,12 @@ __all__ = ["Finding", "Report", "Verdict", "examine"]
 async def examine(address: Address, *, clock: Clock | None = None) -> Report:
     """Look at a registry and return what was found; a registry that cannot be reached is a finding too.
 
+    The server of ``embedded://host:port`` is not started: its first process does that.
+
     Raises: InvalidSetting if the address stands for a private registry, or a file of secrets cannot be used.
     """
     if address.private:
         raise InvalidSetting("address", address.text, "a private registry lives and dies with its process")
-    if address.shared is not None:
-        await ensure_server(address.shared)
     clock, settings = clock or SystemClock(), address.settings
     facts = Facts(settings, moment(clock.now()), _client(), ())
     try:

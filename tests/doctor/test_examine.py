@@ -320,6 +320,14 @@ def test_certificates_are_looked_at(ours: Authority, tmp_path: Path, real_loop_k
     run_async(real_loop_kind, main)
 
 
+def test_the_server_of_a_machine_is_not_started(tmp_path: Path) -> None:
+    with reserved_ports(1) as (port,):
+        address = Address.parse(f"embedded://127.0.0.1:{port}/shop?data_dir={tmp_path / 'registry'}")
+        report = asyncio.run(examine(address))
+    assert verdicts(report, UNKNOWN) == {"connection": BAD}
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_private_registry_has_nothing_to_examine() -> None:
     with pytest.raises(InvalidSetting, match="private"):
         asyncio.run(examine(Address.parse("embedded://")))
