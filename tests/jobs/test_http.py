@@ -180,8 +180,7 @@ def test_a_server_that_hangs_is_cut_off_by_the_runs_timeout(real_loop_kind: Loop
             with app.events() as events, anyio.fail_after(90):
                 async with app.running():
                     async for event in events:
-                        if isinstance(event, Ended):
-                            assert server.hanging.is_set()
+                        if isinstance(event, Ended) and server.hanging.is_set():  # a busy machine asks in a later run
                             return event.outcome
         raise AssertionError("it has not run")
 
