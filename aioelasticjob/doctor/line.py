@@ -36,11 +36,11 @@ CLOSE_TIMEOUT = 2.0
 NO_PASSWORD = bytes(16)
 
 
-class Unanswered(ElasticJobError):
+class Unanswered(OSError):
     """A server gave no session, or no answer."""
 
 
-class ReadOnly(ElasticJobError):
+class ReadOnly(Unanswered):
     """A server has lost contact to the others, and gives no new session."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Line:
 async def line(target: Target, timeout: float) -> AsyncIterator[Line]:
     """Connect, ask for a session of ``timeout`` seconds, and end it with the block.
 
-    Raises: OSError or ElasticJobError, the reason for which there is no session.
+    Raises: Unanswered or ElasticJobError, the reason for which there is no session.
     """
     connection, session, password = Connection(Lease(), _ignore, _ignore), 0, NO_PASSWORD
     patience = target.settings.connection_timeout
@@ -118,7 +118,7 @@ async def line(target: Target, timeout: float) -> AsyncIterator[Line]:
 async def prove_identity(line: Line, access: Access) -> None:
     """Log in with SASL and with a digest, as far as they are set.
 
-    Raises: AuthenticationFailed, Unanswered; OSError if the connection ends.
+    Raises: AuthenticationFailed; OSError if the connection ends or the server takes too long.
     """
     if access.sasl is not None:
         with anyio.move_on_after(line.patience) as waiting:
@@ -148,7 +148,7 @@ async def _end(connection: Connection) -> None:
 
 def _reason(error: Exception, connection: Connection, target: Target) -> Exception:
     found, _ = why_failed(error, connection, target.settings.tls, target.server, new=True)
-    if isinstance(found, ElasticJobError):
+    if isinstance(found, ElasticJobError | Unanswered):
         return found
     if isinstance(found, TimeoutError):
         return Unanswered(f"no answer within {target.settings.connection_timeout:g} s")
