@@ -54,15 +54,15 @@ def connection(facts: Facts) -> Finding:
 def encryption(facts: Facts) -> Finding:
     """Judge whether connections are encrypted, and how long the certificates are valid."""
     topic, members = "TLS", facts.members
+    for one in members:
+        if isinstance(one.failure, TlsFailed):
+            advice = "Correct what this says. The page 'Encrypt and authenticate the connection' explains each setting."
+            return Finding(topic, Verdict.BAD, _sentence(str(one.failure)), advice)
     if facts.settings.tls is None:
         if all(_is_loopback(one.server) for one in members):
             return Finding(topic, Verdict.GOOD, "Connections are not encrypted, and stay on this host.")
         seen = "Connections are not encrypted: anybody between this host and the registry can read and change them."
         return Finding(topic, Verdict.WARNING, seen, "Set up secureClientPort in zoo.cfg, and write zks://.")
-    for one in members:
-        if isinstance(one.failure, TlsFailed):
-            advice = "Correct what this says. The page 'Encrypt and authenticate the connection' explains each setting."
-            return Finding(topic, Verdict.BAD, _sentence(str(one.failure)), advice)
     agreed = [(one, one.encryption) for one in members if one.encryption is not None]
     if not agreed:
         return _not_asked(topic, facts)

@@ -320,6 +320,19 @@ def test_certificates_are_looked_at(ours: Authority, tmp_path: Path, real_loop_k
     run_async(real_loop_kind, main)
 
 
+def test_a_port_that_takes_tls_only_is_told_apart(ours: Authority) -> None:
+    of_server = ours.issue("server of a port for TLS")
+
+    async def main() -> Report:
+        tls = server_tls.TlsSettings(of_server.certificate, of_server.key, port=0)
+        async with serve(tls=tls) as server:
+            return await examine(Address.parse(f"zk://127.0.0.1:{server.tls_port}/shop", connection_timeout=30.0))
+
+    report = asyncio.run(main())
+    assert verdicts(report, UNKNOWN)["connection"] is BAD
+    assert "write zks://" in said(report, "connection")
+
+
 def test_the_server_of_a_machine_is_not_started(tmp_path: Path) -> None:
     with reserved_ports(1) as (port,):
         address = Address.parse(f"embedded://127.0.0.1:{port}/shop?data_dir={tmp_path / 'registry'}")

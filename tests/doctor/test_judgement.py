@@ -113,8 +113,10 @@ def test_a_certificate_that_ends_soon_is_to_be_renewed(days: int, verdict: Verdi
     assert (own.verdict, "Renew our certificate in /etc/own.pem" in own.advice) == (verdict, verdict is not GOOD)
 
 
-def test_a_wrong_certificate_is_said_in_its_own_topic() -> None:
-    settings = ConnectionSettings.parse("zks://h")
+@pytest.mark.parametrize("address", ["zks://h", "zk://h"])
+def test_a_wrong_certificate_is_said_in_its_own_topic(address: str) -> None:
+    """Also for an address without TLS: its port may take nothing else."""
+    settings = ConnectionSettings.parse(address)
     broken = (member(1, failure=CertificateRefused("tls.ca: ca.pem is not the right one")),)
     assert judged("TLS", settings=settings, members=broken)[:2] == (
         Verdict.BAD,
