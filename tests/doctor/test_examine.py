@@ -320,7 +320,8 @@ def test_certificates_are_looked_at(ours: Authority, tmp_path: Path, real_loop_k
     run_async(real_loop_kind, main)
 
 
-def test_a_port_that_takes_tls_only_is_told_apart(ours: Authority) -> None:
+def test_a_port_that_takes_tls_only_is_told_apart(ours: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aioelasticjob.doctor.members.WORDS_TIMEOUT", 0.1)  # such a port answers no word
     of_server = ours.issue("server of a port for TLS")
 
     async def main() -> Report:
