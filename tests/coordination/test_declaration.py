@@ -48,7 +48,7 @@ def test_values_of_options_are_not_shown() -> None:
 
 def test_a_long_value_is_shortened() -> None:
     text = Difference("job_parameter", "a" * 5000, "").text("report")
-    assert f"'{'a' * 99}… is declared here" in text
+    assert f"'{'a' * 99}… (5,002 characters) is declared here" in text
 
 
 def test_other_handlers_are_those_that_say_so() -> None:
