@@ -25,9 +25,10 @@ from pydantic.alias_generators import to_camel
 
 from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.cron.crontab import ALIASES
+from aioelasticjob.encoding import unencodable_text
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.retry import Retry
-from aioelasticjob.setting_errors import mistakes, unknown_setting
+from aioelasticjob.setting_errors import mistakes, never_fires, unknown_setting
 from aioelasticjob.setting_sections import DATAFLOW, FAILURES, ITEMS, MORE, OWN, SAFETY, SCHEDULE, Label, Section
 from aioelasticjob.setting_types import (
     AGES,
@@ -200,7 +201,7 @@ class JobConfig(BaseModel):
         if self.cron is not None:
             schedule = _parsed(self.cron, self.time_zone, self.dst)
             if info.context is not _KEPT and schedule.never_fires:
-                raise _never(self.cron)
+                raise never_fires(self.cron)
         for item in self.sharding_item_parameters:
             if not 0 <= item < self.sharding_total_count:
                 raise InvalidSetting(
@@ -297,7 +298,7 @@ class JobConfig(BaseModel):
                 raise unknown_setting(name, settings[name], type(self).model_fields)
         changed = self._rebuilt(self.unknown, **settings)
         if "cron" in settings and changed.schedule is not None and changed.schedule.never_fires:
-            raise _never(changed.cron)
+            raise never_fires(changed.cron)
         return changed
 
     def _rebuilt(self, unknown: Mapping[str, Any], **settings: object) -> JobConfig:
@@ -389,18 +390,6 @@ def required(stored: bytes) -> tuple[str, ...] | None:
 def _parsed(cron: str, time_zone: str, dst: DaylightSaving) -> Cron:
     """Parse a schedule; the result is cached, since it is needed for checking and for running."""
     return Cron.parse(cron, time_zone, dst)
-
-
-def _never(cron: str | None) -> InvalidSetting:
-    return InvalidSetting("cron", cron, "names no moment of any year, so the job would never run: correct the day")
-
-
-def unencodable_text(value: object) -> str | None:
-    """Return the first text in a value that UTF-8 cannot encode, such as half a surrogate pair; None without one."""
-    if isinstance(value, str):
-        return None if value.isascii() or value.encode("utf-8", "ignore").decode() == value else value
-    inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((odd for part in inside if (odd := unencodable_text(part)) is not None), None)
 
 
 def _ignored(key: str) -> str:

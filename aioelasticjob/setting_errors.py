@@ -38,3 +38,8 @@ def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:
             location = ".".join(str(part) for part in one["loc"]) or "settings"
             message = one["msg"].removeprefix("Value error, ")
             yield InvalidSetting(location, one.get("input"), message[:1].lower() + message[1:])
+
+
+def never_fires(cron: str | None) -> InvalidSetting:
+    """Return the error for a schedule that names no moment of any year."""
+    return InvalidSetting("cron", cron, "names no moment of any year, so the job would never run: correct the day")

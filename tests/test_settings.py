@@ -459,7 +459,11 @@ def test_access_is_a_matter_of_file_environment_and_code(write: Write, monkeypat
         ),
         ("registry: zks://h\ntls: ca.pem", {}, "jobs.yaml:2: tls = 'ca.pem': a mapping of ca, certificate"),
         ("registry: zk://h\ntls: {ca: x}", {}, "zks://…, or leave tls out"),
-        ("registry: zks://h", {"TLS__CAFILE": "x"}, "AIOELASTICJOB_TLS__CAFILE: tls.cafile = '…': there is no such setting"),
+        (
+            "registry: zks://h",
+            {"TLS__CAFILE": "x"},
+            "AIOELASTICJOB_TLS__CAFILE: tls.cafile = '…': there is no such setting",
+        ),
         ("registry: zks://h", {"TLS__MINIMUM_VERSION": "2"}, "TLS__MINIMUM_VERSION: tls.minimum_version = '2': one of"),
         ("digest: 8765", {}, "digest = '…': input should be a valid string"),
         ("digest: x8765", {}, "digest = '…': write user:password"),

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from aioelasticjob.clock import moment
-from aioelasticjob.config import unencodable_text
+from aioelasticjob.encoding import unencodable_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import ASKED, SCHEDULED, Fire, FireSource, Outcome, Record, VersionedRecord
 

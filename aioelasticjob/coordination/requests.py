@@ -14,9 +14,10 @@ from functools import lru_cache
 from typing import Any
 
 from aioelasticjob.clock import moment
-from aioelasticjob.config import MAX_ITEMS, unencodable_text
+from aioelasticjob.config import MAX_ITEMS
 from aioelasticjob.coordination.records import MAX_MILLISECONDS
 from aioelasticjob.cron import Cron
+from aioelasticjob.encoding import unencodable_text
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import FireSource, Progress
 from aioelasticjob.registry.tree import Node

@@ -1,0 +1,11 @@
+"""Text that UTF-8 cannot encode, and that the registry can therefore not hold."""
+
+from __future__ import annotations
+
+
+def unencodable_text(value: object) -> str | None:
+    """Return the first text in a value that UTF-8 cannot encode, such as half a surrogate pair; None without one."""
+    if isinstance(value, str):
+        return None if value.isascii() or value.encode("utf-8", "ignore").decode() == value else value
+    inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((odd for part in inside if (odd := unencodable_text(part)) is not None), None)
