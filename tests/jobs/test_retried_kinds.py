@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -125,10 +126,17 @@ def test_a_script_is_started_again_after_its_group_has_ended(real_loop_kind: Loo
 
 
 def test_a_script_that_cannot_be_killed_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = script._start, list[asyncio.subprocess.Process]()
+
     async def never(*_: object) -> bool:
         return False
 
+    async def note(*given: Any) -> asyncio.subprocess.Process:
+        started.append(await start(*given))
+        return started[-1]
+
     monkeypatch.setattr(script, "gone", never)
+    monkeypatch.setattr(script, "_start", note)
 
     async def main() -> None:
         for settings in ({"command": "false"}, {"command": "sleep 60", "attempt_timeout": 0.2}):
@@ -137,6 +145,9 @@ def test_a_script_that_cannot_be_killed_is_not_started_again(monkeypatch: pytest
             ((attempt, error),) = retried.reported
             assert (attempt, type(error)) == (1, ScriptStillRuns)
             assert "could not be killed" in str(error)
+        assert len(started) == 2
+        for process in started:  # which could be killed after all
+            await process.wait()
 
     run_async("asyncio", main)
 
