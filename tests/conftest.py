@@ -56,6 +56,12 @@ def no_outward_address() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Tests marked with ``anyio`` run on asyncio: trio is installed only so that a test sees it refused."""
+    return "asyncio"
+
+
 @pytest.fixture(params=LOOP_KINDS)
 def loop_kind(request: pytest.FixtureRequest) -> LoopKind:
     """Every kind of loop in turn; pass it to ``tests.support.loops.run_async``."""

@@ -230,8 +230,8 @@ class _RunLog(logging.LoggerAdapter[logging.Logger]):
 
 def _about(context: Context, **which: object) -> dict[str, object]:
     """Return the fields that each line of a run's log has."""
-    run = {"run_id": context.run_id, "task_id": context.task_id, "attempt": context.attempt}
-    return {"job": context.job_name, **which, **run}
+    again = {"attempt": context.attempt} if context.attempt > 1 else {}
+    return {"job": context.job_name, **which, "run_id": context.run_id, "task_id": context.task_id, **again}
 
 
 def task_id(job: str, items: str, instance: str, run: str, number: int) -> str:
