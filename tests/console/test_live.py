@@ -297,9 +297,9 @@ def test_a_mistake_in_watching_one_registry_is_told_and_tried_again(
 
 def test_a_registry_that_was_added_and_makes_no_sense_any_more_is_left_out(play: Play, tmp_path: Path) -> None:
     def spoil(db: sqlite3.Connection) -> None:
-        db.execute("insert into registries values ('old', 'gone://nowhere', null, null)")
-        db.execute("insert into registries values ('new', 'zk://127.0.0.1:1/x', null, null)")
-        db.execute("insert into registries values ('forbidden', 'zk://127.0.0.1:2/x', null, null)")
+        db.execute("insert into registries (name, address) values ('old', 'gone://nowhere')")
+        db.execute("insert into registries (name, address) values ('new', 'zk://127.0.0.1:1/x')")
+        db.execute("insert into registries (name, address) values ('forbidden', 'zk://127.0.0.1:2/x')")
 
     async def act(scene: Scene) -> None:
         await scene.console.state.storage.database.run(spoil)
