@@ -321,7 +321,7 @@ def lived(declare: Declare, fail: Raise, **settings: Any) -> list[Ended]:
 
     with as_it_was():
         simulated(main)(VirtualCluster())
-    told = cluster[0].told
+    told = cluster[0].events
     assert [one.outcome for one in told if isinstance(one, Ended) and one.job == "good"] == [COMPLETED] * 8
     assert not any(isinstance(one, Misfired | Refused) for one in told)
     return [one for one in told if isinstance(one, Ended) and one.job == "bad"]

@@ -21,6 +21,11 @@ class BareFollower:
         session.trees.listen(self._show)
 
     @property
+    def has_read(self) -> bool:
+        """Whether something has been seen."""
+        return self._caught_up
+
+    @property
     def is_behind(self) -> bool:
         """Whether nothing has been seen yet."""
         return not self._caught_up
