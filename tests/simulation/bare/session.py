@@ -108,6 +108,8 @@ class BareSession:
         self._away_since: float | None = None
         self._arrives = self._answered = 0.0
         self._hearing = False
+        self._deletions = Latest(0)
+        """Changes whenever this session hears that some node is gone."""
 
     @property
     def incarnation(self) -> int:
@@ -174,12 +176,18 @@ class BareSession:
         self._arrives = self._answered = 0.0
         self.status.set(SessionStatus(SessionState.CONNECTED, incarnation))
         self.hear()
+        self.hear_of_deletion()
 
     def hear(self) -> None:
         """Let the mirrors show what is there, after a while."""
         if not self._hearing and self.is_connected:
             self._hearing = True
             _outside(self._takes(), self._show)
+
+    def hear_of_deletion(self) -> None:
+        """Let those who wait for the end of a node look again, after a while."""
+        if self.is_connected:
+            _outside(self._takes(), lambda: self._deletions.set(self._deletions.value + 1))
 
     def _show(self) -> None:
         self._hearing = False
@@ -292,14 +300,16 @@ class BareSession:
     async def wait_deleted(self, path: str) -> None:
         """Wait until the node that is there now is gone.  Outlives connections and sessions."""
         while True:
-            trees = self.trees.value  # what is read may be old: then there is news already
+            deletions = self._deletions.value
             try:
                 if await self.exists(path) is None:
                     return
             except Suspended:
                 await self.connected()
                 continue
-            await self.trees.until(lambda newer, seen=trees: newer is not seen)  # type: ignore[misc]
+            if path not in self._registry.nodes:  # what was read is old, and the news may have come before
+                self.hear_of_deletion()
+            await self._deletions.until(lambda now, seen=deletions: now != seen)  # type: ignore[misc]
 
     async def _leaves(self, delay: Delay) -> bool:
         """Wait until a transaction on hold leaves; False if it was withdrawn."""

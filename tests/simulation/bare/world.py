@@ -189,7 +189,7 @@ class World:
             return
 
     def _keep(self, session: int, before: Before) -> None:
-        """Keep a view of every state of what is mirrored, and let everybody hear of it."""
+        """Keep a view of every state of what is mirrored, and let everybody hear of it, and of nodes that are gone."""
         nodes = self.registry.nodes
         if self.trace is not None:
             changed = (_change(path, nodes.get(path), was) for path, was in before.items())
@@ -198,6 +198,9 @@ class World:
             self.views.append((self.registry.zxid, read(self._past.mirrored, LAYOUT, self.config)))
             for process in self.processes:
                 process.session.hear()
+        if any(path not in nodes for path in before):
+            for process in self.processes:
+                process.session.hear_of_deletion()
 
 
 def _change(path: str, node: Node | None, was: Node | None) -> str:
