@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config import label_of
+from aioelasticjob.console import acknowledgement_ends
 from aioelasticjob.console.allowed_addresses import check_allowed
 from aioelasticjob.console.drawing import duration_text, outcome_class
 from aioelasticjob.console.live_pages import LivePages
@@ -34,6 +36,7 @@ from aioelasticjob.console.state import ConsoleState, open_storage
 from aioelasticjob.console.throttle import LoginThrottle
 from aioelasticjob.credentials import hide_in_text
 from aioelasticjob.errors import ElasticJobError, RegistryUnreachable, SessionEnded, Suspended
+from aioelasticjob.registry.session import beside
 
 UNREACHABLE: Final = (Suspended, SessionEnded, RegistryUnreachable)
 
@@ -89,7 +92,9 @@ class Console:
                 accounts = state.storage.accounts
                 if await accounts.nobody_there():
                     state.invitation = f"/welcome/{await accounts.invite_first()}"
-                async with state.registries.watching([*state.settings.registries, *await _added_registries(state)]):
+                registries = [*state.settings.registries, *await _added_registries(state)]
+                ends = partial(acknowledgement_ends.watch, state)
+                async with state.registries.watching(registries), beside(ends):
                     self._open.set_result(None)
                     yield
         except BaseException as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.model import GIVEN_UP
 from aioelasticjob.operations import ItemStatus, JobStatus
@@ -20,6 +22,18 @@ SETTLE_LIMIT: Final = 60.0
 """Seconds after which an assignment that does not come to stand needs attention."""
 
 
+ERRORS: Final = "errors"
+"""The subject of all reasons that are about runs that failed, whether they fail each time or now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedError:
+    """An error of the job, and how many of the newest runs of an item have failed with it one after another."""
+
+    group: ErrorGroup
+    streak: int
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One reason; ``sentence`` is a key of the catalogue, with ``values`` for its blanks."""
@@ -30,19 +44,33 @@ class Reason:
     values: Mapping[str, object] = field(default_factory=dict)
     since: float | None = None
     """Since when, in seconds since the epoch; None where nobody knows."""
+    details: Mapping[str, float | None] = field(default_factory=dict)
+    """What tells this reason from a later one of the same subject, with when it was first seen, where that is known."""
+    errors: tuple[RepeatedError, ...] = ()
+    """The errors behind it, the most frequent first; empty where nobody knows them."""
+
+    @property
+    def subject(self) -> str:
+        """What an acknowledgement of this reason is about."""
+        return ERRORS if self.kind in ("failing", "unreliable") else self.kind
 
 
-def reasons(status: JobStatus, runs: Sequence[ObservedRun], unsettled_for: float = 0.0) -> tuple[Reason, ...]:
-    """Return why a job needs a person, the gravest reason first; ``runs`` are its newest runs, the oldest first."""
-    if status.fault is not None:
-        return (Reason("refused", "configuration refused: {fault}", {"fault": status.fault}),)
+def reasons(
+    status: JobStatus, runs: Sequence[ObservedRun], unsettled_for: float = 0.0, errors: Sequence[ErrorGroup] = ()
+) -> tuple[Reason, ...]:
+    """Return why a job needs a person, the gravest reason first.
+
+    ``runs`` are its newest runs, the oldest first; ``errors`` are those of the last day.
+    """
+    if (fault := status.fault) is not None:
+        return (Reason("refused", "configuration refused: {fault}", {"fault": fault}, details={fault: None}),)
     if status.state == "switched off":
         return ()
     return (
         *_nobody(status),
         *_given_up(status.items),
         *_orphans(status),
-        *_failing(status.items, runs),
+        *_failing(status.items, runs, errors),
         *_misfiring(status, runs),
         *_not_converging(unsettled_for),
     )
@@ -64,31 +92,38 @@ def _given_up(items: Iterable[ItemStatus]) -> Iterator[Reason]:
     found = [item for item in items if item.outcome == GIVEN_UP]
     if found:
         names = _listed(item.item for item in found)
-        since = min(item.record.begun for item in found if item.record is not None) / 1000
-        yield Reason("given up", "given up after repeated rescues: items {items}", {"items": names}, since)
+        begun = {str(item.item): item.record.begun / 1000 for item in found if item.record is not None}
+        since = min(begun.values())
+        yield Reason("given up", "given up after repeated rescues: items {items}", {"items": names}, since, begun)
 
 
 def _orphans(status: JobStatus) -> Iterator[Reason]:
     if status.orphans:
         names = _listed(item.item for item in status.orphans)
-        yield Reason("cut off", "cut off and waiting for a rescuer: items {items}", {"items": names})
+        items = {str(item.item): None for item in status.orphans}
+        yield Reason("cut off", "cut off and waiting for a rescuer: items {items}", {"items": names}, details=items)
 
 
-def _failing(items: Sequence[ItemStatus], runs: Sequence[ObservedRun]) -> Iterator[Reason]:
+def _failing(
+    items: Sequence[ItemStatus], runs: Sequence[ObservedRun], errors: Sequence[ErrorGroup]
+) -> Iterator[Reason]:
     """Yield one reason if the newest run of an item failed, and another one if failures come and go."""
-    failing = [item for item in items if item.outcome not in (None, GIVEN_UP) and is_failure(item.outcome or "")]
-    if failing:
-        streaks = [_streak(item, runs) for item in failing]
-        values = {"items": _listed(item.item for item in failing), "streak": max(len(streak) for streak in streaks)}
-        since = min(streak[-1] for streak in streaks) / 1000
-        yield Reason("failing", "failing, {streak} in a row: items {items}", values, since)
+    streaks = _streaks(items, runs)
+    details = {one.name: one.first for one in errors}
+    repeated = _repeated(errors, streaks)
+    if streaks:
+        values = {"items": _listed(streaks), "streak": max(map(len, streaks.values()))}
+        since = min(streak[-1] for streak in streaks.values()) / 1000
+        yield Reason("failing", "failing, {streak} in a row: items {items}", values, since, details, repeated)
         return
     recent = _recent(items, runs)
     finished = [run for run in recent if run.outcome != "misfired"]
     failed = [run for run in finished if is_failure(run.outcome)]
     if len(failed) >= FLAKY_FAILURES:
         values = {"failed": len(failed), "runs": len(finished)}
-        yield Reason("unreliable", "{failed} of the last {runs} runs failed", values, failed[0].begun / 1000)
+        yield Reason(
+            "unreliable", "{failed} of the last {runs} runs failed", values, failed[0].begun / 1000, details, repeated
+        )
 
 
 def _misfiring(status: JobStatus, runs: Sequence[ObservedRun]) -> Iterator[Reason]:
@@ -108,17 +143,41 @@ def _not_converging(unsettled_for: float) -> Iterator[Reason]:
         )
 
 
-def _streak(item: ItemStatus, runs: Sequence[ObservedRun]) -> list[int]:
-    """Return when the failed runs at the end of an item's runs began, the newest first."""
-    begun = item.record.begun if item.record is not None else 0
-    found = [begun]
-    for run in reversed(runs):
-        if run.item != item.item or run.begun >= begun or run.outcome == "misfired":
+def _streaks(items: Iterable[ItemStatus], runs: Iterable[ObservedRun]) -> Mapping[int, Sequence[int]]:
+    """Return when the failed runs began with which the runs of an item end, the newest first, by item.
+
+    An item that runs now is judged by the runs before, so that a job that fails does not look well while it runs.
+    """
+    by_item: dict[int, list[ObservedRun]] = {}
+    for run in runs:
+        if run.outcome != "misfired":
+            by_item.setdefault(run.item, []).append(run)
+    found = {}
+    for item in items:
+        record = item.record
+        if record is None or record.outcome == GIVEN_UP or (record.outcome and not is_failure(record.outcome)):
             continue
-        if not is_failure(run.outcome):
-            break
-        found.append(run.begun)
+        streak = [record.begun] if record.outcome else []
+        for run in reversed(by_item.get(item.item, ())):
+            if run.begun >= record.begun:
+                continue
+            if not is_failure(run.outcome):
+                break
+            streak.append(run.begun)
+        if streak:
+            found[item.item] = streak
     return found
+
+
+def _repeated(errors: Iterable[ErrorGroup], streaks: Mapping[int, Sequence[int]]) -> tuple[RepeatedError, ...]:
+    """Return the errors with their streaks, the most frequent first."""
+    found = []
+    for error in errors:
+        counts = Counter(
+            item for item, began in error.runs if item in streaks and began * 1000 >= streaks[item][-1] - 1000
+        )  # the registry notes the claim of an item, the event store the moment at which its run began
+        found.append(RepeatedError(error, max(counts.values(), default=0)))
+    return tuple(sorted(found, key=lambda one: -one.group.count))
 
 
 def _recent(items: Sequence[ItemStatus], runs: Sequence[ObservedRun]) -> Sequence[ObservedRun]:

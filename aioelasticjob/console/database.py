@@ -16,7 +16,7 @@ from aioelasticjob.errors import ElasticJobError
 
 T = TypeVar("T")
 
-VERSION: Final = 3
+VERSION: Final = 4
 GRANTS: Final = """
 create table grants (
     user text not null collate nocase references users(name) on delete cascade, registry text not null,
@@ -25,11 +25,18 @@ create table grants (
 """
 ACCESS: Final = "alter table registries add column access text;\n"
 """Credentials and certificates besides the digest, as JSON."""
+ACKNOWLEDGEMENTS: Final = """
+create table acknowledgements (
+    registry text not null, job text not null, subject text not null, details text not null, who text not null,
+    note text not null, at real not null, until real not null, primary key (registry, job, subject)
+);
+"""
 UPGRADES: Final = {
     # operators of version 1 might also add registries and invite others
     1: "update users set role = 'admin' where role = 'operator';\n"
     "update invitations set role = 'admin' where role = 'operator';\n" + GRANTS,
     2: ACCESS,
+    3: ACKNOWLEDGEMENTS,
 }
 """By version, the statements that lead to the next one."""
 SCHEMA: Final = """
@@ -130,7 +137,9 @@ def _upgrade(connection: sqlite3.Connection, directory: Path) -> None:
     if version > VERSION:
         connection.rollback()
         raise DataUnusable(directory, f"was written by a newer console (data version {version}, known is {VERSION})")
-    scripts = [UPGRADES[old] for old in range(version, VERSION)] if version else [SCHEMA, GRANTS, ACCESS]
+    scripts = (
+        [UPGRADES[old] for old in range(version, VERSION)] if version else [SCHEMA, GRANTS, ACCESS, ACKNOWLEDGEMENTS]
+    )
     for script in scripts:
         for statement in _statements(script):
             connection.execute(statement)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from aioelasticjob.clock import Clock
+from aioelasticjob.console.acknowledgements import Acknowledgement
 from aioelasticjob.console.attention import Reason, reasons
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.operations import JobStatus
 
-GROUPS: Final = ("attention", "running", "waiting", "off")
+GROUPS: Final = ("attention", "acknowledged", "running", "waiting", "off")
 """What the tiles count; the group that needs a person comes first."""
 _GROUP: Final = {
     "running": "running",
@@ -44,24 +45,44 @@ class Health:
     """Whether its next fire will be run as things are."""
     reasons: tuple[Reason, ...] = ()
     """Why it needs attention."""
+    acknowledged: tuple[tuple[Reason, Acknowledgement], ...] = ()
+    """Reasons that an operator has acknowledged, which need no attention until then."""
 
 
-def health_of(status: JobStatus, found: tuple[Reason, ...]) -> Health:
-    """Return the health of a job that needs attention for the reasons ``found``."""
-    state = status.state
+AcknowledgementsByJob: TypeAlias = Mapping[str, Mapping[str, Acknowledgement]]
+"""By job, then by subject."""
+
+
+def health_of(
+    status: JobStatus, found: tuple[Reason, ...], acknowledgements: Mapping[str, Acknowledgement] | None = None
+) -> Health:
+    """Return the health of a job that has these reasons to need attention; acknowledgements are by subject."""
+    state, by_subject = status.state, acknowledgements or {}
     fires = state not in _NO_FIRES
+    acknowledged = tuple(
+        (reason, one) for reason in found if (one := by_subject.get(reason.subject)) and one.covers(reason)
+    )
+    settled = [reason for reason, _ in acknowledged]
+    left = tuple(reason for reason in found if reason not in settled)
     if not found:
         return Health(_GROUP.get(state, "attention"), _COLOUR.get(state, "off"), state, fires)
-    gravest = found[0].kind
-    colour = "warn" if gravest in _WARNINGS else "bad"
-    return Health("attention", colour, gravest if gravest in _REASONS_IN_PLACE else state, fires, found)
+    gravest = (left or found)[0].kind
+    word = gravest if gravest in _REASONS_IN_PLACE else state
+    if not left:
+        return Health("acknowledged", "off", word, fires, (), acknowledged)
+    return Health("attention", "warn" if gravest in _WARNINGS else "bad", word, fires, left, acknowledged)
 
 
 class HealthGroups:
     """The health of a registry's jobs."""
 
-    def __init__(self, watch: RegistryWatch, clock: Clock) -> None:
-        self._watch, self._clock = watch, clock
+    def __init__(
+        self,
+        watch: RegistryWatch,
+        clock: Clock,
+        acknowledgements: Callable[[str], AcknowledgementsByJob] = lambda registry: {},
+    ) -> None:
+        self._watch, self._clock, self._acknowledgements = watch, clock, acknowledgements
         self._snapshot: RegistrySnapshot | None = None
         self._unsettled: dict[str, float] = {}
         """By job, when its assignment was first seen not to stand."""
@@ -92,6 +113,13 @@ class HealthGroups:
         self._unsettled = {name: self._unsettled.get(name, now) for name in unsettled}
 
     def _health(self, status: JobStatus) -> Health:
-        now = self._clock.now()
+        acknowledgements = self._acknowledgements(self._watch.settings.name).get(status.name)
+        return health_of(status, self.reasons(status), acknowledgements)
+
+    def reasons(self, status: JobStatus) -> tuple[Reason, ...]:
+        """Return why a job needs attention, whether somebody has acknowledged that or not."""
+        now, store = self._clock.now(), self._watch.store
         unsettled_for = now - self._unsettled.get(status.name, now)
-        return health_of(status, reasons(status, list(self._watch.runs.get(status.name, ())), unsettled_for))
+        runs = list(self._watch.runs.get(status.name, ()))
+        errors = () if store is None else store.snapshot.errors.get(status.name, ())
+        return reasons(status, runs, unsettled_for, errors)

@@ -38,6 +38,7 @@ NOUNS: Final = {
     "run": ("{number} run", "{number} runs"),
     "misfire": ("{number} misfire", "{number} misfires"),
     "failure": ("{number} failure", "{number} failures"),
+    "time": ("once", "{number} times"),
     "change": ("{number} change", "{number} changes"),
 }
 """What is counted: a sentence for one of it and one for any other number."""

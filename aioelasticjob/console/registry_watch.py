@@ -118,7 +118,7 @@ class RegistryWatch:
                     self.store_problem = str(error)
                     self._log_problem("no event store", error)
                 else:
-                    self.store = StoreWatch(opened, self._clock, self.settings.name)
+                    self.store = StoreWatch(opened, self._clock, self.settings.name, self.touch)
                     await stack.enter_async_context(beside(self.store.watch))
             await self._watch()
 
@@ -217,6 +217,13 @@ class RegistryWatch:
                     seen for seen in _new_runs(before, status.items) if (seen.item, seen.begun // 1000) not in known
                 ]
                 runs.extend(sorted(fresh, key=lambda seen: seen.ended))
+
+    def touch(self, jobs: Iterable[str]) -> None:
+        """Let the pages show some jobs anew: something has changed that the registry does not hold."""
+        old = self.snapshot.value
+        version = old.version + 1
+        touched = {name: version for name in jobs if name in old.jobs}
+        self.snapshot.set(replace(old, version=version, changed={**old.changed, **touched}))
 
     def _log_problem(self, message: str, error: Exception) -> None:
         log.warning(message, extra={"registry": self.settings.name, "reason": str(error)})

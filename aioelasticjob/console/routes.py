@@ -15,6 +15,7 @@ from aioelasticjob.console.access import restricted
 from aioelasticjob.console.accounts import Role
 from aioelasticjob.console.pages import (
     account,
+    acknowledging,
     configuring,
     history,
     job,
@@ -109,6 +110,9 @@ def _registry_pages(to: _RouteFactory) -> list[BaseRoute]:
         to.get("/job/{job}/settings", configuring.page),
         to.post("/job/{job}/settings", configuring.save),
         to.post("/job/{job}/preview", configuring.preview, changes=False),
+        to.get("/job/{job}/acknowledge", acknowledging.form, Role.OPERATOR),
+        to.post("/job/{job}/acknowledge", acknowledging.acknowledge),
+        to.post("/job/{job}/acknowledge/end", acknowledging.end),
         to.get("/job/{job}/do/{action}", job.confirm),
         to.post("/job/{job}/do/{action}", job.act, Role.VIEWER),
     ]

@@ -14,6 +14,7 @@ from jinja2 import Environment
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.accounts import Accounts
+from aioelasticjob.console.acknowledgements import Acknowledgements
 from aioelasticjob.console.audit import Audit
 from aioelasticjob.console.database import Database, open_database
 from aioelasticjob.console.devices import Devices
@@ -39,6 +40,7 @@ class Storage:
     audit: Audit
     failed_sign_ins: FailedSignIns
     devices: Devices
+    acknowledgements: Acknowledgements
 
 
 @dataclass
@@ -66,7 +68,7 @@ class ConsoleState:
         """Return the health of a registry's jobs at a moment."""
         groups = self.health.get(watch)
         if groups is None:
-            groups = self.health[watch] = HealthGroups(watch, self.clock)
+            groups = self.health[watch] = HealthGroups(watch, self.clock, self.storage.acknowledgements.of)
         return groups.update(snapshot)
 
 
@@ -80,9 +82,10 @@ async def open_storage(settings: ConsoleSettings, clock: Clock, hasher: Password
     async with open_database(settings.directory) as database:
         secret, audit = await secret_of(database), Audit(database, clock)
         sessions, accounts = Sessions(database, settings, clock, secret), Accounts(database, clock, hasher)
-        failed = FailedSignIns(audit, clock)
+        failed, acknowledgements = FailedSignIns(audit, clock), Acknowledgements(database, clock)
+        await acknowledgements.load()
         try:
-            yield Storage(database, accounts, sessions, audit, failed, Devices(secret))
+            yield Storage(database, accounts, sessions, audit, failed, Devices(secret), acknowledgements)
         finally:
             with CancelScope(shield=True):
                 await failed.flush()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from aioelasticjob.clock import Clock, moment
+from aioelasticjob.console.error_groups import ErrorsByJob, Failure, grouped, kind_of, place_of
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.observers.sql.history import Filter
 
@@ -20,6 +23,12 @@ CHECK_INTERVAL: Final = 5.0
 """Seconds between two questions to the event store."""
 WINDOW: Final = timedelta(hours=1)
 """The time over which failures and misfires are counted."""
+ERROR_WINDOW: Final = timedelta(days=1)
+"""The time over which errors are grouped."""
+ERROR_INTERVAL: Final = 60.0
+"""Seconds after which errors are grouped anew although the number of failures of the last hour is the same."""
+ERRORS: Final = 500
+"""Failures that are grouped at most: the newest ones."""
 GOOD: Final = ("running", "completed", "handed over")
 """Outcomes that are no failure."""
 
@@ -38,14 +47,26 @@ class StoreSnapshot:
     """Runs of the last hour that did not succeed."""
     misfires: int = 0
     """Misfires of the last hour."""
+    errors: ErrorsByJob = field(default_factory=lambda: MappingProxyType({}))
+    """By job, the errors of the last day."""
 
 
 class StoreWatch:
-    """One event store under watch."""
+    """One event store under watch.  ``on_errors`` is called with the jobs whose errors have changed."""
 
-    def __init__(self, store: EventStore, clock: Clock, registry: str) -> None:
-        self.store, self._clock, self._registry = store, clock, registry
+    def __init__(
+        self,
+        store: EventStore,
+        clock: Clock,
+        registry: str,
+        on_errors: Callable[[Iterable[str]], None] = lambda jobs: None,
+    ) -> None:
+        self.store, self._clock, self._registry, self._on_errors = store, clock, registry, on_errors
         self.snapshot = StoreSnapshot()
+        self._places: dict[str, str] = {}
+        """By the key of a run that has failed, the place of its error."""
+        self._grouped = float("-inf")
+        """When the errors were last grouped."""
 
     async def watch(self) -> None:
         """Ask the store again and again, until cancelled."""
@@ -60,10 +81,36 @@ class StoreWatch:
         try:
             outcomes = await self.store.counts(Filter(since=since))
             misfires = await self.store.count_states(Filter(since=since, state="TASK_MISFIRED"))
+            failures = sum(number for outcome, number in outcomes.items() if outcome not in GOOD)
+            errors = await self._errors(now, failures)
         except ElasticJobError as error:
             if self.snapshot.lost is None:
                 log.warning("event store lost", extra={"registry": self._registry, "reason": str(error)})
             self.snapshot = replace(self.snapshot, lost=str(error))
             return
-        failures = sum(number for outcome, number in outcomes.items() if outcome not in GOOD)
-        self.snapshot = StoreSnapshot(None, now, failures, misfires)
+        before = self.snapshot.errors
+        self.snapshot = StoreSnapshot(None, now, failures, misfires, errors)
+        if changed := {job for job in before.keys() | errors.keys() if before.get(job) != errors.get(job)}:
+            self._on_errors(changed)
+
+    async def _errors(self, now: float, failures: int) -> ErrorsByJob:
+        """Return the errors of the last day, asked for anew if something has failed since, or after a while."""
+        before = self.snapshot
+        if failures == before.failures and now < self._grouped + ERROR_INTERVAL:
+            return before.errors
+        found = await self.store.failures(Filter(since=moment(now) - ERROR_WINDOW), limit=ERRORS)
+        unknown = [one.id for one in found if one.id not in self._places]
+        stacks = await self.store.stacks(unknown)
+        places = {key: place_of(stack) for key, stack in stacks.items()} | self._places
+        self._places = {one.id: places.get(one.id, "") for one in found}
+        self._grouped = now
+        return grouped(
+            (
+                Failure(
+                    *(one.id, one.job, one.item, one.began.timestamp()),
+                    *(kind_of(one.failure, one.outcome), self._places[one.id]),
+                )
+                for one in found
+            ),
+            before.errors,
+        )

@@ -49,7 +49,10 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
         failures=failures,
         misfires=misfires,
         counted=counted,
-        nobody_there=sum(any(reason.kind == "nobody there" for reason in one.reasons) for one in health.of.values()),
+        nobody_there=sum(
+            any(reason.kind == "nobody there" for reason in (*one.reasons, *(reason for reason, _ in one.acknowledged)))
+            for one in health.of.values()
+        ),
     )
 
 

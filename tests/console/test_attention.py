@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aioelasticjob.console.attention import SETTLE_LIMIT, reasons
+from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.health import health_of
 from aioelasticjob.console.instance_log import InstanceLog, Rescue
 from aioelasticjob.console.registry_watch import ObservedRun
@@ -37,6 +38,28 @@ def test_a_job_that_fails_now_and_then_stays_with_those_that_need_attention_when
     assert (found.kind, found.values) == ("unreliable", {"failed": 4, "runs": 13})
     assert reasons(status("report", (good,), now=NOW), _runs("failed", *["completed"] * 19)) == ()  # once is no rate
     assert reasons(status("report", (good,), now=NOW), _runs("failed", "failed", *["completed"] * 20)) == ()  # long ago
+
+
+def test_a_job_that_fails_does_not_look_well_while_it_runs() -> None:
+    runs = _runs("completed", "failed", "failed")
+    under_way = replace(ended("", NOW), completed=False, completed_at=runs[-1].ended)
+    (found,) = reasons(status("report", (item(0, record=under_way),), now=NOW), runs)
+    assert (found.kind, found.values["streak"]) == ("failing", 2)
+    assert reasons(status("report", (item(0, record=under_way),), now=NOW), _runs("failed", "completed")) == ()
+
+
+def test_the_errors_behind_failures_are_told_with_count_and_streak_the_most_frequent_first() -> None:
+    runs = _runs("failed", "failed", "completed", "failed", "failed")
+    began = [run.begun / 1000 for run in runs]
+    last = replace(ended("failed", NOW), begun=runs[-1].begun)
+    known = ErrorGroup("KeyError", "a.py, f", began[0], "r4", ((0, began[4]), (0, began[1]), (0, began[0])))
+    other = ErrorGroup("OSError", "b.py, g", began[3], "r3", ((0, began[3]),))
+    (found,) = reasons(status("report", (item(0, record=last),), now=NOW), runs, errors=(other, known))
+    assert [(one.group.kind, one.group.count, one.streak) for one in found.errors] == [
+        ("KeyError", 3, 1),
+        ("OSError", 1, 1),
+    ]
+    assert found.details == {"KeyError · a.py, f": began[0], "OSError · b.py, g": began[3]}
 
 
 def test_a_run_that_somebody_has_stopped_is_no_failure() -> None:

@@ -78,6 +78,19 @@ class RunDetails:
 
 
 @dataclass(frozen=True, slots=True)
+class FailureEntry:
+    """A run that has failed."""
+
+    id: str
+    job: str
+    item: int
+    began: datetime
+    outcome: str
+    failure: str | None
+    """The failure in one line."""
+
+
+@dataclass(frozen=True, slots=True)
 class SparklineEntry:
     """A run as one bar of a sparkline."""
 

@@ -29,7 +29,14 @@ from sqlalchemy.sql.functions import FunctionElement
 from aioelasticjob.config import MAX_ITEMS
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import CUT_OFF, Outcome
-from aioelasticjob.observers.sql.history import RUNNING, Filter, RunEntry, SparklineEntry, StateEntry
+from aioelasticjob.observers.sql.history import (
+    RUNNING,
+    FailureEntry,
+    Filter,
+    RunEntry,
+    SparklineEntry,
+    StateEntry,
+)
 from aioelasticjob.observers.sql.rows import HANDED_OVER
 from aioelasticjob.observers.sql.schema import RUNS, STATES, Moment
 
@@ -75,6 +82,18 @@ def kin_of(run: RunEntry) -> Select[Any]:
     same = and_(RUNS.c.job_name == run.job, RUNS.c.sharding_item == run.item, RUNS.c.fire_time == _naive(run.fire_time))
     began = RUNS.c.start_time >= _naive(run.fire_time) if run.fire_time is not None else false()
     return select(*_RUN, OUTCOME).where(same, began, RUNS.c.id != run.id).order_by(RUNS.c.start_time).limit(100)
+
+
+def failures(which: Filter, limit: int) -> Select[Any]:
+    """Return the query for the newest runs that have failed, without their stacks."""
+    wanted = (RUNS.c.id, RUNS.c.job_name, RUNS.c.sharding_item, RUNS.c.start_time, RUNS.c.failure_cause, OUTCOME)
+    failed = (RUNS.c.complete_time.is_not(None), RUNS.c.start_time.is_not(None), OUTCOME.element.not_in(GOOD))
+    return select(*wanted).where(*_conditions(which), *failed).order_by(RUNS.c.start_time.desc()).limit(limit)
+
+
+def stacks(keys: Sequence[str]) -> Select[Any]:
+    """Return the query for the stacks of some runs."""
+    return select(RUNS.c.id, RUNS.c.failure_stack).where(RUNS.c.id.in_(keys))
 
 
 def sparklines(jobs: Sequence[str], last: int) -> CompoundSelect[Any]:
@@ -181,6 +200,12 @@ def read_state(row: RowMapping) -> StateEntry:
         at=_aware(row["creation_time"]),
         fire_time=_aware(row["fire_time"]),
     )
+
+
+def read_failure(row: RowMapping) -> FailureEntry:
+    """Return a row as a run that has failed."""
+    began = _utc(row["start_time"])
+    return FailureEntry(row["id"], row["job_name"], row["sharding_item"], began, row["result"], row["failure_cause"])
 
 
 def read_sparkline_entry(row: RowMapping) -> SparklineEntry:

@@ -28,6 +28,7 @@ from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql import queries
 from aioelasticjob.observers.sql.engine import engine_for, widths
 from aioelasticjob.observers.sql.history import (
+    FailureEntry,
     Filter,
     Page,
     RunDetails,
@@ -136,6 +137,15 @@ class EventStore:
         kin = await self._ask(queries.kin_of(run)) if run.fire_time is not None else ()
         told = tuple(map(queries.read_state, states))
         return RunDetails(run, found[0]["failure_stack"], told, tuple(map(queries.read_run, kin)))
+
+    async def failures(self, which: Filter = Filter(), *, limit: int = 500) -> Sequence[FailureEntry]:  # noqa: B008
+        """Return the newest runs that have failed, the newest first."""
+        return [queries.read_failure(row) for row in await self._ask(queries.failures(which, limit))]
+
+    async def stacks(self, keys: Sequence[str]) -> Mapping[str, str]:
+        """Return the failures of some runs with their stacks, by the key of the run."""
+        rows = await self._ask(queries.stacks(keys)) if keys else ()
+        return {row["id"]: row["failure_stack"] or "" for row in rows}
 
     async def sparklines(self, jobs: Sequence[str], *, last: int = 30) -> Mapping[str, tuple[SparklineEntry, ...]]:
         """Return the newest runs of each job, the oldest of them first, for sparklines."""

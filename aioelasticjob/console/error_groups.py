@@ -1,0 +1,92 @@
+"""Errors of runs that have failed, grouped by kind and place, so that a thousand failures are one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+LONGEST_KIND: Final = 80
+"""Characters of a kind that are shown."""
+_SEPARATOR: Final = re.compile(r"[\\/]")
+_KIND: Final = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
+_FRAME: Final = re.compile(r'File "([^"\n]+)", line \d+, in (\S+)')
+_NOT_OWN: Final = re.compile(
+    r"[\\/](site-packages|dist-packages|lib[\\/]python\d|aioelasticjob[\\/](running|jobs))[\\/.]"
+)
+"""Files of libraries and of ourselves: an error is where the last function of the application was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run that has failed, with the kind and the place of its error."""
+
+    run: str
+    """The run's key in the event store."""
+    job: str
+    item: int
+    began: float
+    """In seconds since the epoch."""
+    kind: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """The failures of one job that have the same kind and place."""
+
+    kind: str
+    """The name of the exception; the run's outcome where there is none."""
+    place: str
+    """File and function; empty where nobody knows."""
+    first: float
+    """When the first run that failed so began, in seconds since the epoch."""
+    newest: str
+    """The key of the newest run that failed so."""
+    runs: tuple[tuple[int, float], ...]
+    """The item and the beginning of each run that failed so within the last day, the newest first."""
+
+    @property
+    def name(self) -> str:
+        """Kind and place, which tell this error from others of the job."""
+        return f"{self.kind} · {self.place}" if self.place else self.kind
+
+    @property
+    def count(self) -> int:
+        """How many runs failed so within the last day."""
+        return len(self.runs)
+
+
+ErrorsByJob = Mapping[str, tuple[ErrorGroup, ...]]
+
+
+def grouped(failures: Iterable[Failure], before: ErrorsByJob) -> ErrorsByJob:
+    """Group failures, the newest first, by job, kind and place; what ``before`` has seen first is remembered."""
+    found: dict[str, dict[tuple[str, str], list[Failure]]] = {}
+    for one in failures:
+        found.setdefault(one.job, {}).setdefault((one.kind, one.place), []).append(one)
+    return {job: tuple(_group(runs, before.get(job, ())) for runs in groups.values()) for job, groups in found.items()}
+
+
+def kind_of(failure: str | None, outcome: str) -> str:
+    """Return the name of the exception that a failure's line begins with, else the outcome."""
+    name = _KIND.match(failure or "")
+    return name[0].rpartition(".")[2][:LONGEST_KIND] if name else outcome
+
+
+def place_of(stack: str) -> str:
+    """Return the last function of the application that a stack names, as file and function; empty if it has none."""
+    frames = _FRAME.findall(stack.rpartition("Traceback (most recent call last)")[2])
+    own = [frame for frame in frames if not _NOT_OWN.search(frame[0])]
+    if not frames:
+        return ""
+    file, function = (own or frames)[-1]
+    return f"{'/'.join(re.split(_SEPARATOR, file)[-2:])}, {function}"
+
+
+def _group(runs: list[Failure], before: Iterable[ErrorGroup]) -> ErrorGroup:
+    newest = runs[0]
+    known = [one.first for one in before if (one.kind, one.place) == (newest.kind, newest.place)]
+    first = min(*known, runs[-1].began) if known else runs[-1].began
+    return ErrorGroup(newest.kind, newest.place, first, newest.run, tuple((one.item, one.began) for one in runs))

@@ -1,0 +1,92 @@
+"""Acknowledging a reason for which a job needs attention: with a note, and until a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from aioelasticjob.clock import moment
+from aioelasticjob.console.acknowledgement_ends import facts, show_anew
+from aioelasticjob.console.acknowledgements import NOTE, Acknowledgement
+from aioelasticjob.console.attention import Reason
+from aioelasticjob.console.job_actions import Filled
+from aioelasticjob.console.request import PageRequest, job_name, registry_of
+from aioelasticjob.errors import InvalidSetting
+
+USUAL: Final = timedelta(days=1)
+"""The time until the end that the form proposes."""
+
+
+async def form(request: PageRequest) -> Response:
+    """Ask for the note and the end."""
+    zone = ZoneInfo(request.viewer.zone)
+    until = (moment(request.state.clock.now()) + USUAL).astimezone(zone).strftime("%Y-%m-%dT%H:%M")
+    return _ask(request, request.http.query_params.get("reason", ""), {"note": "", "until": until})
+
+
+async def acknowledge(request: PageRequest) -> Response:
+    """Acknowledge a reason, and write down who did."""
+    registry, job, subject = registry_of(request).settings.name, job_name(request), request.form.get("reason", "")
+    reason = _reason(request, subject)
+    known = _known(request, subject)
+    try:
+        until = Filled(request.form, request.viewer.name, request.viewer.zone).needed("until")
+        note = request.form.get("note", "")
+        asked = {"reason": subject, "note": note, "until": until.isoformat()}
+        async with request.audited("acknowledge", job, asked=asked, before=facts(known) if known else {}) as result:
+            one = await request.state.storage.acknowledgements.add(
+                registry, job, reason, request.viewer.name, note, until.timestamp()
+            )
+            result.after = facts(one)
+    except InvalidSetting as error:
+        return _ask(request, subject, request.form, str(error))
+    show_anew(request.state, one)
+    notice = request.translate("Acknowledged: it needs no attention until then.")
+    return request.redirect(request.registry_url("job", job), notice)
+
+
+async def end(request: PageRequest) -> Response:
+    """End an acknowledgement before its time."""
+    job, known = job_name(request), _known(request, request.form.get("reason", ""))
+    if known is None:
+        raise HTTPException(404, request.translate("It is not acknowledged any more."))
+    async with request.audited("end acknowledgement", job, before=facts(known)):
+        await request.state.storage.acknowledgements.remove(known)
+    show_anew(request.state, known)
+    notice = request.translate("The acknowledgement has ended.")
+    return request.redirect(request.registry_url("job", job), notice)
+
+
+def _ask(request: PageRequest, subject: str, typed: Mapping[str, str], problem: str = "") -> Response:
+    return request.page(
+        "acknowledge.html",
+        409 if problem else 200,
+        job=job_name(request),
+        reason=_reason(request, subject),
+        typed=typed,
+        problem=problem,
+        note_limit=NOTE,
+        tab="jobs",
+    )
+
+
+def _reason(request: PageRequest, subject: str) -> Reason:
+    """Return the job's present reason of a subject."""
+    registry = registry_of(request)
+    snapshot = registry.snapshot.value
+    status = snapshot.jobs.get(job_name(request))
+    if status is not None:
+        for reason in request.state.health_of(registry, snapshot).reasons(status):
+            if reason.subject == subject:
+                return reason
+    raise HTTPException(404, request.translate("The job does not need attention for that reason any more."))
+
+
+def _known(request: PageRequest, subject: str) -> Acknowledgement | None:
+    by_job = request.state.storage.acknowledgements.of(registry_of(request).settings.name)
+    return by_job.get(job_name(request), {}).get(subject)
