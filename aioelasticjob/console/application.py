@@ -25,12 +25,14 @@ from aioelasticjob.config import label_of
 from aioelasticjob.console import acknowledgement_ends
 from aioelasticjob.console.allowed_addresses import check_allowed
 from aioelasticjob.console.drawing import duration_text, outcome_class
+from aioelasticjob.console.i18n import Language
 from aioelasticjob.console.live_pages import LivePages
 from aioelasticjob.console.middleware import HeadersAndLimits
 from aioelasticjob.console.proxies import ProxyHeaders, TrustedProxies
 from aioelasticjob.console.registry_watch import Registries
 from aioelasticjob.console.request import ROOT, read_request
 from aioelasticjob.console.routes import routes
+from aioelasticjob.console.schedule_sentences import schedule_sentence
 from aioelasticjob.console.settings import ConsoleSettings, RegistrySettings, registry_name
 from aioelasticjob.console.state import ConsoleState, open_storage
 from aioelasticjob.console.throttle import LoginThrottle
@@ -140,8 +142,8 @@ class Console:
 
     async def _error_response(self, http: Request, error: Exception) -> Response:
         """Answer with a page that says what was wrong."""
-        status, message = _status_and_message(error)
         request = await read_request(self.state, http)
+        status, message = _status_and_message(error, request.translate)
         if request.is_fragment:
             return request.show_notice(message, error=True, status=status)
         return request.page("error.html", status, code=status, why=message)
@@ -182,12 +184,12 @@ async def _added_registries(state: ConsoleState) -> list[RegistrySettings]:
     return found
 
 
-def _status_and_message(error: Exception) -> tuple[int, str]:
+def _status_and_message(error: Exception, translate: Language) -> tuple[int, str]:
     if isinstance(error, HTTPException):
-        return error.status_code, error.detail
+        return error.status_code, translate.message(error.detail)
     if isinstance(error, ElasticJobError):
-        return 503 if isinstance(error, UNREACHABLE) else 409, str(error)
-    return 500, "something is wrong with the console itself; its log says what"
+        return 503 if isinstance(error, UNREACHABLE) else 409, translate.error(error)
+    return 500, translate("something is wrong with the console itself; its log says what")
 
 
 def _templates() -> Environment:
@@ -201,6 +203,7 @@ def _templates() -> Environment:
     )
     environment.globals |= {
         "duration_text": duration_text,
+        "schedule_sentence": schedule_sentence,
         "outcome_class": outcome_class,
         "label": label_of,
         "hide_in_text": hide_in_text,

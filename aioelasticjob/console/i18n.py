@@ -9,6 +9,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from aioelasticjob.console.messages import messages
+from aioelasticjob.errors import InvalidSetting
+
 NAMES: Final = {"en": "English", "zh": "中文"}
 """The languages by code, each by its own name."""
 
@@ -24,6 +27,18 @@ class Language:
         """Return the sentence in this language with its ``{names}`` filled in; an unknown one stays English."""
         said = self.phrases.get(sentence, sentence)
         return said.format(**values) if values else said
+
+    def message(self, text: str | None) -> str:
+        """Return a sentence that the library has made in this language; one that is not known stays English."""
+        return messages(self.code)(text or "")
+
+    def error(self, error: Exception) -> str:
+        """Return what an error says in this language."""
+        text = str(error)
+        if isinstance(error, InvalidSetting) and text.endswith(ending := f": {error.expected}"):
+            colon = "：" if self.code == "zh" else ": "
+            return f"{text.removesuffix(ending)}{colon}{self.message(error.expected)}"  # the value may hold anything
+        return self.message(text)
 
     def count(self, number: int, noun: str) -> str:
         """Return a number with what it counts, such as "1 item" and "2 items"."""

@@ -26,7 +26,8 @@ _MONTHS = (
     *("July", "August", "September", "October", "November", "December"),
 )
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth")
-_MOST_TIMES = 6
+MOST_TIMES = 6
+"""Times of a day that are listed one by one."""
 
 
 def sentence(fields: Fields) -> str:
@@ -41,7 +42,7 @@ def sentence(fields: Fields) -> str:
 
 def _clock(fields: Fields) -> str:
     """Describe the time of day: as a list if it is short, as "every …" if it is regular, otherwise field by field."""
-    if len(fields.hours) * len(fields.minutes) * len(fields.seconds) <= _MOST_TIMES:
+    if len(fields.hours) * len(fields.minutes) * len(fields.seconds) <= MOST_TIMES:
         times = product(sorted(fields.hours), sorted(fields.minutes), sorted(fields.seconds))
         return f"At {_listed([f'{hour:02}:{minute:02}:{second:02}' for hour, minute, second in times])}"
     hours = "" if len(fields.hours) == 24 else _hours(fields.hours)
@@ -71,10 +72,14 @@ def _hours(hours: frozenset[int]) -> str:
 
 def _rhythm(members: frozenset[int], span: int, unit: str) -> str:
     """Return ``second`` or ``10 seconds`` if the members are evenly spread from 0 on, otherwise nothing."""
-    if span % len(members) or members != set(range(0, span, span // len(members))) or len(members) == 1:
-        return ""
+    step = step_of(members, span)
+    return "" if step is None else unit if step == 1 else f"{step} {unit}s"
+
+
+def step_of(members: frozenset[int], span: int) -> int | None:
+    """Return the distance of members that are evenly spread from 0 on, otherwise None."""
     step = span // len(members)
-    return unit if step == 1 else f"{step} {unit}s"
+    return step if len(members) > 1 and members == set(range(0, span, step)) and span % step == 0 else None
 
 
 def _days(days: Days) -> str:
@@ -111,17 +116,22 @@ def _week(weekdays: frozenset[int]) -> str:
 
 def _spans(members: Iterable[int], names: Sequence[str] | None = None) -> str:
     """Describe a set of numbers, three or more consecutive ones as a span: ``1, 3 and 5 to 9``."""
+    said: list[str] = []
+    for row in rows_of(members):
+        words = [names[member] if names is not None else str(member) for member in row]
+        said += [f"{words[0]} to {words[-1]}"] if len(row) > 2 else words
+    return _listed(said)
+
+
+def rows_of(members: Iterable[int]) -> Sequence[Sequence[int]]:
+    """Return a set of numbers as rows of consecutive ones."""
     rows: list[list[int]] = []
     for member in sorted(members):
         if rows and rows[-1][-1] == member - 1:
             rows[-1].append(member)
         else:
             rows.append([member])
-    said: list[str] = []
-    for row in rows:
-        words = [names[member] if names is not None else str(member) for member in row]
-        said += [f"{words[0]} to {words[-1]}"] if len(row) > 2 else words
-    return _listed(said)
+    return rows
 
 
 def _listed(words: Sequence[str]) -> str:

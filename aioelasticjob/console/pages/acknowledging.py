@@ -44,7 +44,7 @@ async def acknowledge(request: PageRequest) -> Response:
             )
             result.after = facts(one)
     except InvalidSetting as error:
-        return _ask(request, subject, request.form, str(error))
+        return _ask(request, subject, request.form, request.translate.error(error))
     show_anew(request.state, one)
     notice = request.translate("Acknowledged: it needs no attention until then.")
     return request.redirect(request.registry_url("job", job), notice)

@@ -43,9 +43,9 @@ async def preview(request: PageRequest) -> Response:
         now = request.state.clock.now()
         context["preview"] = await operations.preview(session, status.name, changes, now=now)
     except InvalidSetting as mistake:
-        context |= {"problem": str(mistake), "setting": mistake.setting}
+        context |= {"problem": request.translate.error(mistake), "setting": mistake.setting}
     except ElasticJobError as error:
-        context["problem"] = str(error)
+        context["problem"] = request.translate.error(error)
     return request.page("preview.html", **context)
 
 
@@ -68,8 +68,10 @@ async def save(request: PageRequest) -> Response:
     except ChangedMeanwhile:
         return _form(request, status, 409, RejectedForm(request.form, meanwhile=True))
     except InvalidSetting as mistake:
-        return _form(request, status, 400, RejectedForm(request.form, str(mistake), mistake.setting))
-    return request.redirect(request.registry_url("job", status.name), done.summary)
+        return _form(
+            request, status, 400, RejectedForm(request.form, request.translate.error(mistake), mistake.setting)
+        )
+    return request.redirect(request.registry_url("job", status.name), request.translate.message(done.summary))
 
 
 async def _read(request: PageRequest) -> tuple[Session, JobStatus]:

@@ -48,7 +48,14 @@ async def page(request: PageRequest) -> Response:
     except ElasticJobError as error:
         status = 400 if isinstance(error, InvalidSetting) else 503
         return request.page(
-            "history.html", status, store=True, rows=(), next=None, counts={}, problem=str(error), **context
+            "history.html",
+            status,
+            store=True,
+            rows=(),
+            next=None,
+            counts={},
+            problem=request.translate.error(error),
+            **context,
         )
     return request.page(
         "history.html", store=True, rows=found.rows, next=found.next, counts=counts, problem="", **context

@@ -84,7 +84,10 @@ async def act(request: PageRequest) -> Response:
             raise
         return _ask(request, action, asked, error)
     gone = kind == "remove"
-    return request.redirect(request.registry_url("jobs") if gone else request.registry_url("job", name), done.summary)
+    return request.redirect(
+        request.registry_url("jobs") if gone else request.registry_url("job", name),
+        request.translate.message(done.summary),
+    )
 
 
 def _ask(
@@ -92,7 +95,7 @@ def _ask(
 ) -> Response:
     """Ask what exactly is to be done, after an error again; with a ``plan``, whether that is really meant."""
     name, status = request.http.path_params["action"], _job(request)
-    code, problem = (200, "") if error is None else (409, str(error))
+    code, problem = (200, "") if error is None else (409, request.translate.error(error))
     return request.page(
         "confirm.html", code, action=action, name=name, job=status, asked=asked, problem=problem, plan=plan, tab="jobs"
     )

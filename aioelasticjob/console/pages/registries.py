@@ -56,7 +56,7 @@ async def add(request: PageRequest) -> Response:
         if state.registries.get(settings.name) is not None:
             raise InvalidSetting("name", settings.name, "there is a registry of that name")
     except ElasticJobError as error:
-        return _page(request, 400, problem=str(error))
+        return _page(request, 400, problem=request.translate.error(error))
     files = {name: form[name] for name in SHOWN if form.get(name)}
     asked = {"name": settings.name, "address": settings.address, **files}
 

@@ -71,7 +71,7 @@ async def act(request: PageRequest) -> Response:
         done = await action.do(session, ip, by=request.viewer.name)
         statuses = await operations.jobs(session, now=request.state.clock.now())
         result.summary, result.after = done.summary, _facts(operations.by_server(statuses), ip)
-    return request.redirect(request.registry_url("servers"), done.summary)
+    return request.redirect(request.registry_url("servers"), request.translate.message(done.summary))
 
 
 def hosts(snapshot: RegistrySnapshot) -> Sequence[HostStatus]:

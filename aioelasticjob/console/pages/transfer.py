@@ -45,8 +45,8 @@ async def import_jobs(request: PageRequest) -> Response:
             done = await operations.import_jobs(session, text, overwrite=overwrite, by=request.viewer.name)
             outcome.summary, outcome.after = done.summary, _facts(jobs, 1)
     except ElasticJobError as error:
-        return _page(request, 400, problem=str(error))
-    return request.redirect(request.registry_url("jobs"), done.summary)
+        return _page(request, 400, problem=request.translate.error(error))
+    return request.redirect(request.registry_url("jobs"), request.translate.message(done.summary))
 
 
 def _page(

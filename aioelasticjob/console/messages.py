@@ -1,0 +1,72 @@
+"""Sentences that the library makes, such as errors and results of actions, in the languages of the console.
+
+The library speaks English, also in the console's audit log.  The catalogue has each sentence with named blanks for
+what was filled in; what stands there is taken over.  In blanks called ``text``, ``text2`` … stand sentences or parts of
+them, which are translated, too.  A sentence that the catalogue does not have stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+LONGEST: Final = 1000
+"""Characters of a sentence that is translated; a longer one holds what somebody has typed."""
+BLANK: Final = re.compile(r"(?<!\{)\{(\w+)\}(?!\})")
+_WORDS: Final = re.compile(r"[\u4e00-\u9fff]")
+PARTS: Final = "; "
+"""Stands between the parts of some sentences."""
+
+
+class Messages:
+    """The catalogue of one language."""
+
+    def __init__(self, phrases: Mapping[str, str]) -> None:
+        self.phrases = phrases
+        self._exact = {
+            english.format(): said.format() for english, said in phrases.items() if not BLANK.search(english)
+        }
+        blank = [english for english in phrases if BLANK.search(english)]
+        blank.sort(key=lambda english: -len(BLANK.sub("", english)))  # what says most is tried first
+        self._patterns = [(_pattern(english), phrases[english]) for english in blank]
+
+    def __call__(self, text: str, depth: int = 3) -> str:
+        """Return a sentence in this language."""
+        if not text or len(text) > LONGEST or text.isdecimal():
+            return text
+        if text in self._exact:
+            return self._exact[text]
+        for pattern, said in self._patterns:
+            if found := pattern.fullmatch(text):
+                blanks = found.groupdict()
+                texts = {name: value for name, value in blanks.items() if name.startswith("text")}
+                translated = {name: self(value, depth - 1) for name, value in texts.items()} if depth else texts
+                if translated != texts or _WORDS.search(BLANK.sub("", said)):
+                    return said.format(**blanks | translated)
+        parts = text.split(PARTS)
+        said_parts = [self(part, depth - 1) for part in parts] if len(parts) > 1 and depth else parts
+        return text if said_parts == parts else "；".join(said_parts)
+
+
+def _pattern(english: str) -> re.Pattern[str]:
+    """Return what matches a sentence with its blanks filled in; only a blank for text may be empty."""
+    found = ""
+    for index, part in enumerate(BLANK.split(english)):
+        if index % 2:
+            found += f"(?P<{part}>.*?)" if part.startswith("text") else f"(?P<{part}>.+?)"
+        else:
+            found += re.escape(part.format())
+    return re.compile(found, re.DOTALL)
+
+
+@cache
+def messages(code: str) -> Messages:
+    """Return the catalogue of a language; that of English is empty."""
+    if code == "en":
+        return Messages({})
+    text = files(__package__).joinpath("locale", f"{code}-messages.json").read_text("utf-8")
+    return Messages(json.loads(text))

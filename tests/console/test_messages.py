@@ -1,0 +1,165 @@
+"""What the library says in English is Chinese on Chinese pages: errors, results of actions, sentences of schedules."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aioelasticjob
+from aioelasticjob.console.i18n import language
+from aioelasticjob.console.messages import BLANK, messages
+from aioelasticjob.console.schedule_sentences import schedule_sentence
+from aioelasticjob.cron import Cron
+from aioelasticjob.errors import InvalidSetting
+from tests.console.conftest import Play, Scene
+
+PACKAGE = Path(aioelasticjob.__file__).parent
+TOLD = (
+    *("operations/*.py", "console/**/*.py", "cron/*.py", "jobs/http.py", "jobs/script.py", "jobs/shell_signs.py"),
+    *("config.py", "durations.py", "retry.py", "setting_errors.py", "setting_types.py"),
+)
+"""The modules whose sentences may come to a page."""
+SAYING = re.compile(
+    r"InvalidSetting|NotPossible|FieldError|Meanwhile|Conflict|ForeignData|commit|HTTPException|ValueError"
+)
+"""The names of what makes such sentences."""
+NOT_SHOWN = {
+    # said at the start of the console, or by its package, before there is a page
+    "is not installed: pip install 'aioelasticjob[console]'",
+    "from 0 to {}",
+    "a number above 0",
+    "not everybody is a proxy: name its address or network",
+    "name the proxies that may send it with --trusted-proxy",
+    "an address or a network such as 10.0.0.0/24",
+    "an address such as https://jobs.example.org",
+    # said to code that calls the library
+    "expected an aware datetime, such as datetime(2026, 3, 8, tzinfo=UTC)",
+    "expected 'cron' or 'quartz'",
+    # said where the job runs
+    "needs: pip install 'aioelasticjob[http]'",
+    "this environment variable is not set on this host",
+    "needs a system with process groups, such as Linux or macOS",
+    "is no directory on this host",
+    "there is no program {}{}",
+    "{} cannot be executed: chmod +x it",
+    "there is no file {} for {} to run",
+    # names and values only
+    "{}: {}",
+}
+
+
+def _sentences() -> Iterator[str]:
+    """Yield the sentences that are spelled out in errors and results, their blanks without names."""
+    for path in sorted({path for pattern in TOLD for path in PACKAGE.glob(pattern)}):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and SAYING.search(ast.unparse(node.func)):
+                for given in (*node.args, *(one.value for one in node.keywords)):
+                    if (text := _text(given)) is not None and " " in text:
+                        yield text
+
+
+def _text(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values)
+    return None
+
+
+def test_every_error_and_result_of_an_action_is_in_the_catalogue() -> None:
+    known = messages("zh")
+    sample = set(_sentences())
+    assert len(sample) > 150
+
+    def unknown(text: str) -> bool:
+        filled = [text.replace("{}", value) for value in ("17", "paused", "resumed")]  # some blanks hold such a word
+        return all(known(one) == one for one in filled)
+
+    missing = sorted(filter(unknown, sample - NOT_SHOWN))
+    assert not missing, "\n".join(missing)
+    assert sorted(NOT_SHOWN - sample) == []  # what is said no more is not excused any more
+
+
+def test_a_translation_has_the_same_blanks_and_is_chinese() -> None:
+    phrases = messages("zh").phrases
+    assert all(set(BLANK.findall(english)) == set(BLANK.findall(said)) for english, said in phrases.items())
+    bare = {english for english in phrases if not re.search("[a-z]", BLANK.sub("", english))}
+    assert [one for one in phrases if one not in bare and not re.search("[一-鿿]", phrases[one])] == []
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese"),
+    [
+        ("report: paused", "report：已暂停"),
+        (
+            "report: paused (for a whole job disabling is the same as pausing); the whole job is paused",
+            "report：已暂停（对整个作业而言，禁用等同于暂停）；整个作业已暂停",
+        ),
+        (
+            "a job's sleep: asked to run items 1 and 2 at 2026-11-23T02:00:00, as the request r-1",
+            "a job's sleep：已请求运行分片 1 and 2，时间 2026-11-23T02:00:00，请求编号 r-1",
+        ),
+        ("item 3 is given twice", "分片 3 重复给出"),
+        ("report: cron: 0 → 1", "report: cron: 0 → 1"),  # names and values only
+        ("nobody has ever said: this", "nobody has ever said: this"),
+        ("", ""),
+    ],
+)
+def test_what_stands_in_a_sentence_is_taken_over(english: str, chinese: str) -> None:
+    assert language("zh").message(english) == chinese
+    assert language("en").message(english) == english
+
+
+def test_the_value_of_a_wrong_setting_is_not_taken_for_a_sentence() -> None:
+    error = InvalidSetting("cron", "is given twice: must be text", "must be text")
+    assert language("zh").error(error) == "cron = 'is given twice: must be text'：必须是文本"
+    assert language("en").error(error) == str(error)
+
+
+@pytest.mark.parametrize(
+    ("cron", "chinese"),
+    [
+        ("0 0 2 * * ?", "每天 02:00:00（UTC）"),
+        ("0/10 * * * * ?", "每 10 秒（UTC）"),
+        ("* * * * * ?", "每秒（UTC）"),
+        ("0 */5 8-17 ? * MON-FRI", "每周一至周五，08:00 至 17:59，每 5 分钟（UTC）"),
+        ("30 15 0/2 * * ?", "每 2 小时的第 15 分第 30 秒（UTC）"),
+        ("0 30 7 1,15 3-5 ? 2027", "2027 年，3 至 5 月，每月 1、15 日，07:30:00（UTC）"),
+        ("0 0 9 L-3 * ?", "每月最后一天之前 3 天，09:00:00（UTC）"),
+        ("0 0 9 LW * ?", "每月最后一个工作日，09:00:00（UTC）"),
+        ("0 0 9 15W * ?", "最接近每月 15 日的工作日，09:00:00（UTC）"),
+        ("0 0 9 ? * 6L", "每月最后一个周五，09:00:00（UTC）"),
+        ("0 0 9 ? * 6#3", "每月第三个周五，09:00:00（UTC）"),
+        ("0 9 1 * 1", "每月 1 日或每周一，09:00:00（UTC）"),
+        ("5,7 * 1,2,8 * * ?", "每天 1、2、8 时，每分钟的第 5、7 秒（UTC）"),
+        ("0 7,8,11 * * * ?", "每小时的第 7、8、11 分（UTC）"),
+        ("* 7 * * * ?", "每小时的第 7 分的每一秒（UTC）"),
+    ],
+)
+def test_a_schedule_is_a_chinese_sentence(cron: str, chinese: str) -> None:
+    schedule = Cron.parse(cron)
+    assert schedule_sentence(schedule, language("zh")) == chinese
+    assert schedule_sentence(schedule, language("en")) == schedule.describe()
+
+
+def test_notices_errors_validation_and_sentences_of_schedules_are_chinese_on_chinese_pages(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job(cron="0 0 2 * * ?")
+        ada = await scene.operator(language="zh")
+        page = await ada.get("/r/billing/job/report")
+        assert "每天 02:00:00（UTC）" in page.text
+        fragment = ("hx-request", "true")
+        paused = await ada.post("/r/billing/job/report/do/pause", {"csrf": page.token}, fragment)
+        assert "report：已暂停" in paused.text
+        stopped = await ada.post("/r/billing/job/report/do/trigger", {"csrf": page.token}, fragment)
+        assert (stopped.status, "report：已暂停：请先恢复" in stopped.text) == (409, True)
+        assert "report：已暂停" in (await ada.get("/audit")).text
+        wrong = await ada.post("/r/billing/job/report/preview", {"csrf": page.token, "cron": "0 0 2 * *?"})
+        assert "5 个字段是 crontab 格式" in wrong.text
+        assert "没有该页面" in (await ada.get("/no/such/page")).text
+
+    play(act)
