@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-LONGEST: Final = 1000
+LONGEST: Final = 500
 """Characters of a sentence that is translated; a longer one holds what somebody has typed."""
 BLANK: Final = re.compile(r"(?<!\{)\{(\w+)\}(?!\})")
 _WORDS: Final = re.compile(r"[\u4e00-\u9fff]")
