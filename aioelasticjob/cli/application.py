@@ -76,7 +76,13 @@ COMMANDS: Mapping[str, Source] = {
         LOOK, "Show one job: its settings, who leads, which instance holds and runs which item.", "jobs", "job"
     ),
     "servers": Source(
-        LOOK, "List the servers of a namespace, and which of them are paused or disabled.", "jobs", "servers"
+        LOOK, "List the servers of a namespace, and which of them are paused or disabled.", "servers", "servers"
+    ),
+    "server": Source(
+        LOOK,
+        "Show one server: each of its jobs with items, instances, counts and flags there, and what runs there now.",
+        "servers",
+        "server",
     ),
     "watch": Source(
         LOOK,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from aioelasticjob import operations
 from aioelasticjob.coordination import records
 from aioelasticjob.operations import (
     HostStatus,
     InstanceStatus,
     ItemStatus,
+    JobOnServer,
     JobStatus,
     OperationResult,
     Preview,
+    RunOnServer,
+    ServerDetails,
     ServerStatus,
 )
 
@@ -75,6 +79,18 @@ def host_as_json(host: HostStatus) -> Json:
     }
 
 
+def server_as_json(server: ServerDetails) -> Json:
+    """Return the status of one server with each of its jobs."""
+    return {
+        **host_as_json(server.host),
+        "flags": [{"flag": flag, "since": since} for flag, since in server.flags],
+        "processSuccessCount": server.succeeded,
+        "processFailureCount": server.failed,
+        "jobs": [_job_on_server(job) for job in server.jobs],
+        "runs": [_run_on_server(run) for run in server.runs],
+    }
+
+
 def done_as_json(done: OperationResult) -> Json:
     """Return the result of an action."""
     return {"summary": done.summary, "changed": done.changed, "paths": done.paths, "zxid": done.zxid}
@@ -120,6 +136,23 @@ def _server(one: ServerStatus) -> Json:
         "processSuccessCount": one.succeeded,
         "processFailureCount": one.failed,
     }
+
+
+def _job_on_server(job: JobOnServer) -> Json:
+    return {
+        "jobName": job.name,
+        "state": job.state,
+        "items": job.items,
+        "runs": [_run_on_server(run) for run in job.runs],
+        "instances": [one.id for one in job.instances],
+        "flags": [{"flag": flag, "since": since} for flag, since in operations.flags_of(job.server)],
+        "processSuccessCount": job.server.succeeded,
+        "processFailureCount": job.server.failed,
+    }
+
+
+def _run_on_server(run: RunOnServer) -> Json:
+    return {"jobName": run.job, "item": run.item, "since": run.since}
 
 
 def _item(one: ItemStatus) -> Json:

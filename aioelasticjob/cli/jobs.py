@@ -1,4 +1,4 @@
-"""`aioelasticjob jobs`, `job NAME`, `servers` and `watch`: the present state of jobs and servers, and its changes."""
+"""`aioelasticjob jobs`, `job NAME` and `watch`: the present state of jobs, and its changes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rich.text import Text
 from aioelasticjob import operations
 from aioelasticjob.cli import completion
 from aioelasticjob.cli.cron import duration_text
-from aioelasticjob.cli.describe import host_as_json, job_as_json, summary_as_json
+from aioelasticjob.cli.describe import job_as_json, summary_as_json
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.cli.watching import Watch
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.model import Record
-from aioelasticjob.operations import HostStatus, InstanceStatus, ItemStatus, JobStatus
+from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
 from aioelasticjob.plural import counted
 
 Name: TypeAlias = Annotated[str, typer.Argument(help="The job's name.", autocompletion=completion.jobs)]
@@ -28,7 +28,7 @@ AnyName: TypeAlias = Annotated[
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs.")]
 Live: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show every change.")]
 
-_STATES = {
+STATE_STYLES = {
     "running": "green",
     "faulty": "red",
     "nobody there": "yellow",
@@ -68,20 +68,6 @@ def job(where: RegistryOptions, name: Name, watch: Live = False, as_json: AsJson
 
 
 @on_a_registry
-def servers(where: RegistryOptions, watch: Live = False, as_json: AsJson = False) -> None:
-    """List the servers of a namespace, and which of them are paused or disabled."""
-    if watch:
-        Watch(operations.watch_all, _servers, _hosts if as_json else None).show(where)
-        return
-    now = SystemClock().now()
-    found = where.look(lambda session: operations.jobs(session, now=now))
-    if as_json:
-        write_json(_hosts(found))
-    else:
-        out().print(_servers(found, now))
-
-
-@on_a_registry
 def watch(where: RegistryOptions, name: AnyName = None, as_json: AsJson = False) -> None:
     """Stay and show every change: of all jobs, or of one. The same as --watch after jobs and job."""
     if name is not None:
@@ -98,10 +84,6 @@ def _summaries(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
     return [summary_as_json(status) for status in found]
 
 
-def _hosts(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
-    return [host_as_json(host) for host in operations.by_server(found)]
-
-
 def _list(found: tuple[JobStatus, ...], now: float) -> TextTable:
     titles = "Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire"
     table = TextTable(*titles, whole=("Job", "State"), spare=("Kind", "Instances", "Last run", "Items"))
@@ -113,7 +95,7 @@ def _list(found: tuple[JobStatus, ...], now: float) -> TextTable:
             Text(_schedule(status)),
             f"{config.sharding_total_count:,}",
             str(len(status.instances)),
-            Text(_state(status), style=_STATES.get(status.state, "")),
+            Text(_state(status), style=STATE_STYLES.get(status.state, "")),
             _outcome(status.last, now),
             _next(status, now),
         )
@@ -129,7 +111,7 @@ def _state(status: JobStatus) -> str:
 def _picture(status: JobStatus, now: float) -> RenderableType:
     config = status.config
     title = Text(config.job_name, style="bold").append(f"  {config.job_type.lower()} job, ", style="not bold")
-    lines: list[RenderableType] = [title.append(_state(status), style=f"not bold {_STATES.get(status.state, '')}")]
+    lines: list[RenderableType] = [title.append(_state(status), style=f"not bold {STATE_STYLES.get(status.state, '')}")]
     if status.paused:
         lines.append(Text("the whole job is paused: nothing is run until it is resumed", style="yellow"))
     if status.fault is not None:
@@ -165,26 +147,6 @@ def _declared_otherwise(status: JobStatus) -> list[Text]:
     if len(handlers) > 1:
         lines.append(Text(f"the instances run different handlers: {', '.join(handlers)}", style="yellow"))
     return lines
-
-
-def _servers(found: tuple[JobStatus, ...], now: float) -> RenderableType:
-    table = TextTable("Server", "Host", ">Jobs", ">Instances", ">Items", "")
-    for host in operations.by_server(found):
-        table.add(
-            Text(host.ip),
-            Text(host.host),
-            f"{len(host.jobs):,}",
-            f"{host.instances:,}",
-            f"{host.holds:,}",
-            Text("; ".join(_said(host)), style="yellow"),
-        )
-    return table
-
-
-def _said(host: HostStatus) -> list[str]:
-    words = (("disabled", host.disabled, host.disabled_in), ("paused", host.paused, host.paused_in))
-    everywhere = [f"{word} in all jobs" for word, said, _ in words if said]
-    return everywhere + [f"{word} by itself in {operations.listed(jobs, 5)}" for word, _, jobs in words if jobs]
 
 
 def _instances(status: JobStatus, now: float) -> RenderableType:

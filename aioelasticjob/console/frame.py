@@ -16,6 +16,13 @@ def frame_pieces(request: PageRequest) -> list[Piece]:
     return [Piece("state", request.render("state.html")), Piece("switch", request.render("switch.html"))]
 
 
+def gone_piece(request: PageRequest, target: str, text: str, back: str, label: str) -> Piece:
+    """Return what stands in place of a page's head when what it is about is no longer in the registry."""
+    return Piece(
+        target, request.render("gone.html", target=target, text=text, back=request.registry_url(back), label=label)
+    )
+
+
 async def live(request: PageRequest) -> Response:
     """Stream the changes of the frame, for pages of which nothing else is live."""
 

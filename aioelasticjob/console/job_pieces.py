@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from aioelasticjob import operations
 from aioelasticjob.clock import moment
 from aioelasticjob.console.drawing import held_label
-from aioelasticjob.console.frame import frame_pieces
+from aioelasticjob.console.frame import frame_pieces, gone_piece
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.request import PageRequest, job_name, registry_of
 from aioelasticjob.console.run_history import runs_in
@@ -172,7 +172,7 @@ class JobFeed:
         if status is None:
             if snapshot.read:
                 gone = self._request.translate("This job is not in the registry (any more).")
-                head = Piece("job-head", self._request.render("gone.html", text=gone))
+                head = gone_piece(self._request, "job-head", gone, "jobs", self._request.translate("To the jobs"))
                 found += [head] if self._sent.differs(head) else []
             return found
         found += [piece for piece in await self._pieces.small(snapshot, status) if self._sent.differs(piece)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2s
 from operator import is_not
 from typing import Final, Protocol
 
@@ -36,6 +37,11 @@ EVENT_BYTES: Final = 20_000
 """Bytes of one event, about: what is more waits for the next, so that no page is sent all at once."""
 RETRY_AFTER: Final = 5
 """Seconds after which a page that was refused may ask again."""
+
+
+def row_id(name: str) -> str:
+    """Return an element's id for a job, whatever is in its name."""
+    return f"j{blake2s(name.encode(), digest_size=6).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
 from aioelasticjob.operations.request_status import RequestStatus, ended, job_of_request, request, requests
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult
+from aioelasticjob.operations.servers import JobOnServer, RunOnServer, ServerDetails, flags_of, server, server_details
 from aioelasticjob.operations.settings import Preview, configure, preview
 from aioelasticjob.operations.status import (
     ActiveRun,
@@ -48,12 +49,15 @@ __all__ = [
     "ImportedJob",
     "InstanceStatus",
     "ItemStatus",
+    "JobOnServer",
     "JobStatus",
     "NotPossible",
     "OperationResult",
     "Preview",
     "RequestStatus",
+    "RunOnServer",
     "RunOptions",
+    "ServerDetails",
     "ServerStatus",
     "StatusStream",
     "ask",
@@ -69,6 +73,7 @@ __all__ = [
     "enable_server",
     "ended",
     "export_jobs",
+    "flags_of",
     "import_jobs",
     "items_in",
     "job",
@@ -90,6 +95,8 @@ __all__ = [
     "resume",
     "resume_request",
     "resume_server",
+    "server",
+    "server_details",
     "shut_down",
     "trigger",
     "watch",

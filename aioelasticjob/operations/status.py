@@ -109,6 +109,8 @@ class ServerStatus:
     """Whether it is disabled in all jobs."""
     paused_everywhere: bool = False
     """Whether it is paused in all jobs."""
+    flagged_at: tuple[datetime, ...] = ()
+    """When each of its ``flags`` was set, in their order."""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -344,16 +346,19 @@ def _said_of_itself(view: JobView, instance: str) -> dict[str, Any]:
 def _server(view: JobView, tree: Tree, ip: str, now: float) -> ServerStatus:
     layout, node = view.layout, tree.get(view.layout.server(ip))
     since = now - 2 * view.config.statistics_interval
+    here = tree.get(layout.server_disabled(ip)), tree.get(layout.server_paused(ip))
+    everywhere = view.switches.get(server_switch(ip, "disabled")), view.switches.get(server_switch(ip, "paused"))
     return ServerStatus(
         ip=ip,
         host="" if node is None else _text(node),
-        disabled=layout.server_disabled(ip) in tree,
-        paused=layout.server_paused(ip) in tree,
+        disabled=here[0] is not None,
+        paused=here[1] is not None,
         instances=_count(view.instances, ip),
         succeeded=_number(tree.get(layout.success_count(ip)), since),
         failed=_number(tree.get(layout.failure_count(ip)), since),
-        disabled_everywhere=server_switch(ip, "disabled") in view.switches,
-        paused_everywhere=server_switch(ip, "paused") in view.switches,
+        disabled_everywhere=everywhere[0] is not None,
+        paused_everywhere=everywhere[1] is not None,
+        flagged_at=tuple(moment(flag.stat.ctime) for flag in (*here, *everywhere) if flag is not None),
     )
 
 

@@ -51,6 +51,9 @@ def status(
             InstanceStatus(one, one.partition("@")[0], "host", 1, moment(now), n == 0, tuple(held[one]), ())
             for n, one in enumerate(instances)
         ),
-        servers=tuple(ServerStatus(one.partition("@")[0], "host", False, paused, 1) for one in instances),
+        servers=tuple(
+            ServerStatus(one.partition("@")[0], "host", False, paused, 1, flagged_at=(moment(now),) * paused)
+            for one in instances
+        ),
         items=items,
     ).at(now)

@@ -82,6 +82,15 @@ class Site:
             assert time.monotonic() < end, self.watch.snapshot.value
             time.sleep(0.02)
 
+    def show(self, *jobs: JobStatus) -> None:
+        """Make the console believe that its registry, which is empty, holds these jobs."""
+        self.wait(lambda: self.watch.snapshot.value.read)
+
+        async def publish() -> None:
+            self.watch._publish(tuple(jobs))
+
+        self.run(publish)
+
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine in the console's loop."""
         return asyncio.run_coroutine_threadsafe(work(), self.loop).result(TIMEOUT)

@@ -191,6 +191,7 @@ def test_every_page_can_be_read_by_everybody(
     page = open_page("/r/billing/jobs", width=width, scheme="dark")
     expect(page.locator("#jobs")).to_be_visible()
     job = "/r/billing/job/report"
+    ip = there.watch.snapshot.value.jobs["report"].servers[0].ip
     for path in (
         "/r/billing/jobs",
         job,
@@ -201,6 +202,7 @@ def test_every_page_can_be_read_by_everybody(
         f"{job}/do/backfill",
         f"{job}/do/backfill?from=2026-01-01T00:00&to=2026-01-03T00:00",
         "/r/billing/servers",
+        f"/r/billing/servers/{ip}",
         "/r/billing/history",
         "/r/billing/transfer",
         "/registries",

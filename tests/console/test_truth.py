@@ -14,7 +14,6 @@ from playwright.sync_api import Page, expect
 from aioelasticjob import operations
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.model import Outcome
-from aioelasticjob.operations import JobStatus
 from tests.console.browsing import in_a_browser
 from tests.console.samples import INSTANCES, ended, item, status
 from tests.console.site import Site, site
@@ -40,23 +39,12 @@ IN_VIEW = """(selector) => {
 """Scroll there: how far that is is known when what lies between has been laid out."""
 
 
-def _show(there: Site, *jobs: JobStatus) -> None:
-    """Make the console believe that its registry, which is empty, holds these jobs."""
-    there.wait(lambda: there.watch.snapshot.value.read)
-
-    async def publish() -> None:
-        there.watch._publish(tuple(jobs))
-
-    there.run(publish)
-
-
 def test_what_fails_or_misfires_needs_attention_and_what_is_switched_off_does_not_count_down(
     there: Site, open_page: Callable[..., Page]
 ) -> None:
     now = there.clock.now()
     cron = {"cron": "0 0 2 * * ?", "now": now}
-    _show(
-        there,
+    there.show(
         status("calm", (item(0, record=ended("completed", now)),), **cron),
         status("failing-job", (item(0, record=ended("failed", now)),), **cron),
         status("misfiring-job", (item(0, misfired=True),), **cron),
@@ -87,7 +75,7 @@ def test_all_times_that_are_shown_or_typed_are_in_the_one_time_zone_that_was_cho
     there: Site, open_page: Callable[..., Page]
 ) -> None:
     now = there.clock.now()
-    _show(there, status("daily", (item(0),), now=now, cron="0 30 2 * * ?"))
+    there.show(status("daily", (item(0),), now=now, cron="0 30 2 * * ?"))
     page = open_page("/r/billing/job/daily")
     clock = page.locator("#job-head time[data-clock]").first
     expect(clock).to_contain_text("02:30:00 UTC")
@@ -103,7 +91,7 @@ def test_all_times_that_are_shown_or_typed_are_in_the_one_time_zone_that_was_cho
 def test_all_of_300_items_are_there_and_follow_what_changes(there: Site, open_page: Callable[..., Page]) -> None:
     now = there.clock.now()
     items = tuple(item(number, INSTANCES[number // 100]) for number in range(300))
-    _show(there, status("wide", items, now=now, instances=INSTANCES))
+    there.show(status("wide", items, now=now, instances=INSTANCES))
     page = open_page("/r/billing/job/wide")
     expect(page.locator(".lane .tile")).to_have_count(300)
     for lane in range(3):
@@ -112,12 +100,12 @@ def test_all_of_300_items_are_there_and_follow_what_changes(there: Site, open_pa
     page.wait_for_function("() => document.querySelector('.live')._htmx?.sse?.reader")
     page.evaluate("() => { document.querySelector('#row-5').untouched = true }")
     failed = replace(items[299], record=ended("failed", now))
-    _show(there, status("wide", (*items[:299], failed), now=now, instances=INSTANCES))
+    there.show(status("wide", (*items[:299], failed), now=now, instances=INSTANCES))
     expect(page.locator("#row-299")).to_contain_text("failed")
     assert page.evaluate("() => document.querySelector('#row-5').untouched")  # the others were not sent again
     page.wait_for_function(IN_VIEW, arg="#row-299")
     moved = replace(items[0], holder=INSTANCES[2])
-    _show(there, status("wide", (moved, *items[1:299], failed), now=now, instances=INSTANCES))
+    there.show(status("wide", (moved, *items[1:299], failed), now=now, instances=INSTANCES))
     expect(page.locator("#lane-2 #item-0")).to_be_visible()
     expect(page.locator(".lane .tile")).to_have_count(300)
 
@@ -126,7 +114,7 @@ def test_seven_days_of_many_runs_are_a_heat_map_that_leads_to_single_runs(
     there: Site, open_page: Callable[..., Page]
 ) -> None:
     now = there.clock.now()
-    _show(there, status("busy", (item(0), item(1)), now=now, cron="0 * * * * ?"))
+    there.show(status("busy", (item(0), item(1)), now=now, cron="0 * * * * ?"))
     begun = [int((now - 60 * n) * 1000) for n in range(9000)]
     runs = [ObservedRun(n % 2, at, at + 500, "CRON", "completed", "") for n, at in enumerate(begun)]
     there.watch.runs["busy"] = deque(reversed(runs))
@@ -226,7 +214,7 @@ def test_the_health_strip_counts_what_failed_and_names_the_last_rescue(
     rescued = replace(ended("completed", now), source="FAILOVER")
     page = open_page("/r/billing/jobs")
     strip = page.locator("#strip")
-    _show(there, status("rescued", (item(7, record=rescued),), now=now))
+    there.show(status("rescued", (item(7, record=rescued),), now=now))
     expect(strip.locator("div", has=page.get_by_text("Last rescue", exact=True))).to_contain_text("rescued, item 7")
     expect(strip.locator("div", has=page.get_by_text("Event store", exact=True))).to_contain_text("answers")
     expect(strip.locator("div", has=page.get_by_text("Last hour", exact=True))).to_contain_text(

@@ -17,7 +17,7 @@ from aioelasticjob.console.health import GROUPS, Health
 from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.request import PageRequest, registry_of
-from aioelasticjob.console.stream import EVENT_BYTES, Piece, Sent, stream
+from aioelasticjob.console.stream import EVENT_BYTES, Piece, Sent, row_id, stream
 from aioelasticjob.console.strip import strip_of
 from aioelasticjob.operations import ItemStatus, JobStatus
 
@@ -48,11 +48,6 @@ class JobQuery:
             _number(query.get("page"), 1, 1_000_000),
             _number(query.get("size"), PAGE, MOST),
         )
-
-
-def row_id(name: str) -> str:
-    """Return an element's id for a job, whatever is in its name."""
-    return f"j{blake2s(name.encode(), digest_size=6).hexdigest()}"
 
 
 async def page(request: PageRequest) -> Response:

@@ -1,0 +1,108 @@
+"""One server: its jobs with their items, instances, counts and flags there, and what runs there now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from aioelasticjob import operations
+from aioelasticjob.console.frame import frame_pieces, gone_piece
+from aioelasticjob.console.health import Health
+from aioelasticjob.console.registry_watch import RegistrySnapshot
+from aioelasticjob.console.request import PageRequest, registry_of
+from aioelasticjob.console.stream import Piece, PieceGroup, Sent, row_id, stream
+from aioelasticjob.operations import JobOnServer, ServerDetails
+
+PAGE: Final = 100
+"""Jobs on a page."""
+RUNS_SHOWN: Final = 50
+"""Runs that are listed at the top: those that have run longest."""
+
+
+async def page(request: PageRequest) -> Response:
+    """Show a server."""
+    registry = registry_of(request)
+    snapshot, pieces = registry.snapshot.value, _ServerPieces(request)
+    found = operations.server_details(snapshot.jobs.values(), pieces.ip)
+    if found is None:
+        raise HTTPException(404, request.translate("No job knows this server."))
+    group = pieces.jobs(snapshot, found)
+    html = {piece.target: piece.html for piece in pieces.whole(found)}
+    html[group.target] = group.whole(group.parts)
+    return request.page("server.html", ip=pieces.ip, page=pieces.page, pieces=html, tab="servers")
+
+
+async def live(request: PageRequest) -> Response:
+    """Stream what changes on a server's page."""
+    return stream(request, _ServerFeed(request))
+
+
+class _ServerPieces:
+    """The live pieces of a server's page."""
+
+    def __init__(self, request: PageRequest) -> None:
+        self._request, self.ip = request, str(request.http.path_params["ip"])
+        given = request.http.query_params.get("page", "")
+        self.page = max(1, int(given)) if given.isascii() and given.isdecimal() and len(given) < 8 else 1
+
+    def whole(self, server: ServerDetails) -> list[Piece]:
+        """Return the pieces that are sent whole."""
+        render = self._request.render
+        return [
+            Piece("server-head", render("server-head.html", server=server)),
+            Piece("server-runs", render("server-runs.html", runs=server.runs, most=RUNS_SHOWN)),
+        ]
+
+    def jobs(self, snapshot: RegistrySnapshot, server: ServerDetails) -> PieceGroup:
+        """Return the rows of the jobs on this page, of which only those are sent that have changed."""
+        request = self._request
+        pages = max(1, -(-len(server.jobs) // PAGE))
+        first = (min(self.page, pages) - 1) * PAGE
+        health = request.state.health_of(registry_of(request), snapshot).of
+        rows = [self._row(job, health[job.name]) for job in server.jobs[first : first + PAGE]]
+        context = {"ip": self.ip, "page": min(self.page, pages), "pages": pages}
+        return PieceGroup(
+            "server-jobs", rows, lambda parts: request.render("server-jobs.html", parts=parts, **context), pages
+        )
+
+    def _row(self, job: JobOnServer, health: Health) -> Piece:
+        row = row_id(job.name)
+        flags = operations.flags_of(job.server)
+        html = self._request.render("server-job.html", id=row, job=job, health=health, flags=flags)
+        return Piece(row, html)
+
+
+class _ServerFeed:
+    """What one open page of a server has been sent."""
+
+    def __init__(self, request: PageRequest) -> None:
+        self._request, self._pieces, self._sent = request, _ServerPieces(request), Sent()
+
+    async def changes(self, snapshot: RegistrySnapshot) -> Sequence[Piece]:
+        """Return the pieces that have changed."""
+        request, sent = self._request, self._sent
+        sent.has_more = False
+        found = [piece for piece in frame_pieces(request) if sent.differs(piece)]
+        server = operations.server_details(snapshot.jobs.values(), self._pieces.ip)
+        if server is not None:
+            found += [piece for piece in self._pieces.whole(server) if sent.differs(piece)]
+            group = self._pieces.jobs(snapshot, server)
+            return [*found, *sent.changed_parts(group, sum(len(piece.html) for piece in found))]
+        if snapshot.read:
+            text, label = request.translate("No job knows this server."), request.translate("To the servers")
+            head = gone_piece(request, "server-head", text, "servers", label)
+            found += [head] if sent.differs(head) else []
+        return found
+
+    @property
+    def has_more(self) -> bool:
+        """Whether rows have been held back for the next event."""
+        return self._sent.has_more
+
+    @property
+    def position(self) -> str:
+        """Empty: a browser that reconnects gets every piece."""
+        return ""
