@@ -38,6 +38,7 @@ from aioelasticjob.setting_types import (
     Alerts,
     Features,
     ItemParameters,
+    Labels,
     Limit,
     Seconds,
     parts_of,
@@ -156,6 +157,8 @@ class JobConfig(BaseModel):
     monitor_port: int = Field(default=-1, ge=-1, le=65_535)
     """Port on 127.0.0.1 that answers with the job's nodes as text; 0 picks a free one, -1 is off."""
     description: str = ""
+    labels: Labels = Field(default_factory=dict)
+    """What people group and find jobs by, such as ``{"team": "billing"}``; no run depends on it."""
     disabled: Annotated[bool, Label("New servers start disabled")] = False
     requires: Annotated[Features, Label("Requires features")] = ()
     """Features that a worker has to know to run the job; one that does not know them all joins and runs nothing."""

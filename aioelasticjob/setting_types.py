@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
 from aioelasticjob.durations import as_seconds
@@ -15,15 +16,40 @@ def _item_parameters(given: object) -> object:
     """Return item parameters as a mapping; Elastic-Job's text (``0=Beijing,1=Shanghai``) is accepted as well."""
     if not isinstance(given, str):
         return {} if given is None else given
-    parameters: dict[str, str] = {}
-    for pair in filter(None, (part.strip() for part in given.split(","))):
-        item, equals, value = pair.partition("=")
-        if not equals or not item.strip().isdigit():
-            raise ValueError(f"{pair!r} is no pair like 0=Beijing")
-        if item.strip() in parameters:
-            raise ValueError(f"item {item.strip()} is given twice")
-        parameters[item.strip()] = value.strip()
-    return parameters
+    pairs = _pairs(given, "0=Beijing", "item")
+    if (odd := next((item for item in pairs if not item.isdigit()), None)) is not None:
+        raise ValueError(f"{f'{odd}={pairs[odd]}'!r} is no pair like 0=Beijing")
+    return pairs
+
+
+def _labels(given: object) -> object:
+    """Return labels as a mapping; text such as ``team=billing,tier=gold`` is accepted as well."""
+    if given is None:
+        return {}
+    return _pairs(given, "team=billing", "the label") if isinstance(given, str) else given
+
+
+def _pairs(text: str, example: str, noun: str) -> dict[str, str]:
+    """Return the pairs of a text; ``example`` is one of them, and ``noun`` says what their names are."""
+    found: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"{pair!r} is no pair like {example}")
+        if name.strip() in found:
+            raise ValueError(f"{noun} {name.strip()} is given twice")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _labels_fit(labels: dict[str, str]) -> dict[str, str]:
+    """Refuse labels that could not be written as ``NAME=VALUE`` in one line with others."""
+    for name, value in labels.items():
+        if not _LABEL_NAME.fullmatch(name):
+            raise ValueError(f"the name {name[:120]!r} must be 1 to 100 letters, digits or any of _ . / -")
+        if not 0 < len(value) <= 200 or "," in value or not value.isprintable() or value != value.strip():
+            raise ValueError(f"the value of {name} must be 1 to 200 characters, without a comma or spaces around")
+    return labels
 
 
 def _words(given: object) -> object:
@@ -39,6 +65,8 @@ Feature = Annotated[str, Field(min_length=1, max_length=200)]
 Features = Annotated[tuple[Feature, ...], BeforeValidator(_words)]
 Alert: TypeAlias = Literal["failed", "given-up", "missed", "nobody-there"]
 Alerts = Annotated[tuple[Alert, ...], BeforeValidator(_words)]
+_LABEL_NAME = re.compile(r"[\w./-]{1,100}")
+Labels = Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_labels_fit)]
 ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
 MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
 DURATION = BeforeValidator(as_seconds)

@@ -33,6 +33,16 @@ from aioelasticjob.setting_types import DURATION, parts_of
         ({"sharding_item_parameters": {-1: "x"}}, "sharding_item_parameters", "item -1 is out of range"),
         ({"sharding_item_parameters": "0:Beijing"}, "sharding_item_parameters", "no pair like 0=Beijing"),
         ({"sharding_item_parameters": "0=a,0=b"}, "sharding_item_parameters", "given twice"),
+        ({"sharding_item_parameters": "a=b"}, "sharding_item_parameters", "'a=b' is no pair like 0=Beijing"),
+        ({"labels": "team"}, "labels", "'team' is no pair like team=billing"),
+        ({"labels": "team=a,team=b"}, "labels", "the label team is given twice"),
+        ({"labels": {"my team": "billing"}}, "labels", "the name 'my team' must be 1 to 100 letters"),
+        ({"labels": {"": "billing"}}, "labels", "must be 1 to 100 letters"),
+        ({"labels": {"team": ""}}, "labels", "the value of team must be 1 to 200 characters"),
+        ({"labels": {"team": "a,b"}}, "labels", "without a comma"),
+        ({"labels": {"team": "a\nb"}}, "labels", "the value of team"),
+        ({"labels": {"team": "x" * 201}}, "labels", "1 to 200 characters"),
+        ({"labels": {"tier": 1}}, "labels.tier", "string"),
         ({"failover": True, "monitor_execution": False}, "failover", "needs monitor_execution"),
         ({"catch_up": 60, "monitor_execution": False}, "catch_up", "needs monitor_execution"),
         ({"timeout": 0}, "timeout", "greater than or equal to 0.001"),
@@ -95,6 +105,15 @@ def test_every_duration_may_be_text_or_a_timedelta() -> None:
             config = JobConfig.build(job_name="job", job_type=kind, **{name: written})
             assert getattr(config, name) == 30
             assert JobConfig.from_json(config.to_json(), "/job/config") == config
+
+
+def test_labels_are_a_mapping_or_text_and_are_stored_as_an_object() -> None:
+    config = JobConfig.build(job_name="job", labels="team=billing, k8s.io/tier = gold,")
+    assert config == JobConfig.build(job_name="job", labels={"team": "billing", "k8s.io/tier": "gold"})
+    assert json.loads(config.to_json())["labels"] == {"team": "billing", "k8s.io/tier": "gold"}
+    assert JobConfig.from_json(config.to_json(), "/job/config") == config
+    assert JobConfig.build(job_name="job", labels=None) == JobConfig.build(job_name="job", labels="")
+    assert JobConfig.build(job_name="job", labels="").labels == {}
 
 
 def test_item_parameters_may_be_elastic_jobs_text() -> None:

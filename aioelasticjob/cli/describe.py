@@ -28,6 +28,7 @@ def summary_as_json(status: JobStatus) -> Json:
     return {
         "jobName": config.job_name,
         "jobType": config.job_type,
+        "labels": config.labels,
         "cron": config.cron,
         "timeZone": config.time_zone,
         "shardingTotalCount": config.sharding_total_count,

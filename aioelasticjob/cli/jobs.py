@@ -26,6 +26,10 @@ AnyName: TypeAlias = Annotated[
     str | None, typer.Argument(help="The job's name; all jobs without.", autocompletion=completion.jobs)
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs.")]
+WithLabels: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--label", "-l", help="Only jobs with this label: NAME=VALUE, or NAME; may be given again."),
+]
 Live: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show every change.")]
 
 STATE_STYLES = {
@@ -38,19 +42,30 @@ STATE_STYLES = {
 
 
 @on_a_registry
-def jobs(where: RegistryOptions, watch: Live = False, as_json: AsJson = False) -> None:
+def jobs(where: RegistryOptions, label: WithLabels = None, watch: Live = False, as_json: AsJson = False) -> None:
     """List the jobs of a namespace."""
+    wanted = [operations.label_in(one) for one in label or ()]
+
+    def chosen(found: tuple[JobStatus, ...]) -> tuple[JobStatus, ...]:
+        return operations.labelled(found, wanted)
+
+    def as_values(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
+        return [summary_as_json(status) for status in chosen(found)]
+
     if watch:
-        Watch(operations.watch_all, _list, _summaries if as_json else None).show(where)
+        Watch(operations.watch_all, lambda found, now: _list(chosen(found), now), as_values if as_json else None).show(
+            where
+        )
         return
     now = SystemClock().now()
     found = where.look(lambda session: operations.jobs(session, now=now))
     if as_json:
-        write_json(_summaries(found))
-    elif found:
-        out().print(_list(found, now))
+        write_json(as_values(found))
+    elif chosen(found):
+        out().print(_list(chosen(found), now))
     else:
-        out().print(f"no jobs in {where.address}", style="dim", markup=False)
+        so = f" with the label {' and '.join(label)}" if label else ""
+        out().print(f"no jobs{so} in {where.address}", style="dim", markup=False)
 
 
 @on_a_registry
@@ -86,7 +101,9 @@ def _summaries(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
 
 def _list(found: tuple[JobStatus, ...], now: float) -> TextTable:
     titles = "Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire"
-    table = TextTable(*titles, whole=("Job", "State"), spare=("Kind", "Instances", "Last run", "Items"))
+    labels = ("Labels",) if any(status.config.labels for status in found) else ()
+    spare = "Kind", *labels, "Instances", "Last run", "Items"
+    table = TextTable(*titles, *labels, whole=("Job", "State"), spare=spare)
     for status in found:
         config = status.config
         table.add(
@@ -98,8 +115,13 @@ def _list(found: tuple[JobStatus, ...], now: float) -> TextTable:
             Text(_state(status), style=STATE_STYLES.get(status.state, "")),
             _outcome(status.last, now),
             _next(status, now),
+            *([Text(_labels(status))] if labels else []),
         )
     return table
+
+
+def _labels(status: JobStatus) -> str:
+    return ", ".join(f"{name}={value}" for name, value in status.config.labels.items())
 
 
 def _state(status: JobStatus) -> str:
@@ -119,6 +141,8 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     lines += [Text(f"config: {sentence}", style="yellow") for sentence in status.ignored]
     if config.description:
         lines.append(Text(config.description))
+    if config.labels:
+        lines.append(Text(f"labels {_labels(status)}"))
     lines.append(Text("on demand only" if config.schedule is None else f"{config.cron}  {config.schedule.describe()}"))
     if status.next_fire is not None:
         lines.append(Text("next fire ").append_text(_next(status, now)))

@@ -20,6 +20,8 @@ from aioelasticjob.setting_sections import DATAFLOW, FAILURES, ITEMS, MORE, OWN,
 SECTIONS: Final[Sequence[Section]] = (SCHEDULE, ITEMS, SAFETY, FAILURES, DATAFLOW, OWN, MORE)
 """The form's parts, in their order."""
 _LONG: Final = ("description", "sharding_item_parameters", "error_handler_options", "options")
+_PAIRS: Final = ("sharding_item_parameters", "labels")
+"""Settings that are shown as pairs, such as ``team=billing, tier=gold``."""
 _FOUND_BY_NAME: Final[Mapping[str, Callable[[], Sequence[str]]]] = {
     "sharding_strategy": lambda: sorted(point.name for point in entry_points(group="aioelasticjob.strategies")),
     "error_handler": lambda: sorted(point.name for point in entry_points(group="aioelasticjob.error_handlers")),
@@ -94,7 +96,7 @@ def text_of(config: JobConfig, name: str) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
-    if name == "sharding_item_parameters" and not any("," in text for text in value.values()):
+    if name in _PAIRS and not any("," in text for text in value.values()):
         return ", ".join(f"{item}={text}" for item, text in value.items())
     if isinstance(value, tuple):
         return ", ".join(value)

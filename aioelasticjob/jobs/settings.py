@@ -47,6 +47,7 @@ class CommonSettings(TypedDict, total=False):
     server_retention: Duration
     monitor_port: int
     description: str
+    labels: Mapping[str, str] | str
     disabled: bool
     requires: Sequence[str] | str
     overwrite: bool

@@ -12,6 +12,7 @@ from aioelasticjob.operations.asking import (
 )
 from aioelasticjob.operations.backfill import BackfillPlan, backfill, plan_backfill, rerun
 from aioelasticjob.operations.cancelling import cancel
+from aioelasticjob.operations.labels import has_label, label_in, labelled
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
 from aioelasticjob.operations.request_status import RequestStatus, ended, job_of_request, request, requests
@@ -74,11 +75,14 @@ __all__ = [
     "ended",
     "export_jobs",
     "flags_of",
+    "has_label",
     "import_jobs",
     "items_in",
     "job",
     "job_of_request",
     "jobs",
+    "label_in",
+    "labelled",
     "listed",
     "names",
     "pause",

@@ -45,7 +45,7 @@ async def running_report(address: str) -> AsyncIterator[RunningReport]:
         if context.item == 2:
             raise ValueError("oops")
 
-    app.add(lambda _: None, name="idle", cron=None, description="On demand")
+    app.add(lambda _: None, name="idle", cron=None, description="On demand", labels="team=billing,tier=gold")
     async with app.running() as session:
         async with asyncio.timeout(TIMEOUT):
             await begun.wait()
@@ -173,8 +173,29 @@ def test_jobs_lists_the_jobs(address: str, command: Command) -> None:
     code, said, _ = observed(address, command, "jobs")
     assert code == 0
     idle, report = (line.split() for line in said.splitlines() if line.startswith((" idle", " report")))
-    assert idle == ["idle", "simple", "on", "demand", "1", "1", "waiting"]
+    assert idle == ["idle", "simple", "on", "demand", "1", "1", "waiting", "team=billing,", "tier=gold"]
     assert report[:11] == ["report", "simple", "*", "*", "*", "*", "*", "?", "3", "1", "running"]
+
+
+def test_jobs_and_a_job_show_labels_and_jobs_are_listed_by_them(address: str, command: Command) -> None:
+    code, said, _ = observed(address, command, "jobs", "--label", "team=billing", "--label", "tier")
+    (row,) = (line for line in said.splitlines() if line.startswith((" idle", " report")))
+    assert code == 0
+    assert row.split()[0] == "idle"
+    assert row.endswith("team=billing, tier=gold")
+    code, said, _ = observed(address, command, "jobs", "-l", "team=billing", "--json")
+    assert [(job["jobName"], job["labels"]) for job in json.loads(said)] == [
+        ("idle", {"team": "billing", "tier": "gold"})
+    ]
+    code, said, _ = observed(address, command, "jobs", "--label", "team=sales")
+    assert said == f"no jobs with the label team=sales in {address}\n"
+    code, _, complaint = observed(address, command, "jobs", "--label", "=x")
+    assert (code, complaint) == (
+        2,
+        "error: label = '=x': write NAME=VALUE, such as team=billing, or NAME for any value\n",
+    )
+    code, said, _ = observed(address, command, "job", "idle")
+    assert "labels team=billing, tier=gold" in said.splitlines()
 
 
 def test_jobs_as_json(address: str, command: Command) -> None:

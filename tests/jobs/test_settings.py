@@ -49,6 +49,7 @@ def alternatives(hint: Any) -> set[object]:
 
 
 BESIDES: Mapping[str, set[object]] = {
+    "labels": {str},
     "sharding_item_parameters": {str},
     "alert_on": {str},
     "requires": {str},

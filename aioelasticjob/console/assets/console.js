@@ -140,6 +140,9 @@
   if (own && ![...zones.options].some((one) => one.value === own)) zones.add(new Option(own));
   zones.addEventListener("change", () => zones.form.requestSubmit());
 
+  // Another grouping is shown as soon as it is chosen -----------------------------------------------------------------
+  document.querySelector(".search select")?.addEventListener("change", (event) => event.target.form.requestSubmit());
+
   // Menus close when something else is meant ---------------------------------------------------------------------------
   const menus = () => document.querySelectorAll("details.menu[open]");
   document.addEventListener("click", (event) => {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2s
 from typing import Final
 
@@ -14,6 +13,7 @@ from starlette.responses import Response
 from aioelasticjob.console.drawing import bar, held_label, sparkline
 from aioelasticjob.console.frame import frame_pieces
 from aioelasticjob.console.health import GROUPS, Health
+from aioelasticjob.console.job_query import PAGE, JobGroup, JobQuery, label_names
 from aioelasticjob.console.palette import Palette
 from aioelasticjob.console.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.request import PageRequest, registry_of
@@ -21,40 +21,16 @@ from aioelasticjob.console.stream import EVENT_BYTES, Piece, Sent, row_id, strea
 from aioelasticjob.console.strip import strip_of
 from aioelasticjob.operations import ItemStatus, JobStatus
 
-PAGE: Final = 100
-"""Jobs on a page unless more are asked for."""
-MOST: Final = 2000
 SQUARES: Final = 40
 """Items shown one by one; of more, the share of each instance."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobQuery:
-    """What part of the jobs somebody wants to see."""
-
-    text: str = ""
-    group: str = ""
-    page: int = 1
-    size: int = PAGE
-
-    @classmethod
-    def of(cls, request: PageRequest) -> JobQuery:
-        """Return what the page's address asks for; nonsense is ignored."""
-        query = request.http.query_params
-        group = query.get("show", "")
-        return cls(
-            query.get("q", "").strip()[:200],
-            group if group in GROUPS else "",
-            _number(query.get("page"), 1, 1_000_000),
-            _number(query.get("size"), PAGE, MOST),
-        )
-
-
 async def page(request: PageRequest) -> Response:
-    """Show the jobs, or only the list of them to our script."""
+    """Show the jobs."""
     query, snapshot = JobQuery.of(request), registry_of(request).snapshot.value
     feed = OverviewFeed(request, query)
-    return request.page("overview.html", feed=feed, snapshot=snapshot, query=query, tab="jobs")
+    labels = label_names(snapshot)
+    return request.page("overview.html", feed=feed, snapshot=snapshot, query=query, labels=labels, tab="jobs")
 
 
 async def live(request: PageRequest) -> Response:
@@ -88,13 +64,13 @@ class OverviewFeed:
             Piece("strip", self.strip(snapshot)),
             Piece("tiles", self.tiles(snapshot)),
         )
-        found, names = [piece for piece in around if self._sent.differs(piece)], self.names(snapshot)
-        if self._shown != _mark(names):
-            self._shown = _mark(names)
+        found, groups = [piece for piece in around if self._sent.differs(piece)], self.groups(snapshot)
+        if self._shown != _mark(groups):
+            self._shown = _mark(groups)
             found.append(Piece("jobs", self.list(snapshot)))
             fresh = []
         else:
-            fresh = self._fresh(snapshot, names)
+            fresh = self._fresh(snapshot, [name for group in groups for name in group.names])
             size = 0
             while fresh and size < EVENT_BYTES:
                 name = fresh.pop(0)
@@ -118,30 +94,18 @@ class OverviewFeed:
 
     def position_at(self, snapshot: RegistrySnapshot) -> str:
         """Return the same for a browser that has just been given the page."""
-        return f"{self._registry.epoch}.{snapshot.version}.{_mark(self.names(snapshot))}"
+        return f"{self._registry.epoch}.{snapshot.version}.{_mark(self.groups(snapshot))}"
 
-    def names(self, snapshot: RegistrySnapshot) -> Sequence[str]:
-        """Return the jobs shown, by name."""
-        found = self.matching(snapshot)
-        first = (self._query.page - 1) * self._query.size
-        return found[first : first + self._query.size]
-
-    def matching(self, snapshot: RegistrySnapshot) -> list[str]:
-        """Return all jobs that were asked for, on whatever page."""
-        text, group = self._query.text.casefold(), self._query.group
-        if not text and not group:
-            return list(snapshot.jobs)
-        health = self._request.state.health_of(self._registry, snapshot).of
-        return [
-            name
-            for name, status in snapshot.jobs.items()
-            if (not text or text in name.casefold() or text in status.config.description.casefold())
-            and (not group or health[name].group == group)
-        ]
+    def groups(self, snapshot: RegistrySnapshot) -> Sequence[JobGroup]:
+        """Return the jobs shown, by their groups."""
+        return self._query.groups(self._found(snapshot))
 
     def pages(self, snapshot: RegistrySnapshot) -> int:
         """Return how many pages there are."""
-        return max(1, -(-len(self.matching(snapshot)) // self._query.size))
+        return max(1, -(-len(self._found(snapshot)) // self._query.size))
+
+    def _found(self, snapshot: RegistrySnapshot) -> list[JobStatus]:
+        return self._query.found(snapshot, self._request.state.health_of(self._registry, snapshot))
 
     def tiles(self, snapshot: RegistrySnapshot) -> str:
         """Return the counts."""
@@ -156,8 +120,8 @@ class OverviewFeed:
 
     def list(self, snapshot: RegistrySnapshot) -> str:
         """Return the list with all its rows."""
-        rows = [self.row(snapshot, name) for name in self.names(snapshot)]
-        return self._request.render("jobs.html", rows=rows, feed=self, snapshot=snapshot, query=self._query)
+        parts = [(group, [self.row(snapshot, name) for name in group.names]) for group in self.groups(snapshot)]
+        return self._request.render("jobs.html", parts=parts, feed=self, snapshot=snapshot, query=self._query)
 
     def row(self, snapshot: RegistrySnapshot, name: str) -> str:
         """Return a job's row, rendered once for all pages of a language."""
@@ -203,9 +167,6 @@ def _look(item: ItemStatus, palette: Palette) -> str:
     return " ".join([palette.css_class(item.holder), *(mark for mark, holds in marks if holds)])
 
 
-def _mark(names: Sequence[str]) -> str:
-    return blake2s("/".join(names).encode(), digest_size=8).hexdigest()
-
-
-def _number(text: str | None, default: int, most: int) -> int:
-    return min(max(1, int(text)), most) if text and text.isascii() and text.isdecimal() and len(text) < 8 else default
+def _mark(groups: Sequence[JobGroup]) -> str:
+    """Return a digest of what the list consists of: of the same groups and jobs, single rows are sent."""
+    return blake2s(repr(groups).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,122 @@
+"""Which jobs the overview shows, in which order and groups: what the page's address says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from aioelasticjob.console.health import GROUPS, HealthGroups
+from aioelasticjob.console.registry_watch import RegistrySnapshot
+from aioelasticjob.console.request import PageRequest
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.operations import JobStatus, has_label, label_in
+
+PAGE: Final = 100
+"""Jobs on a page unless more are asked for."""
+MOST: Final = 2000
+MAX_TEXT: Final = 200
+"""Characters of a text that an address may carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobGroup:
+    """Jobs that have the same value of the label by which they are grouped."""
+
+    value: str | None
+    """None for jobs without that label, and where there are no groups."""
+    total: int
+    """Jobs of the group on all pages."""
+    names: tuple[str, ...]
+    """Its jobs on this page."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    """What part of the jobs somebody wants to see, and how."""
+
+    text: str = ""
+    group: str = ""
+    label: str = ""
+    """The label that the jobs have, as ``team=billing`` or ``team``."""
+    by: str = ""
+    """The name of the label by which the jobs are grouped."""
+    page: int = 1
+    size: int = PAGE
+
+    @classmethod
+    def of(cls, request: PageRequest) -> JobQuery:
+        """Return what the page's address asks for; nonsense is ignored."""
+        query = request.http.query_params
+        group = query.get("show", "")
+        return cls(
+            text=query.get("q", "").strip()[:MAX_TEXT],
+            group=group if group in GROUPS else "",
+            label=_label(query.get("label", "")),
+            by=query.get("by", "").strip()[:MAX_TEXT],
+            page=_number(query.get("page"), 1, 1_000_000),
+            size=_number(query.get("size"), PAGE, MOST),
+        )
+
+    def address(self, **other: object) -> Mapping[str, object]:
+        """Return what the address of a page like this one carries, with some of it replaced; it is the first page."""
+        size = "" if self.size == PAGE else self.size
+        return {"q": self.text, "show": self.group, "label": self.label, "by": self.by, "size": size, **other}
+
+    @property
+    def filters(self) -> bool:
+        """Whether some jobs are left out."""
+        return bool(self.text or self.group or self.label)
+
+    def found(self, snapshot: RegistrySnapshot, health: HealthGroups) -> list[JobStatus]:
+        """Return all jobs that were asked for, on whatever page, in their order."""
+        found = [status for status in snapshot.jobs.values() if self._wants(status, health)]
+        if self.by:
+            found.sort(key=self._group_order)
+        return found
+
+    def groups(self, found: Sequence[JobStatus]) -> list[JobGroup]:
+        """Return the jobs of this page by their groups; one group of all where they are not grouped."""
+        first, groups, start = (self.page - 1) * self.size, list[JobGroup](), 0
+        for value, members in groupby(found, self._value):
+            names = [status.name for status in members]
+            on_page = names[max(0, first - start) : max(0, first + self.size - start)]
+            if on_page:
+                groups.append(JobGroup(value, len(names), tuple(on_page)))
+            start += len(names)
+        return groups
+
+    def _wants(self, status: JobStatus, health: HealthGroups) -> bool:
+        if self.label and not has_label(status, label_in(self.label)):
+            return False
+        if self.group and health.of[status.name].group != self.group:
+            return False
+        config, text = status.config, self.text.casefold()
+        labels = (f"{name}={value}" for name, value in config.labels.items())
+        return not text or any(text in part.casefold() for part in (status.name, config.description, *labels))
+
+    def _value(self, status: JobStatus) -> str | None:
+        return status.config.labels.get(self.by) if self.by else None
+
+    def _group_order(self, status: JobStatus) -> tuple[bool, str]:
+        """Order groups by their value; jobs without the label come last."""
+        value = self._value(status)
+        return value is None, value or ""
+
+
+def label_names(snapshot: RegistrySnapshot) -> list[str]:
+    """Return the names of all labels that jobs have."""
+    return sorted({name for status in snapshot.jobs.values() for name in status.config.labels})
+
+
+def _label(text: str) -> str:
+    try:
+        name, value = label_in(text[: 2 * MAX_TEXT])
+    except InvalidSetting:
+        return ""
+    return name if value is None else f"{name}={value}"
+
+
+def _number(text: str | None, default: int, most: int) -> int:
+    return min(max(1, int(text)), most) if text and text.isascii() and text.isdecimal() and len(text) < 8 else default
