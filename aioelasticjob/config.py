@@ -34,9 +34,9 @@ from aioelasticjob.setting_types import (
     AGES,
     DAY,
     DURATION,
-    SECOND,
     Alerts,
     Features,
+    Interval,
     ItemParameters,
     Labels,
     Limit,
@@ -138,13 +138,9 @@ class JobConfig(BaseModel):
     executor: str = "thread"
     """Where a plain function runs: ``thread``, ``process``, or one that a package adds; async ones run in the loop."""
     shutdown_timeout: Annotated[Seconds, SAFETY, Label("Shutdown timeout (seconds)")] = 30
-    reconcile_interval: Annotated[
-        float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), DURATION, Label("Reconcile interval (seconds)")
-    ] = 60
+    reconcile_interval: Annotated[Interval, Label("Reconcile interval (seconds)")] = 60
     """Seconds between two looks at what no change of the registry would tell."""
-    statistics_interval: Annotated[
-        float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), DURATION, Label("Statistics interval (seconds)")
-    ] = Field(
+    statistics_interval: Annotated[Interval, Label("Statistics interval (seconds)")] = Field(
         default=60,
         validation_alias=AliasChoices("statistics_interval", "processCountIntervalSeconds", "statisticsInterval"),
         serialization_alias="processCountIntervalSeconds",

@@ -72,6 +72,7 @@ MILLISECOND, SECOND, DAY, AGES = 0.001, 1, 86_400, 10**9
 DURATION = BeforeValidator(as_seconds)
 """Marks a setting that is a duration, and reads it."""
 Seconds = Annotated[float, Field(ge=0, le=AGES, allow_inf_nan=False), DURATION]
+Interval = Annotated[float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), DURATION]
 Limit = Annotated[float, Field(ge=MILLISECOND, le=AGES, allow_inf_nan=False), DURATION]
 """A time limit in seconds; a limit below a millisecond would end the work before it begins, so it is refused."""
 
