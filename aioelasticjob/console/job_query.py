@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from aioelasticjob.console.health import GROUPS, HealthGroups
@@ -16,6 +17,8 @@ from aioelasticjob.operations import JobStatus, has_label, label_in
 PAGE: Final = 100
 """Jobs on a page unless more are asked for."""
 MOST: Final = 2000
+COLUMNS: Final[Mapping[str, bool]] = {"name": False, "next": False, "last": True, "took": True, "items": True}
+"""The columns by which jobs can be sorted, and whether the largest value comes first when one is chosen."""
 MAX_TEXT: Final = 200
 """Characters of a text that an address may carry."""
 
@@ -42,6 +45,8 @@ class JobQuery:
     """The label that the jobs have, as ``team=billing`` or ``team``."""
     by: str = ""
     """The name of the label by which the jobs are grouped."""
+    sort: str = "name"
+    """The column by which they are sorted, within their groups; with ``-`` before it the largest value comes first."""
     page: int = 1
     size: int = PAGE
 
@@ -49,20 +54,32 @@ class JobQuery:
     def of(cls, request: PageRequest) -> JobQuery:
         """Return what the page's address asks for; nonsense is ignored."""
         query = request.http.query_params
-        group = query.get("show", "")
+        group, sort = query.get("show", ""), query.get("sort", "")
         return cls(
             text=query.get("q", "").strip()[:MAX_TEXT],
             group=group if group in GROUPS else "",
             label=_label(query.get("label", "")),
             by=query.get("by", "").strip()[:MAX_TEXT],
+            sort=sort if sort.removeprefix("-") in COLUMNS else "name",
             page=_number(query.get("page"), 1, 1_000_000),
             size=_number(query.get("size"), PAGE, MOST),
         )
 
     def address(self, **other: object) -> Mapping[str, object]:
         """Return what the address of a page like this one carries, with some of it replaced; it is the first page."""
-        size = "" if self.size == PAGE else self.size
-        return {"q": self.text, "show": self.group, "label": self.label, "by": self.by, "size": size, **other}
+        plain = {"q": self.text, "show": self.group, "label": self.label, "by": self.by}
+        sort, size = "" if self.sort == "name" else self.sort, "" if self.size == PAGE else self.size
+        return {**plain, "sort": sort, "size": size, **other}
+
+    def sorted_by(self, column: str) -> str:
+        """Return how the jobs are sorted by a column, in the words of ``aria-sort``; empty if they are not."""
+        return {column: "ascending", f"-{column}": "descending"}.get(self.sort, "")
+
+    def next_sort(self, column: str) -> str:
+        """Return what is sorted by when somebody chooses a column: chosen again, it is turned around."""
+        if self.sorted_by(column):
+            return column if self.sort.startswith("-") else f"-{column}"
+        return f"-{column}" if COLUMNS[column] else column
 
     @property
     def filters(self) -> bool:
@@ -71,7 +88,7 @@ class JobQuery:
 
     def found(self, snapshot: RegistrySnapshot, health: HealthGroups) -> list[JobStatus]:
         """Return all jobs that were asked for, on whatever page, in their order."""
-        found = [status for status in snapshot.jobs.values() if self._wants(status, health)]
+        found = self._sorted([status for status in snapshot.jobs.values() if self._wants(status, health)], health)
         if self.by:
             found.sort(key=self._group_order)
         return found
@@ -96,6 +113,16 @@ class JobQuery:
         labels = (f"{name}={value}" for name, value in config.labels.items())
         return not text or any(text in part.casefold() for part in (status.name, config.description, *labels))
 
+    def _sorted(self, found: list[JobStatus], health: HealthGroups) -> list[JobStatus]:
+        """Return the jobs in order; those that have no such value come last, whichever way the others are sorted."""
+        column, reverse = self.sort.removeprefix("-"), self.sort.startswith("-")
+        if column == "name":
+            return found[::-1] if reverse else found  # a snapshot has them by name
+        values = [(_value_of(status, column, health), status) for status in found]
+        known = [(value, status) for value, status in values if value is not None]
+        known.sort(key=itemgetter(0), reverse=reverse)
+        return [status for _, status in known] + [status for value, status in values if value is None]
+
     def _value(self, status: JobStatus) -> str | None:
         return status.config.labels.get(self.by) if self.by else None
 
@@ -103,6 +130,21 @@ class JobQuery:
         """Order groups by their value; jobs without the label come last."""
         value = self._value(status)
         return value is None, value or ""
+
+
+def _value_of(status: JobStatus, column: str, health: HealthGroups) -> float | None:
+    """Return the number by which a job is sorted in a column; None if it has none."""
+    last = status.last
+    match column:
+        case "next":
+            fire = status.next_fire if health.of[status.name].fires else None
+            return None if fire is None else fire.timestamp()
+        case "last":
+            return None if last is None else last.completed_at or last.begun
+        case "took":
+            return last.completed_at - last.begun if last is not None and last.completed_at else None
+        case _:
+            return len(status.items)
 
 
 def label_names(snapshot: RegistrySnapshot) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
@@ -10,7 +11,7 @@ from aioelasticjob.console.health import HealthGroups
 from aioelasticjob.console.job_query import JobGroup, JobQuery
 from aioelasticjob.operations import JobStatus
 from tests.console.browsing import in_a_browser
-from tests.console.samples import item, status
+from tests.console.samples import ended, item, status
 from tests.console.site import Site
 
 pytestmark = in_a_browser
@@ -52,6 +53,66 @@ def test_jobs_are_filtered_and_grouped_by_labels_and_the_groups_follow_what_chan
     page.locator("#jobs").get_by_role("link", name="b-invoice").click()
     page.locator("#job-head").get_by_role("link", name="tier=gold").click()
     expect(page.locator("#jobs tr.job")).to_have_count(1)
+    there.show()
+
+
+def test_what_is_typed_is_found_at_once_stays_live_and_has_an_address(
+    there: Site, open_page: Callable[..., Page]
+) -> None:
+    now = there.clock.now()
+    jobs = _labelled(now)
+    there.show(*jobs)
+    page = open_page("/r/billing/jobs?sort=-name")
+    page.evaluate("() => { window.stayed = true }")
+    search = page.get_by_label("Find a job")
+    search.press_sequentially("BILLING")
+    expect(page.locator("#jobs tr.job")).to_have_count(2)
+    assert _names(page) == ["c-refund", "b-invoice"]
+    expect(page).to_have_url(re.compile(r"/r/billing/jobs\?q=BILLING&sort=-name$"))
+    expect(search).to_be_focused()
+    more = status("e-late", (item(0),), now=now, description="the billing of late payers")
+    there.show(*jobs, more)  # the stream is that of what was typed
+    expect(page.locator("#jobs tr.job")).to_have_count(3)
+    expect(page.locator("#tiles a").first).to_contain_text("5")
+    page.get_by_label("Group by label").select_option("team")
+    expect(page.locator("#jobs tr.group")).to_have_text(["team=billing 2 jobs", "without the label team 1 job"])
+    search.fill("no such job")
+    expect(page.locator("#jobs")).to_contain_text("No job is like that.")
+    search.fill("")
+    expect(page.locator("#jobs tr.job")).to_have_count(5)
+    assert page.evaluate("() => window.stayed")
+    page.reload()
+    expect(page.locator("#jobs tr.group")).to_have_count(3)
+    there.show()
+
+
+def test_jobs_are_sorted_by_each_column_and_turned_around_by_a_second_click(
+    there: Site, open_page: Callable[..., Page]
+) -> None:
+    now = there.clock.now()
+    quick, slow = ended("completed", now - 10, 1.0), ended("completed", now - 60, 9.0)
+    there.show(
+        status("a-slow", (item(0, record=slow),), now=now, cron="0 0 2 1 1 ?"),
+        status("b-quick", (item(0, record=quick), item(1)), now=now, cron="* * * * * ?"),
+        status("c-never", (item(0), item(1), item(2)), now=now),
+    )
+    page = open_page("/r/billing/jobs")
+
+    def chosen(column: str, direction: str) -> list[str]:
+        head = page.locator("#jobs thead th").filter(has_text=column)
+        head.get_by_role("link").click()
+        expect(head).to_have_attribute("aria-sort", direction)
+        expect(page.locator("#jobs th[aria-sort]")).to_have_count(1)
+        return [name[0] for name in _names(page)]
+
+    assert chosen("Job", "descending") == ["c", "b", "a"]
+    assert chosen("Next fire", "ascending") == ["b", "a", "c"]
+    assert chosen("Next fire", "descending") == ["a", "b", "c"]
+    assert chosen("Last run", "descending") == ["b", "a", "c"]
+    assert chosen("Last run", "ascending") == ["a", "b", "c"]
+    assert chosen("Durations", "descending") == ["a", "b", "c"]
+    assert chosen("Items by instance", "descending") == ["c", "b", "a"]
+    assert chosen("Job", "ascending") == ["a", "b", "c"]
     there.show()
 
 

@@ -140,8 +140,13 @@
   if (own && ![...zones.options].some((one) => one.value === own)) zones.add(new Option(own));
   zones.addEventListener("change", () => zones.form.requestSubmit());
 
-  // Another grouping is shown as soon as it is chosen -----------------------------------------------------------------
-  document.querySelector(".search select")?.addEventListener("change", (event) => event.target.form.requestSubmit());
+  // The page that a search has led to has an address, which can be loaded anew and sent to others ----------------------
+  document.addEventListener("htmx:after:swap", () => {
+    const { address } = document.getElementById("live")?.dataset ?? {};
+    if (!address || address === location.pathname + location.search) return;
+    history.replaceState(null, "", address);
+    document.querySelector(".prefer [name=next]").value = address;
+  });
 
   // Menus close when something else is meant ---------------------------------------------------------------------------
   const menus = () => document.querySelectorAll("details.menu[open]");

@@ -26,9 +26,11 @@ SQUARES: Final = 40
 
 
 async def page(request: PageRequest) -> Response:
-    """Show the jobs."""
+    """Show the jobs; to our script, while somebody types, only what is found."""
     query, snapshot = JobQuery.of(request), registry_of(request).snapshot.value
     feed = OverviewFeed(request, query)
+    if request.is_fragment:
+        return request.page("overview-found.html", feed=feed, snapshot=snapshot, query=query)
     labels = label_names(snapshot)
     return request.page("overview.html", feed=feed, snapshot=snapshot, query=query, labels=labels, tab="jobs")
 
