@@ -29,8 +29,8 @@ class JobGroup:
 
     value: str | None
     """None for jobs without that label, and where there are no groups."""
-    total: int
-    """Jobs of the group on all pages."""
+    total: int | None
+    """Jobs of the group on all pages; None where there are no groups."""
     names: tuple[str, ...]
     """Its jobs on this page."""
 
@@ -88,7 +88,10 @@ class JobQuery:
 
     def found(self, snapshot: RegistrySnapshot, health: HealthGroups) -> list[JobStatus]:
         """Return all jobs that were asked for, on whatever page, in their order."""
-        found = self._sorted([status for status in snapshot.jobs.values() if self._wants(status, health)], health)
+        found = list(snapshot.jobs.values())
+        if self.filters:
+            found = [status for status in found if self._wants(status, health)]
+        found = self._sorted(found, health)
         if self.by:
             found.sort(key=self._group_order)
         return found
@@ -96,6 +99,9 @@ class JobQuery:
     def groups(self, found: Sequence[JobStatus]) -> list[JobGroup]:
         """Return the jobs of this page by their groups; one group of all where they are not grouped."""
         first, groups, start = (self.page - 1) * self.size, list[JobGroup](), 0
+        if not self.by:
+            shown = tuple(status.name for status in found[first : first + self.size])
+            return [JobGroup(None, None, shown)] if shown else []
         for value, members in groupby(found, self._value):
             names = [status.name for status in members]
             on_page = names[max(0, first - start) : max(0, first + self.size - start)]
@@ -110,8 +116,9 @@ class JobQuery:
         if self.group and health.of[status.name].group != self.group:
             return False
         config, text = status.config, self.text.casefold()
-        labels = (f"{name}={value}" for name, value in config.labels.items())
-        return not text or any(text in part.casefold() for part in (status.name, config.description, *labels))
+        if not text or text in config.job_name.casefold() or text in config.description.casefold():
+            return True
+        return any(text in f"{name}={value}".casefold() for name, value in config.labels.items())
 
     def _sorted(self, found: list[JobStatus], health: HealthGroups) -> list[JobStatus]:
         """Return the jobs in order; those that have no such value come last, whichever way the others are sorted."""
@@ -124,7 +131,7 @@ class JobQuery:
         return [status for _, status in known] + [status for value, status in values if value is None]
 
     def _value(self, status: JobStatus) -> str | None:
-        return status.config.labels.get(self.by) if self.by else None
+        return status.config.labels.get(self.by)
 
     def _group_order(self, status: JobStatus) -> tuple[bool, str]:
         """Order groups by their value; jobs without the label come last."""

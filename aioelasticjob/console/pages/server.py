@@ -46,6 +46,8 @@ class _ServerPieces:
     def __init__(self, request: PageRequest) -> None:
         self._request, self.ip = request, str(request.http.path_params["ip"])
         given = request.http.query_params.get("page", "")
+        self._rows: dict[str, tuple[object, Piece]] = {}
+        """By job, what its row was rendered of, and the row."""
         self.page = max(1, int(given)) if given.isascii() and given.isdecimal() and len(given) < 8 else 1
 
     def whole(self, server: ServerDetails) -> list[Piece]:
@@ -69,10 +71,12 @@ class _ServerPieces:
         )
 
     def _row(self, job: JobOnServer, health: Health) -> Piece:
-        row = row_id(job.name)
-        flags = operations.flags_of(job.server)
-        html = self._request.render("server-job.html", id=row, job=job, health=health, flags=flags)
-        return Piece(row, html)
+        kept = self._rows.get(job.name)
+        if kept is None or kept[0] != (job, health):
+            row, flags = row_id(job.name), operations.flags_of(job.server)
+            html = self._request.render("server-job.html", id=row, job=job, health=health, flags=flags)
+            kept = self._rows[job.name] = (job, health), Piece(row, html)
+        return kept[1]
 
 
 class _ServerFeed:
