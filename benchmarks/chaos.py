@@ -13,7 +13,6 @@ import asyncio
 import logging
 import random
 import sys
-from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,21 +20,15 @@ from tempfile import mkdtemp
 from typing import Final
 
 from benchmarks.chaos_actions import GENTLE_KINDS, KINDS, rage
-from benchmarks.chaos_checker import Span, judge
-from benchmarks.chaos_history import arrange, read
+from benchmarks.chaos_acts import act, judged
 from benchmarks.chaos_report import Played, page
-from benchmarks.chaos_stage import LOOK_EVERY, Stage
+from benchmarks.chaos_stage import Stage
 from benchmarks.chaos_worker import JOBS
-from tests.simulation.facts import Violation
-from tests.simulation.history import Begun, Entry, Finished, Phase, describe, of_kind
+from tests.simulation.history import Entry, describe
 from tests.support.processes import workers
 from tests.support.real_zookeeper import ensemble
 
 WORKERS: Final = 4
-TIMEOUT: Final = 60.0
-"""Seconds within which every item has to run again when everything is mended."""
-ROUNDS: Final = 2
-"""Runs of every item that show that it is served."""
 
 
 def play(
@@ -47,54 +40,9 @@ def play(
     """
     with ensemble(directory) as members, workers(directory) as starter:
         stage = Stage(members, starter, directory / "journal", beside)
-        span, unserved = asyncio.run(_acts(stage, random.Random(seed), seconds, kinds))
-    arranged = arrange(read(stage.journal), stage.deeds)
-    verdict = judge(arranged.entries, JOBS, span, stage.excuses)
-    verdict.violations += unserved
-    verdict.violations += [Violation("nobody dies", span.stop, told) for told in stage.deaths]
+        span, unserved = asyncio.run(act(stage, WORKERS, lambda: rage(stage, random.Random(seed), seconds, kinds)))
+    arranged, verdict = judged(stage, span, unserved)
     return Played(seed, seconds, JOBS, stage, arranged, span, verdict)
-
-
-async def _acts(
-    stage: Stage, rng: random.Random, seconds: float, kinds: Collection[str]
-) -> tuple[Span, list[Violation]]:
-    """Wait for calm, rage, wait for calm, leave; return what is to be judged, and what was not served in the end."""
-    unserved: list[Violation] = []
-    async with stage.seated(WORKERS), asyncio.TaskGroup() as tasks:
-        replacing = tasks.create_task(stage.replace_the_dead())
-        await _served(stage)
-        start = stage.clock.now()
-        stage.deeds.append(Phase(start, "chaos"))
-        await rage(stage, rng, seconds, kinds)
-        stop = stage.clock.now()
-        stage.deeds.append(Phase(stop, "recovery"))
-        try:
-            await _served(stage)
-        except TimeoutError:
-            text = f"after {TIMEOUT:g} s of peace these have not run {ROUNDS} times: {_unserved(stage, stop)}"
-            unserved.append(Violation("convergence", stop, text))
-        replacing.cancel()
-        async with asyncio.TaskGroup() as leaving:
-            for seat in stage.seats:
-                leaving.create_task(stage.leave(seat))
-        stage.deeds.append(Phase(stage.clock.now(), "end"))
-    return Span(start, stop), unserved
-
-
-async def _served(stage: Stage) -> None:
-    """Return when every item of every job has ended some runs that began from now on."""
-    since = stage.clock.now()
-    async with asyncio.timeout(TIMEOUT):
-        while _unserved(stage, since):
-            await asyncio.sleep(10 * LOOK_EVERY)
-
-
-def _unserved(stage: Stage, since: float) -> list[str]:
-    entries = read(stage.journal)
-    ended = {one.run for one in of_kind(entries, Finished) if one.how == "completed"}
-    runs = Counter((one.job, one.item) for one in of_kind(entries, Begun) if one.at >= since and one.run in ended)
-    items = [(config.job_name, item) for config in JOBS for item in range(config.sharding_total_count)]
-    return [f"{job}/{item}" for job, item in items if runs[job, item] < ROUNDS]
 
 
 def main() -> None:

@@ -24,15 +24,17 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A chaos run, judged."""
+    """A run that was disturbed on purpose, judged."""
 
-    seed: int
+    seed: int | None
+    """None if nothing was left to chance."""
     seconds: float
     jobs: Sequence[JobConfig]
     stage: Stage
     arranged: Arranged
     span: Span
     verdict: Verdict
+    name: str = "Chaos"
 
 
 def page(played: Played) -> str:
@@ -42,11 +44,13 @@ def page(played: Played) -> str:
 
 def _head(played: Played) -> Iterator[str]:
     taken = datetime.fromtimestamp(played.span.start, UTC)
-    yield f"Chaos of {played.seconds / 60:g} min, seed {played.seed}, {taken:%Y-%m-%d %H:%M} UTC"
+    seed = "" if played.seed is None else f", seed {played.seed}"
+    yield f"{played.name} of {played.seconds / 60:.3g} min{seed}, {taken:%Y-%m-%d %H:%M} UTC"
     started = list(of_kind(played.arranged.entries, Started))
     instances = {one.instance for one in of_kind(played.arranged.entries, Begun)}
     yield (
-        f"3 members, {len(played.stage.seats)} workers at a time, {len(started)} processes,"
+        f"{len(played.stage.ensemble.members)} members, {len(played.stage.seats)} workers at a time,"
+        f" {len(started)} processes,"
         f" {len({name.rpartition('-')[0] for name in instances})} of them ran something in {len(instances)} sessions"
     )
     if played.stage.beside is not None:

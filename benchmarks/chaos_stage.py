@@ -6,16 +6,17 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from aioelasticjob import JobConfig
 from aioelasticjob.running import watchdog
 from benchmarks.chaos_checker import Excuse
 from benchmarks.chaos_history import HOST, TrueTime
-from benchmarks.chaos_worker import GAVE_UP, Order
+from benchmarks.chaos_worker import GAVE_UP, JOBS, Order
 from tests.simulation.history import Entry, Fault, Held, Started, Stopped
 from tests.support.processes import ChildProcess, Workers
 from tests.support.proxy import Proxy, proxy_to
@@ -32,14 +33,13 @@ LEAVING: Final = 25.0
 """Seconds that a worker may take to leave when it is asked to."""
 ROOT: Final = Path(__file__).parents[1]
 START: Final = f"""
-import sys
+import importlib, sys
 import aioelasticjob
 print("runs", aioelasticjob.__path__[0], flush=True)
 sys.path.insert(0, {str(ROOT)!r})
-from benchmarks.chaos_worker import main
-main()
+importlib.import_module(sys.argv[2]).main()
 """
-"""The program of a worker: this checkout's, on the package that it finds first."""
+"""The program of a worker: a module of this checkout, on the package that it finds first."""
 
 
 @dataclass
@@ -69,6 +69,13 @@ class Stage:
     journal: Path
     beside: Path | None = None
     """Another checkout, from which every other worker process runs."""
+    jobs: Sequence[JobConfig] = JOBS
+    program: str = "benchmarks.chaos_worker"
+    """The module whose ``main`` is a worker."""
+    servers: str = ""
+    """The members as the workers are told of them; empty: by proxies, one for each worker and member."""
+    surroundings: Mapping[str, str] = field(default_factory=dict)
+    """What else an ``Order`` says: its fields and their values."""
     clock: TrueTime = field(default_factory=TrueTime.of_this_machine)
     seats: list[Seat] = field(default_factory=list)
     deeds: list[Entry] = field(default_factory=list)
@@ -88,7 +95,7 @@ class Stage:
         """Start workers; at the end their ways to the ensemble are closed."""
         async with AsyncExitStack() as stack:
             for number in range(count):
-                members = self.ensemble.members
+                members = () if self.servers else self.ensemble.members
                 proxies = [await stack.enter_async_context(proxy_to(one.host, one.port)) for one in members]
                 name = f"worker-{number}"
                 seat = Seat(name, proxies, self._start(f"{name}.1", proxies), well_since=self.clock.now())
@@ -96,13 +103,15 @@ class Stage:
             yield
 
     def _start(self, process: str, proxies: Sequence[Proxy]) -> ChildProcess:
-        address = f"zk://{','.join(proxy.address for proxy in proxies)}{NAMESPACE}"
-        order = Order(process, address, str(self.journal), self.clock.epoch, SESSION_TIMEOUT)
+        servers = self.servers or ",".join(proxy.address for proxy in proxies)
+        place = f"zk://{servers}{NAMESPACE}", str(self.journal)
+        order = Order(process, *place, self.clock.epoch, SESSION_TIMEOUT, **self.surroundings)
         self.deeds.append(Started(self.clock.now(), process, HOST))
         number = len(self.starter.children)
         package = ROOT if self.beside is None or number % 2 == 0 else self.beside
         self.elsewhere += package is self.beside
-        return self.starter.start(*("-P", "-c", START, order.to_json()), environment={"PYTHONPATH": str(package)})
+        command = ("-P", "-c", START, order.to_json(), self.program)
+        return self.starter.start(*command, environment={"PYTHONPATH": str(package)})
 
     def replace(self, seat: Seat) -> None:
         """Start a worker in the place of one that has ended."""

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 from anyio import create_task_group, open_signal_receiver, sleep
@@ -59,10 +59,27 @@ class Order:
     journal: str
     epoch: float
     session_timeout: float
+    hosts: str = ""
+    """A file of names and addresses, which is read at each look-up; empty: names are the system's."""
+    requests: str = ""
+    """Where HTTP jobs send their requests."""
+    event_store: str = ""
 
     def to_json(self) -> str:
         """Return the worker's argument."""
         return json.dumps(asdict(self))
+
+
+class LookingUp(uvloop.Loop):
+    """A loop that looks the names of a file up there, each time anew; it stands for a name server whose hosts move."""
+
+    def __init__(self, hosts: str) -> None:
+        self._hosts = hosts
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        """Return the addresses of a name."""
+        found = json.loads(Path(self._hosts).read_text()) if self._hosts else {}
+        return await super().getaddrinfo(found.get(host, host), port, **options)
 
 
 async def work(order: Order) -> None:
@@ -127,7 +144,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     order = Order(**json.loads(sys.argv[1]))
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=lambda: LookingUp(order.hosts)) as runner:
             runner.run(work(order))
     except DidNotStart as error:
         print(error, file=sys.stderr)

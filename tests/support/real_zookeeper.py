@@ -34,7 +34,6 @@ _SETTINGS = {
     "4lw.commands.whitelist": "*",
     "extendedTypesEnabled": "true",
     "forceSync": "no",  # no test pulls the plug of the machine
-    "clientPortAddress": HOST,
 }
 
 
@@ -90,6 +89,8 @@ class Changes:
     """Lines of zoo.cfg."""
     properties: Mapping[str, object] = field(default_factory=dict)
     """System properties of the Java virtual machine."""
+    host: str = HOST
+    """The address for clients."""
 
     @property
     def flags(self) -> list[str]:
@@ -117,11 +118,11 @@ class RealServer:
         access: Access = OPEN,
         changes: Changes = USUAL,
     ) -> None:
-        self.host, (self.port, self.secure_port), self.number = HOST, ports, number
+        self.host, (self.port, self.secure_port), self.number = changes.host, ports, number
         self._directory = directory
         directory.mkdir(parents=True)
         settings = _SETTINGS | {"clientPort": self.port, "dataDir": directory} | access.settings(self.secure_port)
-        settings |= changes.settings
+        settings |= {"clientPortAddress": self.host, **changes.settings}
         self._flags = [*access.flags(directory), *changes.flags]
         settings |= {f"server.{member}": address for member, address in members.items()}
         (directory / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
