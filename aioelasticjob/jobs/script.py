@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Annotated
 
-from anyio import CancelScope, create_task_group, current_time, lowlevel
+from anyio import CancelScope, create_task_group, current_time, wait_readable
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from aioelasticjob.credentials import SECRET
@@ -266,25 +266,30 @@ async def _log_lines(
 
 async def _lines(source: IO[bytes], encoding: str) -> AsyncIterator[str]:
     """Yield a stream's lines, very long ones in pieces; the last line may lack its newline."""
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
-    reader, rest = asyncio.StreamReader(READ_BYTES), ""
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
-    try:
-        while data := await reader.read(READ_BYTES):
-            *whole, rest = (rest + decoder.decode(data)).split("\n")
-            for line in whole:
-                for piece in _pieces(line.removesuffix("\r")):
-                    yield piece
-            while len(rest) > MAX_LINE_CHARACTERS:
-                yield rest[:MAX_LINE_CHARACTERS]
-                rest = rest[MAX_LINE_CHARACTERS:]
-            # reading data that is there already does not suspend, so other tasks would not run
-            await lowlevel.checkpoint()
-        if rest := rest + decoder.decode(b"", final=True):
-            yield rest
-    finally:
-        transport.close()
+    decoder, rest = codecs.getincrementaldecoder(encoding)("replace"), ""
+    while data := await _read(source):
+        *whole, rest = (rest + decoder.decode(data)).split("\n")
+        for line in whole:
+            for piece in _pieces(line.removesuffix("\r")):
+                yield piece
+        while len(rest) > MAX_LINE_CHARACTERS:
+            yield rest[:MAX_LINE_CHARACTERS]
+            rest = rest[MAX_LINE_CHARACTERS:]
+    if rest := rest + decoder.decode(b"", final=True):
+        yield rest
+
+
+async def _read(source: IO[bytes]) -> bytes:
+    """Return what can be read from a pipe, as soon as there is something; nothing at its end.
+
+    The pipe is not given to the loop as a transport: uvloop closes its descriptor twice, and between the two another
+    thread may have been given the same number for a file of its own, which the second closing ends.
+    """
+    os.set_blocking(source.fileno(), False)
+    while True:
+        await wait_readable(source)
+        with suppress(BlockingIOError):
+            return os.read(source.fileno(), READ_BYTES)
 
 
 def _pieces(line: str) -> Iterator[str]:

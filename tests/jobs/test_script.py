@@ -455,3 +455,20 @@ def test_the_script_of_a_process_that_was_killed_is_ended_too(tmp_path: Path, wo
                 await anyio.sleep(0.02)
 
     anyio.run(gone)
+
+
+def test_the_end_of_a_stream_closes_nobody_elses_descriptor(real_loop_kind: LoopKind) -> None:
+    async def read_to_the_end() -> None:
+        with script._pipe() as (source, end):
+            number = source.fileno()
+            end.write(b"one\ntwo")
+            end.close()
+            assert [line async for line in script._lines(source, "utf-8")] == ["one", "two"]
+        others = [os.open(os.devnull, os.O_RDONLY) for _ in range(8)]
+        assert number in others
+        for _ in range(10):  # a loop may close what it has been given in one of its next rounds
+            await asyncio.sleep(0)
+        for other in others:
+            os.close(other)
+
+    run_async(real_loop_kind, read_to_the_end)
