@@ -34,7 +34,7 @@ async def rage(stage: Stage, rng: random.Random, seconds: float, kinds: Collecti
                 if victims := stage.victims():
                     seat = rng.choice(victims)
                     seat.busy = True
-                    tasks.create_task(_to_worker(deed, stage, seat, rng))
+                    tasks.create_task(to_worker(deed, stage, seat, rng))
             elif deed in ON_ENSEMBLE and not mending.locked():
                 await mending.acquire()
                 tasks.create_task(_once(deed, mending, stage, "", stage, rng))
@@ -50,7 +50,8 @@ def name_of(deed: Deed) -> str:
     return str(getattr(deed, "__name__", deed)).replace("_", "-")
 
 
-async def _to_worker(deed: OnWorker, stage: Stage, seat: Seat, rng: random.Random) -> None:
+async def to_worker(deed: OnWorker, stage: Stage, seat: Seat, rng: random.Random) -> None:
+    """Do something to a worker, and note when it was done and when it was mended."""
     name = name_of(deed)
     stage.done[name] += 1
     stage.fault(name, detail=seat.process)

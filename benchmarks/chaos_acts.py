@@ -19,21 +19,26 @@ ROUNDS: Final = 2
 """Runs of every item that show that it is served."""
 
 
-async def act(stage: Stage, workers: int, disturb: Callable[[], Awaitable[None]]) -> tuple[Span, list[Violation]]:
-    """Wait for calm, disturb, wait for calm, leave; return what is to be judged, and what was not served in the end."""
+async def act(
+    stage: Stage, workers: int, disturb: Callable[[], Awaitable[None]], patience: float = TIMEOUT
+) -> tuple[Span, list[Violation]]:
+    """Wait for calm, disturb, wait for calm, leave; return what is to be judged, and what was not served in the end.
+
+    Raises: TimeoutError when not all items have run within ``patience`` seconds after the start.
+    """
     unserved: list[Violation] = []
     async with stage.seated(workers), asyncio.TaskGroup() as tasks:
         replacing = tasks.create_task(stage.replace_the_dead())
-        await _served(stage)
+        await _served(stage, patience)
         start = stage.clock.now()
         stage.deeds.append(Phase(start, "chaos"))
         await disturb()
         stop = stage.clock.now()
         stage.deeds.append(Phase(stop, "recovery"))
         try:
-            await _served(stage)
+            await _served(stage, patience)
         except TimeoutError:
-            text = f"after {TIMEOUT:g} s of peace these have not run {ROUNDS} times: {_unserved(stage, stop)}"
+            text = f"after {patience:g} s of peace these have not run {ROUNDS} times: {_unserved(stage, stop)}"
             unserved.append(Violation("convergence", stop, text))
         replacing.cancel()
         async with asyncio.TaskGroup() as leaving:
@@ -52,10 +57,10 @@ def judged(stage: Stage, span: Span, unserved: list[Violation]) -> tuple[Arrange
     return arranged, verdict
 
 
-async def _served(stage: Stage) -> None:
+async def _served(stage: Stage, patience: float) -> None:
     """Return when every item of every job has ended some runs that began from now on."""
     since = stage.clock.now()
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(patience):
         while _unserved(stage, since):
             await asyncio.sleep(10 * LOOK_EVERY)
 

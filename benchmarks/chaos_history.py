@@ -17,9 +17,11 @@ from typing import Any
 from aioelasticjob import ItemContext
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
-from tests.simulation.history import Begun, Entry, Finished, Held, Reported, Stopped, of_kind
+from tests.simulation.history import Attempted, Begun, Entry, Finished, Held, Reported, Stopped, of_kind
 
 HOST = "127.0.0.1"
+GAVE_WAY = "gave way"
+"""How the run of a stream ends that was asked for no more records, because somebody else goes on."""
 WAKING = 0.5
 """Seconds a handler may need, once its process goes on, to learn that it was cut off while it slept."""
 
@@ -77,22 +79,46 @@ class Pen:
 
 
 def read(path: Path) -> list[Entry]:
-    """Return what the workers wrote, in the order of time; runs are numbered over all processes."""
+    """Return what the workers wrote, in the order of time; runs are numbered over all processes.
+
+    A further attempt of a run belongs to the run, which ends with its last attempt.  A stream that gave way goes on in
+    another run of the same moment, which counts as the rescue of the first one.
+    """
     entries: list[Entry] = []
-    numbers: dict[tuple[str, int], int] = {}
+    runs: dict[tuple[object, ...], int] = {}
+    numbers: dict[tuple[str, int | str], int] = {}
+    finished: dict[int, Finished] = {}
+    moments: dict[int, tuple[object, ...]] = {}
+    open_moments: set[tuple[object, ...]] = set()
     for text in path.read_text().splitlines() if path.exists() else ():
         line = json.loads(text)
         what, at, process = line["what"], line["at"], line["process"]
         if what == "begin":
-            number = numbers[process, line["run"]] = len(numbers) + 1
-            instance, job, item, slot = line["instance"], line["job"], line["item"], line["slot"]
-            source = FireSource(line["source"])
-            entries.append(Begun(at, number, process, HOST, instance, job, item, slot, source, line["fence"], skew=0.0))
+            claim = line["job"], line["item"], line["fence"], line["instance"]
+            attempt = line.get("attempt", 1)
+            if attempt > 1 and claim in runs:
+                numbers[process, line["run"]] = runs[claim]
+                finished.pop(runs[claim], None)
+                entries.append(Attempted(at, runs[claim], attempt))
+                continue
+            number = runs[claim] = numbers[process, line["run"]] = len(numbers) + 1
+            moment = moments[number] = line["job"], line["item"], line["slot"]
+            begun = _begun(line, number)
+            entries.append(replace(begun, source=FireSource.FAILOVER) if moment in open_moments else begun)
         elif what == "end":
-            entries.append(Finished(at, numbers[process, line["run"]], line["how"]))
+            number = numbers[process, line["run"]]
+            finished[number] = Finished(at, number, line["how"])
+            if line["how"] == GAVE_WAY:
+                open_moments.add(moments[number])
         else:
             entries.append(Reported(at, process, HOST, _misfired(line)))
-    return sorted(entries, key=lambda entry: entry.at)
+    return sorted([*entries, *finished.values()], key=lambda entry: entry.at)
+
+
+def _begun(line: dict[str, Any], number: int) -> Begun:
+    place = line["process"], HOST, line["instance"]
+    what = line["job"], line["item"], line["slot"], FireSource(line["source"])
+    return Begun(line["at"], number, *place, *what, line["fence"], skew=0.0)
 
 
 def _misfired(line: dict[str, Any]) -> Misfired:

@@ -39,10 +39,11 @@ class Played:
 
 def page(played: Played) -> str:
     """Return the report as text."""
-    return "\n".join([*_head(played), *_deeds(played), *_runs(played), *_verdict(played)])
+    return "\n".join([*head(played), *deeds(played), *_runs(played), *verdict_of(played)])
 
 
-def _head(played: Played) -> Iterator[str]:
+def head(played: Played) -> Iterator[str]:
+    """Yield lines about when, where and by whom."""
     taken = datetime.fromtimestamp(played.span.start, UTC)
     seed = "" if played.seed is None else f", seed {played.seed}"
     yield f"{played.name} of {played.seconds / 60:.3g} min{seed}, {taken:%Y-%m-%d %H:%M} UTC"
@@ -59,7 +60,8 @@ def _head(played: Played) -> Iterator[str]:
         yield f"{len(played.stage.lost)} were not let in by the registry when they started, and were started again"
 
 
-def _deeds(played: Played) -> Iterator[str]:
+def deeds(played: Played) -> Iterator[str]:
+    """Yield how often each kind of thing was done."""
     yield "\nDone to them"
     for name, count in sorted(played.stage.done.items()):
         yield f"  {name:<24}{count:>6}"
@@ -87,7 +89,8 @@ def _runs(played: Played) -> Iterator[str]:
             yield f"  begun again after death {median(rescues):>6.1f} s in the median, {rescues[-1]:.1f} s at most"
 
 
-def _verdict(played: Played) -> Iterator[str]:
+def verdict_of(played: Played) -> Iterator[str]:
+    """Yield what the judges found."""
     verdict, tails = played.verdict, played.arranged.tails
     yield f"\nTargets: {verdict.targets} moments of items, met by {_listed(verdict.met)}"
     if verdict.excused:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import uvloop
 from anyio import create_task_group, open_signal_receiver, sleep
@@ -82,24 +82,33 @@ class LookingUp(uvloop.Loop):
         return await super().getaddrinfo(found.get(host, host), port, **options)
 
 
-async def work(order: Order) -> None:
+Declare: TypeAlias = Callable[[ElasticJob, Pen, Order], None]
+
+
+def declare_jobs(app: ElasticJob, pen: Pen, order: Order) -> None:
+    """Declare the two jobs of a chaos run."""
+    panic = Path(order.journal).with_name(PANIC)
+    for config in JOBS:
+        settings = config.model_dump(exclude_unset=True, exclude={"job_name"})
+        app.add(_handler(pen, WORK[config.job_name], panic), name=config.job_name, **settings)
+
+
+async def work(order: Order, declare: Declare = declare_jobs) -> None:
     """Run the jobs and write down what happens, until told to stop.
 
     Raises:
         DidNotStart: The registry did not let the jobs start.
     """
     pen = Pen(Path(order.journal), order.process, TrueTime(order.epoch))
-    panic = Path(order.journal).with_name(PANIC)
     app = ElasticJob(
         order.address,
+        event_store=order.event_store or None,
         session_timeout=order.session_timeout,
         connection_timeout=20,
         base_sleep_time=0.2,
         max_sleep_time=1,
     )
-    for config in JOBS:
-        settings = config.model_dump(exclude_unset=True, exclude={"job_name"})
-        app.add(_handler(pen, WORK[config.job_name], panic), name=config.job_name, **settings)
+    declare(app, pen, order)
     started, refused = False, None
     with app.events() as events, open_signal_receiver(signal.SIGTERM) as signals:
         async with create_task_group() as tasks:
@@ -139,16 +148,21 @@ async def _note(events: EventReader, pen: Pen) -> None:
             pen.misfire(event)
 
 
-def main() -> None:
-    """Run what the first argument, an ``Order`` as JSON, asks for."""
+def run(declare: Declare) -> None:
+    """Run what the first argument, an ``Order`` as JSON, asks for, with the jobs that ``declare`` declares."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     order = Order(**json.loads(sys.argv[1]))
     try:
         with asyncio.Runner(loop_factory=lambda: LookingUp(order.hosts)) as runner:
-            runner.run(work(order))
+            runner.run(work(order, declare))
     except DidNotStart as error:
         print(error, file=sys.stderr)
         sys.exit(GAVE_UP)
+
+
+def main() -> None:
+    """Run the two jobs of a chaos run."""
+    run(declare_jobs)
 
 
 if __name__ == "__main__":
