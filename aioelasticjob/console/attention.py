@@ -10,7 +10,7 @@ from typing import Final
 from aioelasticjob.console.error_groups import ErrorGroup
 from aioelasticjob.console.registry_watch import ObservedRun
 from aioelasticjob.model import GIVEN_UP
-from aioelasticjob.operations import ItemStatus, JobStatus
+from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
 
 GOOD_OUTCOMES: Final = ("completed", "", "running", "handed over", "stopped", "misfired")
 """Outcomes that are no failure; a misfire is counted by itself, and somebody has stopped what is stopped."""
@@ -68,6 +68,7 @@ def reasons(
         return ()
     return (
         *_nobody(status),
+        *_writes_refused(status.instances),
         *_given_up(status.items),
         *_orphans(status),
         *_failing(status.items, runs, errors),
@@ -86,6 +87,17 @@ def _nobody(status: JobStatus) -> Iterator[Reason]:
         yield Reason("nobody there", "nobody is there to run it")
     elif all(one.lacks for one in status.instances):
         yield Reason("nobody able", "every instance lacks a feature that the job requires")
+
+
+def _writes_refused(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:
+    """Yield one reason for all instances to which the registry refuses something."""
+    found = [refusal for one in instances for refusal in one.refused]
+    if found:
+        what, why, _ = found[0]
+        values = {"what": what, "why": why, "instances": sum(bool(one.refused) for one in instances)}
+        since = {f"{what}: {why}": at for what, why, at in reversed(found)}
+        sentence = "the registry refuses {what}: {why} (instances: {instances})"
+        yield Reason("writes refused", sentence, values, min(since.values()), since)
 
 
 def _given_up(items: Iterable[ItemStatus]) -> Iterator[Reason]:

@@ -25,7 +25,15 @@ _GROUP: Final = {
 _COLOUR: Final = {"running": "run", "waiting": "ok", "assigning": "busy"}
 _WARNINGS: Final = ("nobody there", "misfiring", "unreliable")
 """Reasons that are shown in amber; the others are shown in red."""
-_REASONS_IN_PLACE: Final = ("failing", "misfiring", "unreliable", "given up", "cut off", "not converging")
+_REASONS_IN_PLACE: Final = (
+    "failing",
+    "misfiring",
+    "unreliable",
+    "given up",
+    "cut off",
+    "not converging",
+    "writes refused",
+)
 """Reasons whose word stands in place of the job's state."""
 _NO_FIRES: Final = ("switched off", "nobody there", "nobody able", "faulty")
 """States of a job whose next fire nobody runs."""

@@ -30,6 +30,7 @@ from aioelasticjob.coordination.operator_log import OperatorLog
 from aioelasticjob.coordination.operator_note import decode_note, shown_name
 from aioelasticjob.coordination.pacing import Due, Pacing
 from aioelasticjob.coordination.progress import RunCounts
+from aioelasticjob.coordination.refusal_note import note_refusals
 from aioelasticjob.coordination.rules import RuleInput, decide
 from aioelasticjob.coordination.unmonitored import note_accounted
 from aioelasticjob.coordination.view import JobView, follow, is_item
@@ -152,6 +153,8 @@ class Coordinator:
     async def _look_up(self, view: JobView, due: Due, seek_unwanted: bool, seek_orphans: bool) -> float:
         """Publish counts if they are due; read the records that the rules need, which are not mirrored; then decide."""
         member, pacing, time = self._member, self._pacing, self._time
+        if due.tick:
+            await note_refusals(member, view.tree)
         if due.counts:
             await self._run_counts.publish(member, view, time)
         # while all are switched off there is no leader

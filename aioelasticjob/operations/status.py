@@ -11,6 +11,7 @@ from aioelasticjob.clock import moment
 from aioelasticjob.config import JobConfig
 from aioelasticjob.coordination import records
 from aioelasticjob.coordination.instance_nodes import instance_data
+from aioelasticjob.coordination.refusal_note import noted_refusals
 from aioelasticjob.coordination.view import JobView, read
 from aioelasticjob.layout import Layout, server_switch
 from aioelasticjob.model import Instance, Outcome, Record
@@ -88,6 +89,8 @@ class InstanceStatus:
     """The function that it calls, as ``module:function``; empty if it has not said so."""
     differs: tuple[str, ...] = ()
     """The settings that its process declares otherwise than the registry, whose values apply."""
+    refused: tuple[tuple[str, str, float], ...] = ()
+    """What the registry refuses to it: for each kind of request its purpose, the reason, and since when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +343,7 @@ def _said_of_itself(view: JobView, instance: str) -> dict[str, Any]:
     return {
         "handler": handler if isinstance(handler, str) else "",
         "differs": tuple(name for name in names if isinstance(name, str)),
+        "refused": noted_refusals(told),
     }
 
 

@@ -90,6 +90,16 @@ def test_what_else_needs_attention_and_what_does_not() -> None:
     assert [one.kind for one in reasons(replace(plain, settled=False), [], SETTLE_LIMIT)] == ["not converging"]
 
 
+def test_requests_that_the_registry_refuses_need_attention_since_the_first_refusal() -> None:
+    plain = status("report", (item(0),), now=NOW, instances=INSTANCES[:2])
+    first, second = plain.instances
+    refused = replace(first, refused=(("to settle items", "the quota is used up", NOW - 60),))
+    (found,) = reasons(replace(plain, instances=(refused, second)), [])
+    assert (found.kind, found.since, found.values["instances"]) == ("writes refused", NOW - 60, 1)
+    assert found.details == {"to settle items: the quota is used up": NOW - 60}
+    assert health_of(plain, (found,)).word == "writes refused"
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_job_that_was_switched_off_on_purpose_needs_no_attention_and_fires_nothing(whole: bool) -> None:
     off = status("report", (item(0, record=ended("failed", NOW)),), now=NOW, paused=not whole, cron="* * * * * ?")
