@@ -73,7 +73,12 @@ def _paths(run: str, token: str) -> list[str]:
     return [
         *("/account", "/users", "/audit", "/registries", f"/welcome/{token}", "/no/such/page"),
         *("/r/billing/jobs", "/r/billing/jobs?show=acknowledged", "/r/billing/jobs?q=nothing-is-called-so"),
-        *("/r/billing/servers", "/r/billing/servers/10.0.0.1/disable", "/r/billing/transfer"),
+        *(
+            "/r/billing/servers",
+            "/r/billing/servers/10.0.0.1",
+            "/r/billing/servers/10.0.0.1/disable",
+            "/r/billing/transfer",
+        ),
         *("/r/billing/history", f"/r/billing/history/{run}", "/r/billing/history?job=none"),
         *(job, "/r/billing/job/known", "/r/billing/job/wide", f"{job}/settings", f"{job}/dump"),
         *(
