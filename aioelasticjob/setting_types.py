@@ -16,7 +16,7 @@ def _item_parameters(given: object) -> object:
     """Return item parameters as a mapping; Elastic-Job's text (``0=Beijing,1=Shanghai``) is accepted as well."""
     if not isinstance(given, str):
         return {} if given is None else given
-    pairs = _pairs(given, "0=Beijing", "item")
+    pairs = _pairs(given, "0=Beijing")
     if (odd := next((item for item in pairs if not item.isdigit()), None)) is not None:
         raise ValueError(f"{f'{odd}={pairs[odd]}'!r} is no pair like 0=Beijing")
     return pairs
@@ -26,18 +26,18 @@ def _labels(given: object) -> object:
     """Return labels as a mapping; text such as ``team=billing,tier=gold`` is accepted as well."""
     if given is None:
         return {}
-    return _pairs(given, "team=billing", "the label") if isinstance(given, str) else given
+    return _pairs(given, "team=billing") if isinstance(given, str) else given
 
 
-def _pairs(text: str, example: str, noun: str) -> dict[str, str]:
-    """Return the pairs of a text; ``example`` is one of them, and ``noun`` says what their names are."""
+def _pairs(text: str, example: str) -> dict[str, str]:
+    """Return the pairs of a text; ``example`` is one such pair."""
     found: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = pair.partition("=")
         if not equals:
             raise ValueError(f"{pair!r} is no pair like {example}")
         if name.strip() in found:
-            raise ValueError(f"{noun} {name.strip()} is given twice")
+            raise ValueError(f"{name.strip()!r} is given twice")
         found[name.strip()] = value.strip()
     return found
 

@@ -35,7 +35,7 @@ from aioelasticjob.setting_types import DURATION, parts_of
         ({"sharding_item_parameters": "0=a,0=b"}, "sharding_item_parameters", "given twice"),
         ({"sharding_item_parameters": "a=b"}, "sharding_item_parameters", "'a=b' is no pair like 0=Beijing"),
         ({"labels": "team"}, "labels", "'team' is no pair like team=billing"),
-        ({"labels": "team=a,team=b"}, "labels", "the label team is given twice"),
+        ({"labels": "team=a,team=b"}, "labels", "'team' is given twice"),
         ({"labels": {"my team": "billing"}}, "labels", "the name 'my team' must be 1 to 100 letters"),
         ({"labels": {"": "billing"}}, "labels", "must be 1 to 100 letters"),
         ({"labels": {"team": ""}}, "labels", "the value of team must be 1 to 200 characters"),

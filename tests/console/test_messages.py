@@ -103,7 +103,7 @@ def test_a_translation_has_the_same_blanks_and_is_chinese() -> None:
             "a job's sleep: asked to run items 1 and 2 at 2026-11-23T02:00:00, as the request r-1",
             "a job's sleep：已请求运行分片 1 and 2，时间 2026-11-23T02:00:00，请求编号 r-1",
         ),
-        ("item 3 is given twice", "分片 3 重复给出"),
+        ("'3' is given twice", "'3' 重复给出"),
         ("report: cron: 0 → 1", "report: cron: 0 → 1"),  # names and values only
         ("nobody has ever said: this", "nobody has ever said: this"),
         ("", ""),
