@@ -120,4 +120,4 @@ def test_of_many_faults_the_first_are_logged_and_the_others_counted(caplog: pyte
         {f"/{n}": "is not the number of an item, and has no effect" for n in range(MAX_WARNINGS + 7)}
     )
     assert len(caplog.messages) == MAX_WARNINGS + 1
-    assert caplog.messages[-1] == "job: and 7 more nodes, which are not listed"
+    assert caplog.messages[-1] == "job: and 7 more nodes that the log does not list"
