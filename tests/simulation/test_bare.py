@@ -174,9 +174,8 @@ def claim_on_hearsay() -> AbstractContextManager[object]:
             Set(op.path, op.data, -1) if isinstance(op, Set) else op for op in _claiming(member, item, record, version)
         ]
 
-    def entitled(member: Member, view: JobView, fire: Any, wanted: Any) -> list[Op]:
-        operations = _entitled(member, view, fire, wanted)
-        return [Check(op.path) if isinstance(op, Check) else op for op in operations]
+    def entitled(*facts: Any) -> list[Op]:
+        return [Check(op.path) if isinstance(op, Check) else op for op in _entitled(*facts)]
 
     return mock.patch.multiple(claims, _claiming=claiming, _entitled=entitled)
 
@@ -284,9 +283,8 @@ def assign_whatever_is_asked() -> Iterator[None]:
 def rescue_beside_the_mark() -> AbstractContextManager[object]:
     """Rescue an orphan and leave its mark for the next one."""
 
-    def entitled(member: Member, view: JobView, fire: Any, wanted: Any) -> list[Op]:
-        operations = _entitled(member, view, fire, wanted)
-        return [Check(op.path) if isinstance(op, Delete) else op for op in operations]
+    def entitled(*facts: Any) -> list[Op]:
+        return [Check(op.path) if isinstance(op, Delete) else op for op in _entitled(*facts)]
 
     return mock.patch.object(claims, "_entitled", entitled)
 

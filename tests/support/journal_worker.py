@@ -67,7 +67,7 @@ def main(
 ) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     pen = JournalWriter(Path(journal))
-    logging.getLogger("aioelasticjob.running.driver").addHandler(Misfires(pen))
+    logging.getLogger("aioelasticjob.running.missed_reports").addHandler(Misfires(pen))
     app = ElasticJob(address, **connection)
     app.add((in_a_thread if thread else in_the_loop)(pen, work), name="job", **job)
     try:
