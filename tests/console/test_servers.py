@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -54,13 +55,14 @@ def test_a_server_with_a_thousand_jobs_shows_a_hundred_on_a_page(
 ) -> None:
     now = there.clock.now()
     there.show(*(_running(f"job-{number:04}", now, now - number) for number in range(1000)))
-    page = open_page(f"/r/billing/servers/{IP}", width=width)
-    expect(page.locator("#server-jobs tbody tr")).to_have_count(100)
-    expect(page.locator("#server-runs li")).to_have_count(50)
-    expect(page.locator("#server-runs li").first).to_contain_text("job-0999")
-    expect(page.locator("#server-runs")).to_contain_text("The 50 that have run longest, of 1000.")
-    assert page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
-    page.get_by_role("link", name="More").click()
-    expect(page.locator("#server-jobs tbody tr").first).to_contain_text("job-0100")
-    expect(page.locator(".pages")).to_contain_text("page 2 of 10")
+    with mock.patch.object(there.watch, "_publish"):  # or what the registry really holds is shown before page 2 is
+        page = open_page(f"/r/billing/servers/{IP}", width=width)
+        expect(page.locator("#server-jobs tbody tr")).to_have_count(100)
+        expect(page.locator("#server-runs li")).to_have_count(50)
+        expect(page.locator("#server-runs li").first).to_contain_text("job-0999")
+        expect(page.locator("#server-runs")).to_contain_text("The 50 that have run longest, of 1000.")
+        assert page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+        page.get_by_role("link", name="More").click()
+        expect(page.locator("#server-jobs tbody tr").first).to_contain_text("job-0100")
+        expect(page.locator(".pages")).to_contain_text("page 2 of 10")
     there.show()

@@ -90,9 +90,9 @@ class Planted:
 
 CHECKPOINTS = "drop,expire,pause"
 PLANTED = (
-    Planted(defects.no_deadline, "one runner", "drop", dragging, seeds=5),
+    Planted(defects.no_deadline, "one runner", "drop", dragging, seeds=3),
     Planted(defects.claim_on_hearsay, "one run per slot", "delay,expire,leave,crash", hasty, seeds=4),
-    Planted(defects.claim_without_lock, "one runner", "crash,leave,pause,reconfigure", dragging, seeds=2),
+    Planted(defects.claim_without_lock, "one runner", "crash,leave,pause,reconfigure", dragging),
     Planted(defects.deaf_mirror, "convergence", "reset,leave,crash,drop", dragging, seeds=6),
     Planted(defects.settle_in_any_session, "no dead writes", "expire,drop", dragging),
     Planted(defects.commit_in_any_session, "no dead writes", "expire,delay,coup", dragging, seeds=4),
@@ -102,7 +102,7 @@ PLANTED = (
     Planted(defects.begin_where_it_was_known, "newest checkpoint", CHECKPOINTS, dragging, wild=True),
     Planted(defects.forget_orphans, "orphans are rescued", "crash,pause", failover=True, seeds=3),
     Planted(defects.mourn_on_ticks_only, "orphans are found", "crash,reset", failover=True),
-    Planted(defects.hear_no_orphans, "orphans are taken", "crash,reset", failover=True, seeds=3),
+    Planted(defects.hear_no_orphans, "orphans are taken", "crash,reset", failover=True, seeds=2),
     Planted(defects.bury_the_cut_off, "cut off untold", "crash,pause"),
     Planted(defects.require_on_ticks_only, "assigned soon", "crash,leave,reconfigure"),
     Planted(defects.swallow_triggers, "triggers", "trigger,reset"),
@@ -183,17 +183,17 @@ BEHIND = (
         "fenced checkpoint",
         (defects.no_deadline, defects.commit_in_any_session),
         wild,
-        seeds=3,
+        seeds=4,
     ),
     Behind(
         omissions.renew_what_is_taken,
         "one run per slot",
         (omissions.never_read_again, omissions.servers_switched_often),
         bare,
-        seeds=2,
+        seeds=12,
     ),
-    Behind(omissions.mourn_unversioned, "only the dead are mourned", (omissions.look_with_old_eyes,), bare, seeds=9),
-    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=3),
+    Behind(omissions.mourn_unversioned, "only the dead are mourned", (omissions.look_with_old_eyes,), bare, seeds=18),
+    Behind(omissions.rescue_the_completed, "one rescue", (omissions.marks_made_by_hand,), bare, seeds=6),
 )
 
 
