@@ -20,7 +20,7 @@ def test_a_process_shares_with_the_application_only_what_is_named_here() -> None
 
 def test_a_process_begins_with_nothing_of_what_the_application_was_or_did() -> None:
     app = ElasticJob("embedded://", event_store="sqlite:///events.db", metrics=0)
-    app._here.running = True
+    app._here.phase = "running"
     here = _stand_in(app, app.settings, {})._here
     for field in dataclasses.fields(RunningApp):
         mine, theirs = getattr(here, field.name), getattr(app._here, field.name)
