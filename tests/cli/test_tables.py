@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from aioelasticjob import FireSource, JobConfig
-from aioelasticjob.cli.jobs import _list, _servers
+from aioelasticjob.cli.jobs import _list
 from aioelasticjob.cli.requests import _table
+from aioelasticjob.cli.servers import _servers
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.coordination.requests import Request
 from aioelasticjob.operations import JobStatus, RequestStatus, ServerStatus

@@ -19,11 +19,15 @@ OUTPUTS = blocks(PAGE, "text")
 
 
 @pytest.fixture(autouse=True)
-def _log_as_before() -> Iterator[None]:
-    logger = logging.getLogger("aioelasticjob")
-    handlers, level, propagate = logger.handlers.copy(), logger.level, logger.propagate
+def _log_of_its_own() -> Iterator[None]:
+    """Let each program set up the log, without what programs of other tests have set up in this process."""
+    loggers = logging.getLogger(), logging.getLogger("aioelasticjob")
+    before = [(logger, logger.handlers.copy(), logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.handlers[:] = [one for one in logger.handlers if type(one).__module__.startswith("_pytest")]
     yield
-    logger.handlers[:], logger.level, logger.propagate = handlers, level, propagate
+    for logger, handlers, level, propagate in before:
+        logger.handlers[:], logger.level, logger.propagate = handlers, level, propagate
 
 
 @pytest.mark.parametrize(("program", "output"), list(zip(PROGRAMS, OUTPUTS, strict=True)), ids=str)

@@ -38,7 +38,7 @@ from tests.simulation.bare.world import World
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(240)]
 
-FIXED, BATCH = 400, 50
+FIXED, BATCH = 300, 50
 
 
 @pytest.fixture(autouse=True)

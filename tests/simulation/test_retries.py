@@ -12,7 +12,7 @@ from tests.simulation.simulation import live, plan, replay
 from tests.simulation.test_conduct import told
 from tests.simulation.test_invariants import CONFIG, A, T, begun, broken, gone, made, put, written
 
-SEEDS = range(20)
+SEEDS = range(10)
 BATCH = 5
 FALSE_ALARMS = {
     112: "A pause was lifted while the server could not hear of it: the moments until then are no less excused.",
