@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import uuid4
 
+import anyio
 import pytest
 
 from aioelasticjob.clock import moment
@@ -344,6 +345,27 @@ def test_whoever_only_reads_waits_for_no_writer(sqlite_url: str) -> None:
                 assert len((await reader.history()).rows) == 10
 
     play(sqlite_url, scene)
+
+
+@pytest.mark.parametrize("cancelled", [False, True], ids=["closing goes on", "closing is cancelled, too"])
+def test_a_writer_that_is_cancelled_while_it_waits_for_another_one_leaves_no_task(
+    sqlite_url: str, cancelled: bool
+) -> None:
+    async def scene(store: EventStore) -> None:
+        await store.prepare()
+        async with open_store(sqlite_url, clock=Clock()) as other, other._writing():
+            with anyio.move_on_after(0.05) as patience:
+                await fill(store)
+            assert patience.cancelled_caught
+            closing = asyncio.all_tasks() - {asyncio.current_task()}
+            assert closing  # the thread of the connection still waits for the other writer
+            for task in closing:
+                if cancelled:  # as it is at the end of a program
+                    task.cancel()
+        async with asyncio.timeout(60):
+            await asyncio.wait(closing)
+
+    play(EventStoreSettings(sqlite_url, write_timeout=30), scene)
 
 
 def test_whoever_only_reads_needs_no_right_to_write(postgres_url: str) -> None:

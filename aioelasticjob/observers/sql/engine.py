@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, event, inspect
+from sqlalchemy import Connection, inspect
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from aioelasticjob.observers.settings import EventStoreSettings, database
@@ -20,10 +20,9 @@ def engine_for(settings: EventStoreSettings) -> AsyncEngine:
     url, patience = database(settings.url), settings.write_timeout
     match url.get_backend_name():
         case "sqlite":
-            engine = create_async_engine(url, hide_parameters=True, connect_args={"timeout": patience})
-            event.listen(engine.sync_engine, "connect", _set_up_sqlite)
-            event.listen(engine.sync_engine, "begin", _begin_sqlite)
-            return engine
+            from aioelasticjob.observers.sql.sqlite import sqlite_engine
+
+            return sqlite_engine(url, patience)
         case "postgresql":
             options: dict[str, Any] = {"timeout": patience}
             ways: dict[str, Any] = {}
@@ -52,18 +51,3 @@ def widths(connection: Connection) -> Mapping[str, int]:
             if isinstance(width, int):
                 found[name] = min(width, found.get(name, width))
     return found
-
-
-def _set_up_sqlite(connection: Any, record: object) -> None:
-    # otherwise Python's module decides when a transaction begins, and leaves DDL out of it
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")  # readers need not wait for writers
-    # a power cut may lose the last transactions, but never damages the file
-    cursor.execute("PRAGMA synchronous = NORMAL")
-    cursor.close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    """Take the write lock first: SQLite refuses a transaction that asks for it later at once, whatever its timeout."""
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN")

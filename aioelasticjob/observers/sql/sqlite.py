@@ -1,0 +1,56 @@
+"""The engine of SQLite: one file, one writer at a time, and connections that end whatever is cancelled."""
+
+from __future__ import annotations
+
+import sqlite3
+from asyncio import Future
+from typing import Any
+
+from aiosqlite import Connection as SqliteConnection
+from sqlalchemy import URL, Connection, event
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+
+def sqlite_engine(url: URL, timeout: float) -> AsyncEngine:
+    """Return the engine of a file; ``timeout`` is how many seconds a transaction waits for another one."""
+    options = {"timeout": timeout, "async_creator_fn": _connection}
+    engine = create_async_engine(url, hide_parameters=True, connect_args=options)
+    event.listen(engine.sync_engine, "connect", _set_up)
+    event.listen(engine.sync_engine, "begin", _begin)
+    return engine
+
+
+class _StoppedOnce(SqliteConnection):
+    """A connection whose thread is asked to stop only once.
+
+    If closing it is cancelled, SQLAlchemy stops it a second time; who waited for that answer would wait for ever, as
+    the thread has ended: https://github.com/wapiti-scanner/wapiti/issues/802.
+    """
+
+    _stopped: Future[Any] | None = None
+
+    def stop(self) -> Future[Any] | None:
+        """Return what is done when the thread has closed the database."""
+        self._stopped = self._stopped or super().stop()
+        return self._stopped
+
+
+def _connection(database: str, **options: Any) -> SqliteConnection:
+    connection = _StoppedOnce(lambda: sqlite3.connect(database, **options), iter_chunk_size=64)
+    connection._thread.daemon = True  # as SQLAlchemy does it: a disk that does not answer holds up no process
+    return connection
+
+
+def _set_up(connection: Any, record: object) -> None:
+    # otherwise Python's module decides when a transaction begins, and leaves DDL out of it
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")  # readers need not wait for writers
+    # a power cut may lose the last transactions, but never damages the file
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    """Take the write lock first: SQLite refuses a transaction that asks for it later at once, whatever its timeout."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN")
