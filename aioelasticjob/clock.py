@@ -26,28 +26,20 @@ class SystemClock:
         return time.time()
 
 
-def boot_time() -> float:
-    """Return seconds of a clock that nobody sets and that goes on while the machine is suspended, if there is such a
-    one.
-
-    Linux has CLOCK_BOOTTIME.  On macOS it is CLOCK_MONOTONIC, since ``time.monotonic`` reads another clock there, which
-    stands still.  Elsewhere it is ``time.monotonic``, which goes on during a suspension on Windows.  A virtual machine
-    does not know that its hypervisor has stopped it: no clock of the guest goes on then.
-    """
-    return _read_boot_time()
-
-
-def _boot_clock() -> int | None:
-    """Return the number of the clock that goes on during a suspension; None if there is only ``time.monotonic``."""
+def _boot_clock() -> Callable[[], float]:
     if sys.platform == "darwin":
-        return time.CLOCK_MONOTONIC
-    return getattr(time, "CLOCK_BOOTTIME", None)
+        return partial(time.clock_gettime, time.CLOCK_MONOTONIC)
+    number = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic if number is None else partial(time.clock_gettime, number)
 
 
-_BOOT_CLOCK = _boot_clock()
-_read_boot_time: Callable[[], float] = (  # a simulation replaces this function by its own
-    time.monotonic if _BOOT_CLOCK is None else partial(time.clock_gettime, _BOOT_CLOCK)
-)
+boot_time: Callable[[], float] = _boot_clock()
+"""Returns seconds of a clock that nobody sets and that goes on while the machine is suspended, if there is such a one.
+
+Linux has CLOCK_BOOTTIME.  On macOS it is CLOCK_MONOTONIC, since ``time.monotonic`` reads another clock there, which
+stands still.  Elsewhere it is ``time.monotonic``, which goes on during a suspension on Windows.  A virtual machine does
+not know that its hypervisor has stopped it: no clock of the guest goes on then.  A simulation replaces it by its own.
+"""
 
 
 def moment(seconds: float) -> datetime:

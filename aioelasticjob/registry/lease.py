@@ -11,7 +11,7 @@ from typing import Protocol
 
 from anyio import CancelScope
 
-from aioelasticjob.clock import boot_time
+from aioelasticjob import clock
 
 HEARTBEATS_PER_TIMEOUT = 6  # heartbeats per session timeout
 RESOLUTION = 1e-6  # seconds; a remainder smaller than this is a rounding error of a timer that was on time
@@ -27,10 +27,10 @@ class Cancellable(Protocol):
 
 
 class Lease:
-    """The session's life as far as we can prove it.  All times are those of ``clock``, in seconds.
+    """The session's life as far as we can prove it.  All times are those of ``boot_time``, in seconds.
 
     That clock goes on while the machine is suspended, as the server's does; the loop's clock, by which timers come due,
-    may not.  So while anything is bound the limit is compared with ``clock`` every ``CHECK_INTERVAL`` seconds, and by
+    may not.  So while anything is bound the limit is compared with it every ``CHECK_INTERVAL`` seconds, and by
     ``check`` before anything begins that relies on it; ``expired`` is called whenever that finds the limit passed.
 
     A server ends a session ``timeout`` after it last heard of it, so each answered request proves life until
@@ -38,8 +38,9 @@ class Lease:
     answering reads.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = boot_time, expired: Callable[[], None] = lambda: None) -> None:
-        self.now, self._expired = clock, expired
+    def __init__(self, *, expired: Callable[[], None] = lambda: None) -> None:
+        self.now: Callable[[], float] = clock.boot_time
+        self._expired = expired
         self.incarnation = 0
         self.timeout = 0.0
         self._good_for = 0.0

@@ -356,7 +356,7 @@ def _simulated(loop: VirtualLoop, seed: int) -> Iterator[None]:
             (time, "time", loop.wall),
             (time, "time_ns", lambda: int(loop.wall() * 1e9)),
             (time, "monotonic", loop.time),
-            (clock, "_read_boot_time", loop.boot_time),
+            (clock, "boot_time", loop.boot_time),
             (time, "sleep", _refuse("time.sleep")),
             (os, "urandom", entropy),  # for uuid
             (random, "_urandom", entropy),  # for secrets

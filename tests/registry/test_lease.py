@@ -147,7 +147,8 @@ class Suspended:
         self.found_expired += 1
 
     def lease(self, timeout: float) -> Lease:
-        lease = Lease(clock=self.now, expired=self.expired)
+        lease = Lease(expired=self.expired)
+        lease.now = self.now
         lease.begin(1, timeout, self.now())
         return lease
 

@@ -11,7 +11,6 @@ from unittest import mock
 
 import pytest
 
-from aioelasticjob import clock
 from aioelasticjob.errors import OutcomeUnknown, RegistryUnreachable, SessionEnded, Suspended
 from aioelasticjob.registry import session_keeper
 from aioelasticjob.registry.codec import CHILDREN, Codec
@@ -222,8 +221,8 @@ def test_after_a_suspension_nothing_is_written_before_the_session_is_proven_agai
     """The machine sleeps for longer than the session lives without heartbeats; its loop's clock stands still."""
 
     async def use(_world: SimulatedRegistry, session: Session) -> None:
-        incarnation, awake = session.incarnation, clock._read_boot_time
-        with mock.patch.object(clock, "_read_boot_time", side_effect=lambda: awake() + 60):
+        incarnation, lease = session.incarnation, session._keeper.lease
+        with mock.patch.object(lease, "now", side_effect=lambda awake=lease.now: awake() + 60):
             with session.deadline(incarnation) as running:
                 with pytest.raises(Suspended, match="stood still; nothing was written"):
                     await session.commit([Create("/late")], incarnation=incarnation)
@@ -240,9 +239,9 @@ def test_after_a_suspension_nothing_is_written_before_the_session_is_proven_agai
 def test_the_registry_s_time_goes_on_in_a_suspension() -> None:
     async def use(_world: SimulatedRegistry, session: Session) -> None:
         await session.server_time()
-        awake, wall = clock._read_boot_time, VirtualClock.now
+        lease, wall = session._keeper.lease, VirtualClock.now
         with (
-            mock.patch.object(clock, "_read_boot_time", side_effect=lambda: awake() + 3600),
+            mock.patch.object(lease, "now", side_effect=lambda awake=lease.now: awake() + 3600),
             mock.patch.object(VirtualClock, "now", lambda self: wall(self) + 3600),
         ):
             assert session.clock_skew == pytest.approx(0, abs=0.1)

@@ -8,10 +8,10 @@ from unittest import mock
 import anyio
 import pytest
 
-from aioelasticjob import ElasticJob, ItemContext, clock
+from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.jobs.context import run_lease
+from aioelasticjob.registry.session import Session
 from aioelasticjob.testing import VirtualClock, VirtualCluster, simulated
-from aioelasticjob.testing.process import current_process
 from aioelasticjob.testing.virtual_cluster import REGISTRY
 
 
@@ -42,15 +42,10 @@ async def test_a_run_whose_session_may_end_knows_that_it_has_the_margin_left() -
     await cluster.close()
 
 
-def suspended(host: str, seconds: float) -> AbstractContextManager[object]:
-    """Let a host have been suspended: its loop's timers know nothing of those seconds."""
-    awake = clock._read_boot_time
-
-    def read() -> float:
-        here = current_process()
-        return awake() + (seconds if here is not None and here.address == host else 0.0)
-
-    return mock.patch.object(clock, "_read_boot_time", read)
+def suspended(session: Session, seconds: float) -> AbstractContextManager[object]:
+    """Let the host of a session have been suspended: its loop's timers know nothing of those seconds."""
+    lease = session._keeper.lease
+    return mock.patch.object(lease, "now", side_effect=lambda awake=lease.now: awake() + seconds)
 
 
 @pytest.mark.parametrize("monitored", [True, False])
@@ -75,7 +70,7 @@ def test_after_a_suspension_a_handler_is_cancelled_within_a_second_and_none_begi
         await anyio.sleep(40.5)
         cluster.faults.partition([instance.host], [REGISTRY])  # it will not be proven again before long
         woken = now()
-        with suspended(instance.host, 60.0):
+        with suspended(instance.session, 60.0):
             await anyio.sleep(5)
             assert 0 <= ends[-1] - woken <= 1.001
             assert begins[-1] < woken

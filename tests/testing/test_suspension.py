@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from aioelasticjob.clock import boot_time
+from aioelasticjob import clock
 from aioelasticjob.testing import Faults, VirtualClock, run
 from aioelasticjob.testing.loop import START
 
@@ -21,7 +21,7 @@ def test_the_monotonic_clock_stands_still_and_the_others_go_on() -> None:
         async def sleeper() -> None:
             for _ in range(2):
                 await asyncio.sleep(2)
-                boot = boot_time()
+                boot = clock.boot_time()
                 seen.append((asyncio.get_running_loop().time(), boot, VirtualClock().now() - START))
 
         faults = Faults()
