@@ -10,8 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from croniter import CroniterError, croniter
-
 from aioelasticjob.cron.fields import (
     EVERY_DAY,
     EVERY_YEAR,
@@ -62,6 +60,8 @@ def read_crontab(tokens: list[str]) -> Fields:
 
     Raises: FieldError
     """
+    from croniter import CroniterError, croniter  # here: its import takes longer than that of this whole folder
+
     line = " ".join(_vetted_field(column, token.upper()) for column, token in zip(COLUMNS, tokens, strict=True))
     try:
         members, _ = croniter.expand(line)
