@@ -97,9 +97,9 @@ class Follower:
         An event comes before any reply that is newer.  So a reply tells everything up to its own zxid about the nodes
         it is about, and all others are as they were unless noted since.  So the tree is true at the moment of the last
         reply if the notes that came meanwhile are about the nodes of this reply alone: they are newer than the tree,
-        and wait for the next one.  (Several replies are of several moments: then there must be no notes.)  What was
-        read before is read again as long as one request can do that: else changes that alternate between two nodes
-        would keep the tree from being shown.
+        and wait for the next one.  (Several replies are of several moments: then there must be no notes.)  From the third
+        round on, what was read before is read again as long as one request can do that: else changes that alternate
+        between two nodes would keep the tree from being shown.
         """
         tree, complete, rounds, read = self.trees.value, 0, 0, dict[str, None]()
         while (self._stale or not self._dirty.keys() <= read.keys()) and rounds < MAX_READ_ROUNDS:
@@ -110,7 +110,7 @@ class Follower:
                     tree = await self._session.subtree(self._roots)
                 else:
                     noted, self._dirty = self._dirty, {}
-                    paths = read | noted if _fit_one_request(read | noted) else noted
+                    paths = read | noted if rounds > 1 and _fit_one_request(read | noted) else noted
                     read = paths if _fit_one_request(paths) else {}
                     tree = tree.replace(await self._read(tree, [path for path in paths if self._is_read(path)]), 0)
             except Suspended:
