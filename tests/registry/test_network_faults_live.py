@@ -1,4 +1,7 @@
-"""The same faults on real sockets: a proxy before either server, and an ensemble that loses members."""
+"""The same faults on real sockets: a proxy before either server, and an ensemble that loses members.
+
+How long it takes to notice them is held by ``test_network_faults``, in virtual time.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,22 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from aioelasticjob.errors import OutcomeUnknown, Suspended
+from aioelasticjob.registry.connection import Connection
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session, SessionState, open_session
+from aioelasticjob.registry.session_keeper import SILENT_REASON
 from aioelasticjob.registry.transaction import Create, Set
+from aioelasticjob.registry.tree import Tree
 from tests.support.loops import LoopKind, run_async
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.real_zookeeper import Ensemble, RealServer
 from tests.support.simulated_registry import fresh, settings
 
 CONNECTED, SUSPENDED = SessionState.CONNECTED, SessionState.SUSPENDED
-T = 2.0
+T = 6.0
+"""Seconds of a session timeout that a test waits for in part."""
+LONG = 20.0
+"""Seconds of a session timeout that no test waits for; a busy machine may hold a process up for some of them."""
 
 
 def place(server: str) -> tuple[str, int]:
@@ -27,21 +36,23 @@ def place(server: str) -> tuple[str, int]:
 
 
 @asynccontextmanager
-async def tapped(server: str) -> AsyncIterator[tuple[Proxy, Session]]:
+async def tapped(server: str, session_timeout: float = T) -> AsyncIterator[tuple[Proxy, Session]]:
     """Open a session through a proxy."""
     async with (
         proxy_to(*place(server)) as proxy,
-        open_session(fresh(proxy.address, session_timeout=T)) as session,
+        open_session(fresh(proxy.address, session_timeout=session_timeout)) as session,
     ):
         yield proxy, session
 
 
-async def until(session: Session, state: SessionState) -> float:
-    loop = asyncio.get_running_loop()
-    start = loop.time()
-    async with asyncio.timeout(20):
+async def until(session: Session, state: SessionState) -> None:
+    async with asyncio.timeout(90):
         await session.status.until(lambda status: status.state is state)
-    return loop.time() - start
+
+
+def connection_of(session: Session) -> Connection:
+    assert session._keeper.connection is not None
+    return session._keeper.connection
 
 
 @pytest.mark.parametrize("end", ["cut", "reset"])
@@ -49,14 +60,16 @@ def test_an_ended_connection_is_noticed_at_once_and_the_session_goes_on(
     registry_server: str, real_loop_kind: LoopKind, end: str
 ) -> None:
     async def main() -> None:
-        async with tapped(registry_server) as (proxy, session):
+        async with tapped(registry_server, LONG) as (proxy, session):
             incarnation = session.incarnation
             await session.commit([Create("/mine", ephemeral=True)], incarnation=incarnation)
             with session.deadline(incarnation) as scope:
                 for _ in range(3):
+                    connection = connection_of(session)
                     getattr(proxy, end)()
-                    assert await until(session, SUSPENDED) < 0.5
-                    assert await until(session, CONNECTED) < T / 2
+                    await until(session, SUSPENDED)
+                    assert connection.reason != SILENT_REASON
+                    await until(session, CONNECTED)
                     assert await session.exists("/mine") is not None
                     assert session.incarnation == incarnation
             assert not scope.cancelled_caught
@@ -70,10 +83,8 @@ def test_a_write_whose_reply_is_lost_has_an_unknown_outcome(registry_server: str
             incarnation = session.incarnation
             await session.commit([Create("/a")], incarnation=incarnation)
             proxy.swallow("down")
-            start = asyncio.get_running_loop().time()
             with pytest.raises(OutcomeUnknown):
                 await session.commit([Set("/a", b"arrived", 0)], incarnation=incarnation)
-            assert asyncio.get_running_loop().time() - start < T * 2 / 3
             with pytest.raises(Suspended):
                 await session.commit([Set("/a", b"not sent", -1)], incarnation=incarnation)
             proxy.heal()
@@ -129,16 +140,15 @@ def test_a_mute_host_is_passed_over(registry_server: str, real_loop_kind: LoopKi
 
 
 @pytest.mark.parametrize("state", ["connected", "swallowed", "suspended"])
-def test_closing_is_a_matter_of_a_moment(registry_server: str, real_loop_kind: LoopKind, state: str) -> None:
+def test_a_session_is_closed_whatever_the_network_does(
+    registry_server: str, real_loop_kind: LoopKind, state: str
+) -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
         async with tapped(registry_server) as (proxy, session):
             if state != "connected":
                 proxy.swallow("up", "down")
             if state == "suspended":
                 await until(session, SUSPENDED)
-            start = loop.time()
-        assert loop.time() - start < T / 3 + 0.3
         assert session.status.value.state is SessionState.CLOSED
 
     run_async(real_loop_kind, main)
@@ -157,9 +167,13 @@ async def steady(session: Session, work: asyncio.Event) -> int:
     return done
 
 
+def version_in(tree: Tree) -> int:
+    node = tree.get("/a")
+    return -1 if node is None else node.stat.version
+
+
 def member_of(ensemble: Ensemble, session: Session) -> RealServer:
-    assert session._keeper.connection is not None
-    return next(member for member in ensemble.members if member.address == session._keeper.connection.peer)
+    return next(member for member in ensemble.members if member.address == connection_of(session).peer)
 
 
 @pytest.mark.zookeeper
@@ -168,38 +182,31 @@ def test_a_member_that_dies_or_freezes_costs_no_session(
     real_ensemble: Ensemble, real_loop_kind: LoopKind, fault: str
 ) -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        async with open_session(fresh(real_ensemble.addresses, session_timeout=6)) as session:
+        async with open_session(fresh(real_ensemble.addresses, session_timeout=LONG)) as session:
             incarnation, stop = session.incarnation, asyncio.Event()
             while member_of(real_ensemble, session) is real_ensemble.leader():  # a follower is to fall
-                connection = session._keeper.connection
-                assert connection is not None
-                connection.abort("moving on")
+                connection_of(session).abort("moving on")
                 await until(session, CONNECTED)
             await session.commit([Create("/a"), Create("/mine", ephemeral=True)], incarnation=incarnation)
             async with mirror(session, ["/a"]) as trees, asyncio.TaskGroup() as tasks:
                 writing = tasks.create_task(steady(session, stop))
                 with session.deadline(incarnation) as scope:
-                    member, start = member_of(real_ensemble, session), loop.time()
+                    member, connection = member_of(real_ensemble, session), connection_of(session)
                     if fault == "kill":
                         await asyncio.to_thread(member.kill)
                     else:
                         member.process.pause()
                     await until(session, SUSPENDED)
-                    noticed = loop.time() - start
+                    assert (connection.reason == SILENT_REASON) is (fault == "freeze")
                     await until(session, CONNECTED)
-                    back = loop.time() - start
-                    await asyncio.sleep(0.5)
-                assert noticed < (0.5 if fault == "kill" else 6 / 2 + 0.5)
-                assert back < (1 if fault == "kill" else 6 / 2 + 1.5)
+                    written = (await session.get("/a")).stat.version
+                    await trees.until(lambda tree: version_in(tree) > written)  # writing goes on
                 assert not scope.cancelled_caught  # work was not even disturbed
                 assert session.incarnation == incarnation
-                assert await session.exists("/mine") is not None
                 stop.set()
-                await writing
+                assert await writing >= written
                 version = (await session.get("/a")).stat.version
-                await trees.until(lambda tree: (node := tree.get("/a")) is not None and node.stat.version == version)
-            assert writing.result() > 20
+                await trees.until(lambda tree: version_in(tree) == version)
 
     run_async(real_loop_kind, main)
 
@@ -209,17 +216,14 @@ def test_a_follower_without_its_leader_is_found_out_though_it_answers_reads(real
     async def main() -> None:
         leader = await asyncio.to_thread(real_ensemble.leader)
         followers = ",".join(member.address for member in real_ensemble.members if member is not leader)
-        async with open_session(fresh(followers, session_timeout=4)) as session:
-            loop, connection = asyncio.get_running_loop(), session._keeper.connection
-            assert connection is not None
+        async with open_session(fresh(followers, session_timeout=T)) as session:
             await session.commit([Create("/a", b"old")], incarnation=session.incarnation)
             leader.process.pause()
-            start, proven = loop.time(), session._keeper.lease.proven
+            proven = session._keeper.lease.proven
             assert (await session.get("/a")).data == b"old"  # nothing wrong to be seen
             assert session._keeper.lease.proven == proven  # but it proves nothing
             await until(session, SUSPENDED)
-            assert loop.time() - start < 4 / 2 + 4 / 6 + 0.5
-            assert connection.reason == "silent"
+            assert session._keeper.lease.proven == proven
 
     asyncio.run(main())
 
@@ -227,13 +231,13 @@ def test_a_follower_without_its_leader_is_found_out_though_it_answers_reads(real
 @pytest.mark.zookeeper
 def test_an_election_costs_no_session(real_ensemble: Ensemble) -> None:
     async def main() -> None:
-        async with open_session(fresh(real_ensemble.addresses, session_timeout=10)) as session:
+        async with open_session(fresh(real_ensemble.addresses, session_timeout=LONG)) as session:
             incarnation = session.incarnation
             await session.commit([Create("/mine", ephemeral=True)], incarnation=incarnation)
             leader = await asyncio.to_thread(real_ensemble.leader)
             await asyncio.to_thread(leader.kill)
             await until(session, SUSPENDED)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 while True:
                     with suppress(Suspended, OutcomeUnknown):
                         await session.commit([Create("/after")], incarnation=incarnation)
